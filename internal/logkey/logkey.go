@@ -98,3 +98,27 @@ const (
 	ReceivedBy = "received_by" // Component that received a message.
 	Responder  = "responder"   // Component that responded to a request.
 )
+
+// Requests to the frontend.
+const (
+	APIVersion      = "api_version"       // ARM api-version of a request.
+	ClientRequestID = "client_request_id" // x-ms-client-request-id of a request.
+	TraceID         = "trace_id"          // OpenTelemetry trace of a request.
+	ErrorCode       = "error_code"        // ARM error code of a response.
+	Violations      = "violations"        // Number of invalid fields.
+	Fields          = "fields"            // Invalid fields.
+	PreviousState   = "previous_state"    // State before a change.
+)
+
+// Audit records.
+const (
+	Record         = "record"           // Kind of the record; always "audit".
+	Target         = "target"           // Object of an action.
+	Caller         = "caller"           // Group: the authenticated caller.
+	Sender         = "sender"           // Group: the authenticated sender of the caller's request, normally ARM.
+	TenantID       = "tenant_id"        // Microsoft Entra tenant.
+	ClientTenantID = "client_tenant_id" // Microsoft Entra tenant of the caller.
+	ObjectID       = "object_id"        // Microsoft Entra object.
+	AppID          = "app_id"           // Microsoft Entra application.
+	Result         = "result"           // Success, Failure or Denied.
+)

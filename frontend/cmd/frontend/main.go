@@ -1,4 +1,4 @@
-// The frontend is hcpmesh's ARM resource provider: it answers Azure Resource Manager for Microsoft.RedHatOpenShift.
+// The frontend is hcpmesh's ARM resource provider for the namespace Microsoft.RedHatOpenShift.
 package main
 
 import (

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -31,22 +33,22 @@ func TestOptions(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"complete":            {reason: "the required flags are enough", args: complete},
-		"location missing":    {reason: "a missing flag is named", args: append(complete, "--location", ""), want: "--location is required"},
-		"location written":    {reason: "a wrong one too", args: append(complete, "--location", "West US 3"), want: "--location"},
-		"cosmos endpoint":     {reason: "the store's flags are checked as well", args: append(complete, "--cosmos-endpoint", "x"), want: "--cosmos-endpoint"},
-		"authentication":      {reason: "who authenticates is never left open", args: append(complete, "--authentication", ""), want: "--authentication is required"},
-		"authentication mode": {reason: "and one of the known ways", args: append(complete, "--authentication", "maybe"), want: `"maybe" is not sidecar, token or off`},
-		"check URL":           {reason: "a sidecar is somewhere", args: append(complete, "--authentication", "sidecar"), want: "--authentication-check-url is required"},
-		"issuer": {reason: "tokens are somebody's", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c"),
-			want: "--authentication-issuer is required"},
-		"issuer URL": {reason: "whose keys cannot be tampered with", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c",
-			"--authentication-issuer", "http://issuer"), want: "--authentication-issuer: an https URL"},
-		"trace ratio":       {reason: "a share is a share", args: append(complete, "--trace-ratio", "2"), want: "--trace-ratio"},
-		"collector":         {reason: "a collector has a URL", args: append(complete, "--otlp-endpoint", "localhost:4317"), want: "--otlp-endpoint"},
-		"unknown":           {reason: "an unknown flag is refused", args: append(complete, "--colour", "red"), want: "colour"},
-		"identity missing":  {reason: "a missing flag is named", args: append(complete, "--identity-dir", ""), want: "--identity-dir is required"},
-		"no listen address": {reason: "a missing flag is named", args: append(complete, "--listen", ""), want: "--listen is required"},
+		"complete":            {reason: "the required flags are sufficient", args: complete},
+		"location missing":    {reason: "the error names a missing flag", args: append(complete, "--location", ""), want: "--location"},
+		"location written":    {reason: "the error names an invalid flag", args: append(complete, "--location", "West US 3"), want: "--location"},
+		"cosmos endpoint":     {reason: "the flags of the store are validated", args: append(complete, "--cosmos-endpoint", "x"), want: "--cosmos-endpoint"},
+		"authentication":      {reason: "the authentication mode is required", args: append(complete, "--authentication", ""), want: "--authentication"},
+		"authentication mode": {reason: "an unknown mode is invalid", args: append(complete, "--authentication", "maybe"), want: `"maybe"`},
+		"check URL":           {reason: "a sidecar needs a URL", args: append(complete, "--authentication", "sidecar"), want: "--authentication-check-url"},
+		"issuer": {reason: "tokens need an issuer", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c"),
+			want: "--authentication-issuer"},
+		"issuer URL": {reason: "an issuer's keys must be read with TLS", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c",
+			"--authentication-issuer", "http://issuer"), want: "--authentication-issuer"},
+		"trace ratio":       {reason: "a ratio is at most 1", args: append(complete, "--trace-ratio", "2"), want: "--trace-ratio"},
+		"collector":         {reason: "a collector is a URL", args: append(complete, "--otlp-endpoint", "localhost:4317"), want: "--otlp-endpoint"},
+		"unknown":           {reason: "an unknown flag is rejected", args: append(complete, "--colour", "red"), want: "colour"},
+		"identity missing":  {reason: "the error names a missing flag", args: append(complete, "--identity-dir", ""), want: "--identity-dir"},
+		"no listen address": {reason: "the error names a missing flag", args: append(complete, "--listen", ""), want: "--listen"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,8 +67,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// region is the whole service on a store, with identities to call it with. Cluster Service is not there, which keeps
-// nobody from being served.
+// region is the whole service with the Cosmos DB emulator, and identities for its clients. Cluster Service is unavailable,
+// which does not affect responses.
 type region struct {
 	url      string
 	frontend chan error
@@ -118,7 +120,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Connections of HTTP/1.1, as many as a busy front door keeps.
+		// Many HTTP/1.1 connections, as a busy front door has them.
 		transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 64, Protocols: new(http.Protocols)}
 		transport.Protocols.SetHTTP1(true)
 		t.Cleanup(transport.CloseIdleConnections)
@@ -127,23 +129,15 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	return r
 }
 
-// ready waits until the service says that it is.
-func (r *region) ready(t testing.TB, client *http.Client) {
+// waitReady waits until the service is ready.
+func (r *region) waitReady(t testing.TB, client *http.Client) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		status, body := do(t, client, http.MethodGet, r.url+"/readyz", "")
-		if status == http.StatusOK {
-			return
+	eventually.Holds(t, 20*time.Second, "the service is ready", func() error {
+		if status, body := do(t, client, http.MethodGet, r.url+"/readyz", ""); status != http.StatusOK {
+			return fmt.Errorf("%d %s", status, body)
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("not ready: %d %s", status, body)
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 }
 
 func do(t testing.TB, client *http.Client, method, url, body string) (int, string) {
@@ -166,17 +160,17 @@ func do(t testing.TB, client *http.Client, method, url, body string) (int, strin
 	return response.StatusCode, string(content)
 }
 
-// TestServe: only the ARM front door is let in, readiness follows Cosmos DB, and stopping ends everything.
+// TestServe: only the ARM front door may call the API, and the service terminates when its context ends.
 func TestServe(t *testing.T) {
 	r := serve(t)
 	arm := r.client(mesh.ARMFrontDoor)
-	r.ready(t, arm)
+	r.waitReady(t, arm)
 	if status, body := do(t, arm, http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", ""); status != http.StatusOK {
-		t.Errorf("the operations list answered %d %s", status, body)
+		t.Errorf("GET operations: %d %s", status, body)
 	}
 	if response, err := r.client(mesh.Backend).Get(r.url + "/healthz"); err == nil {
 		_ = response.Body.Close()
-		t.Error("a peer that may not call the frontend was answered")
+		t.Error("a peer without permission received a response")
 	}
 	arm.CloseIdleConnections()
 	r.stop()
@@ -185,11 +179,11 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// BenchmarkGet is a GET of a cluster over mutual TLS from 16 clients; p50 and p99 are of all requests.
+// BenchmarkGet measures a GET of a cluster over mutual TLS from 16 clients. p50 and p99 are those of all requests.
 func BenchmarkGet(b *testing.B) {
 	r := serve(b)
 	arm := r.client(mesh.ARMFrontDoor)
-	r.ready(b, arm)
+	r.waitReady(b, arm)
 	const subscription = "11111111-1111-1111-1111-111111111111"
 	if status, body := do(b, arm, http.MethodPut, r.url+"/subscriptions/"+subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
 		b.Fatal(status, body)

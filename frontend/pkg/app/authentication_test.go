@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -22,10 +23,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// TestServeToken: until the issuer's keys could be read /readyz says that it is them that are missing, and why; then ARM is
-// let in with its token and nobody without.
+// TestServeToken: the service is not ready before it has read the issuer's keys, and /readyz reports the reason. Afterwards
+// it accepts requests with ARM's token only.
 func TestServeToken(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -55,26 +57,19 @@ func TestServeToken(t *testing.T) {
 	})
 	arm := r.client(mesh.ARMFrontDoor)
 
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	eventually.Holds(t, 20*time.Second, "only authentication is not ready, because of the issuer's status 502", func() error {
 		status, body := do(t, arm, http.MethodGet, r.url+"/readyz", "")
 		var readiness struct{ NotReady map[string]string }
 		if err := json.Unmarshal([]byte(body), &readiness); err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if status == http.StatusServiceUnavailable && len(readiness.NotReady) == 1 && strings.Contains(readiness.NotReady["authentication"], "502") {
-			break
+		if status != http.StatusServiceUnavailable || len(readiness.NotReady) != 1 || !strings.Contains(readiness.NotReady["authentication"], "502") {
+			return fmt.Errorf("%d %s", status, body)
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("%d %s", status, body)
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 	up.Store(true)
-	r.ready(t, arm)
+	r.waitReady(t, arm)
 
 	now := time.Now()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iss": issuer.URL, "aud": "provider", "appid": "arm", "oid": "object", "exp": now.Add(time.Hour).Unix()})
@@ -95,7 +90,7 @@ func TestServeToken(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		if response.StatusCode != want || (want == http.StatusUnauthorized) != (response.Header.Get("WWW-Authenticate") != "") {
-			t.Errorf("answered %s with %q", response.Status, response.Header.Get("WWW-Authenticate"))
+			t.Errorf("status %s, WWW-Authenticate %q", response.Status, response.Header.Get("WWW-Authenticate"))
 		}
 	}
 	arm.CloseIdleConnections()

@@ -1,4 +1,4 @@
-// Package app is the frontend as a process: its flags, and how its parts are put together and run.
+// Package app wires the frontend: its flags, its dependencies and its goroutines.
 package app
 
 import (
@@ -13,29 +13,29 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// Options are the frontend's flags.
+// Options holds the frontend's flags.
 type Options struct {
 	Process        process.Options
 	Database       database.Options
 	Tracing        tracing.Options
 	Authentication authn.Options
 	Notifications  asyncoperation.Policy
-	// Listen is the address of the API, mutual TLS, as host:port.
+	// Listen is the host:port of the API, which uses mutual TLS.
 	Listen string
-	// IdentityDir holds tls.crt, tls.key and ca.crt.
+	// IdentityDir is the folder with tls.crt, tls.key and ca.crt.
 	IdentityDir string
-	// ClusterServiceAddress is host:port of Cluster Service.
+	// ClusterServiceAddress is the host:port of Cluster Service.
 	ClusterServiceAddress string
-	// Location is the Azure region that is served, as in westus3.
+	// Location is the Azure region of this frontend, for example westus3.
 	Location string
-	// SkipTokenKeyFile is the keyset that seals skip tokens. Without it a new key is used until the process ends.
+	// SkipTokenKeyFile is the keyset that seals skip tokens. Without it the process generates a key.
 	SkipTokenKeyFile string
-	// CredentialKeyFile is the keyset that seals the private keys of admin credentials until clients read them. Without it a
-	// new key is used until the process ends.
+	// CredentialKeyFile is the keyset that seals the private keys of admin credentials until clients read them. Without it
+	// the process generates a key.
 	CredentialKeyFile string
-	// ConfigFile holds the region's offer; empty takes the one that is built in.
+	// ConfigFile is the configuration of the region's catalogue; empty means the built-in one.
 	ConfigFile string
-	// ReleaseCatalog holds the releases of the region; empty takes the one that is built in.
+	// ReleaseCatalog is the region's release catalogue; empty means the built-in one.
 	ReleaseCatalog string
 }
 
@@ -46,19 +46,19 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Tracing.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
 	o.Notifications.AddFlags(flags)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the ARM resource provider API, mutual TLS")
-	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the process's identity")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` (host:port) of the ARM resource provider API, which uses mutual TLS")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with the process's identity: tls.crt, tls.key and ca.crt")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
-	flags.StringVar(&o.Location, "location", "", "Azure `region` that is served, as in westus3")
+	flags.StringVar(&o.Location, "location", "", "Azure `region` to serve, for example westus3")
 	flags.StringVar(&o.SkipTokenKeyFile, "skip-token-key-file", "",
-		"`file` with the Tink keyset that seals skip tokens; without it a new key is used until the process ends")
+		"`file` with the Tink keyset that seals skip tokens; if empty, the process generates a key that no other replica has")
 	flags.StringVar(&o.CredentialKeyFile, "credential-key-file", "",
-		"`file` with the Tink keyset that seals private keys of admin credentials; without it a new key is used until the process ends")
-	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that are offered; empty takes the one that is built in")
-	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the region's releases; empty takes the catalogue that is built in")
+		"`file` with the Tink keyset that seals private keys of admin credentials; if empty, the process generates a key that no other replica has")
+	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that the region offers; if empty, the built-in configuration")
+	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` with the region's release catalogue; if empty, the built-in catalogue")
 }
 
-// Validate names the first flag that is missing or wrong.
+// Validate returns an error for the first missing or invalid flag.
 func (o *Options) Validate() error {
 	for _, required := range []struct{ flag, value string }{
 		{"listen", o.Listen},
@@ -72,7 +72,7 @@ func (o *Options) Validate() error {
 	}
 	for i := range len(o.Location) {
 		if c := o.Location[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
-			return errors.New("--location: a region is written in lower-case letters and digits, as in westus3")
+			return errors.New("--location: a region consists of lower-case letters, digits and '-', for example westus3")
 		}
 	}
 	if err := o.Authentication.Validate(); err != nil {

@@ -15,24 +15,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
+// shutdownTimeout bounds the time that requests in progress have after the process received a signal to stop.
 const shutdownTimeout = 10 * time.Second
 
-// The collector's pace: what lives is a few megabytes.
+// Settings of the garbage collector. The live heap has only a few megabytes, so that the default would collect too
+// often.
 const (
 	gcPercent   = 800
 	memoryLimit = 384 << 20
 )
 
-// Run serves until ctx ends, and returns when everything it started has ended.
+// Run serves until ctx ends. It returns after all its goroutines have ended.
 func Run(ctx context.Context, p *process.Process, options Options) error {
 	process.PaceCollector(gcPercent, memoryLimit)
 	listener, err := net.Listen("tcp", options.Listen)
@@ -42,7 +45,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	return Serve(ctx, p, options, listener)
 }
 
-// Serve is Run on a listener, which it closes.
+// Serve is like Run with a listener, which it closes.
 func Serve(ctx context.Context, p *process.Process, options Options, listener net.Listener) error {
 	defer func() { _ = listener.Close() }()
 	offer, err := config.Load(options.ConfigFile, options.ReleaseCatalog)
@@ -53,7 +56,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
-	credentialKeys, err := loadKeys("credential-key-file", options.CredentialKeyFile, "private keys of admin credentials that were not handed out", p.Log)
+	credentialKeys, err := loadKeys("credential-key-file", options.CredentialKeyFile, "private keys of admin credentials", p.Log)
 	if err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 
 	schema := &schema{db: db}
 	p.Ready("cosmos-db", schema.ready)
-	// Cluster Service is not a dependency of answering ARM: what it is not told now, the backend tells it later.
+	// Cluster Service is not needed to respond to ARM: the backend sends what the dispatcher cannot send.
 	clusterService := clusterservice.NewClient(connection)
 	dispatcher := dispatch.New(clusterService, p.Log, p.Metrics)
 	handler := server.New(server.Config{
@@ -115,7 +118,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       120 * time.Second,
 		MaxHeaderBytes:    64 << 10,
-		// OPTIONS * is a path like any other.
+		// The API responds to "OPTIONS *" like to any other path.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
@@ -128,14 +131,15 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer wg.Wait()
 	defer stopWorkers()
 
-	p.Log.Info("serving the ARM resource provider", "address", listener.Addr().String(), "location", options.Location)
+	p.Log.InfoContext(ctx, "serving the ARM resource provider", logkey.Address, listener.Addr().String(), logkey.Location, options.Location)
 	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
 }
 
-// loadKeys reads a key file, or makes a key that ends with the process when there is none; what is then lost is lost.
-func loadKeys(name, path, lost string, log *slog.Logger) (*seal.Keys, error) {
+// loadKeys reads a keyset. Without a file it generates a key that exists only in this process; data
+// names what nothing can decrypt after a restart.
+func loadKeys(name, path, data string, log *slog.Logger) (*seal.Keys, error) {
 	if path == "" {
-		log.Warn("without --"+name+" a restart, or another replica, cannot go on with what was sealed", "lost", lost)
+		log.Warn("using a generated key; other replicas and the next process cannot decrypt its data", logkey.Name, "--"+name, logkey.Kind, data)
 		return seal.New()
 	}
 	keys, err := seal.Load(path)
@@ -145,7 +149,7 @@ func loadKeys(name, path, lost string, log *slog.Logger) (*seal.Keys, error) {
 	return keys, nil
 }
 
-// schema makes sure that the containers exist, before the process says that it is ready.
+// schema creates the database containers. The process is not ready before they exist.
 type schema struct {
 	db *database.DB
 
@@ -154,10 +158,14 @@ type schema struct {
 	err     error
 }
 
-// ensureAfter is how long to wait after a failure.
-const ensureAfter = 500 * time.Millisecond
+// The pauses after failed attempts to create the containers.
+const (
+	firstEnsurePause = 250 * time.Millisecond
+	lastEnsurePause  = time.Second
+)
 
 func (s *schema) ensure(ctx context.Context, log *slog.Logger) {
+	pauses := backoff.New(firstEnsurePause, lastEnsurePause)
 	for {
 		err := s.db.EnsureSchema(ctx)
 		s.mu.Lock()
@@ -166,13 +174,9 @@ func (s *schema) ensure(ctx context.Context, log *slog.Logger) {
 		if err == nil {
 			return
 		}
-		log.Warn("the containers of Cosmos DB are not there yet", "error", err)
-		timer := time.NewTimer(ensureAfter)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		log.WarnContext(ctx, "cannot create the Cosmos DB containers; retrying", logkey.Error, err)
+		if pauses.Wait(ctx) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -1,108 +1,74 @@
-// Package armid reads and makes Azure Resource Manager ids: the path-like names of everything in Azure, as in
+// Package armid applies the frontend's syntax rules to Azure Resource Manager IDs, such as
 // /subscriptions/{s}/resourceGroups/{rg}/providers/Microsoft.Network/virtualNetworks/{v}/subnets/{n}.
 //
-// Ids are compared without regard to case and shown in the casing of whoever wrote them.
+// It is a thin layer over arm.ParseResourceID, which splits IDs but accepts nearly any text: it skips empty segments, and
+// checks neither names nor characters. Customers' IDs are stored and sent to systems behind the service, so malformed ones
+// must be rejected here.
 package armid
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 )
 
-// ID is a parsed id of a resource in a resource group.
-type ID struct {
-	SubscriptionID string
-	ResourceGroup  string
-	// Type is namespace/type[/type…] as written.
-	Type string
-	// Names are those of the resource and its parents, outermost first.
-	Names []string
-}
-
-// maxLength bounds an id; ARM's own limit is lower.
+// maxLength bounds an ID in bytes; ARM's own limit is lower.
 const maxLength = 2048
 
-// Parse reads an id.
-func Parse(text string) (ID, error) {
+// Parse parses the ID of a resource in a resource group. It rejects IDs of extension resources.
+func Parse(text string) (*arm.ResourceID, error) {
 	if len(text) > maxLength {
-		return ID{}, fmt.Errorf("must be no more than %d characters", maxLength)
+		return nil, fmt.Errorf("must be no more than %d characters", maxLength)
 	}
 	if !strings.HasPrefix(text, "/") {
-		return ID{}, fmt.Errorf("must start with /subscriptions/")
+		return nil, errors.New("must start with /subscriptions/")
 	}
-	parts := strings.Split(text[1:], "/")
-	for _, part := range parts {
-		if part == "" || strings.TrimSpace(part) != part {
-			return ID{}, fmt.Errorf("must not contain empty segments")
+	segments := strings.Split(text[1:], "/")
+	for _, segment := range segments {
+		if segment == "" || strings.TrimSpace(segment) != segment {
+			return nil, errors.New("must not contain empty segments")
 		}
 	}
-	if !allowed(text) {
-		return ID{}, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
+	if !hasAllowedCharacters(text) {
+		return nil, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
 	}
-	if len(parts) < 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") ||
-		!strings.EqualFold(parts[4], "providers") || len(parts)%2 != 0 {
-		return ID{}, fmt.Errorf("must be of the form /subscriptions/{id}/resourceGroups/{name}/providers/{namespace}/{type}/{name}")
+	id, err := arm.ParseResourceID(text)
+	if err != nil || len(segments) < 8 || len(segments)%2 != 0 || id.ResourceGroupName == "" || !strings.EqualFold(segments[4], "providers") || isExtension(segments) {
+		return nil, errors.New("must be of the form /subscriptions/{id}/resourceGroups/{name}/providers/{namespace}/{type}/{name}")
 	}
-	if !IsUUID(parts[1]) {
-		return ID{}, fmt.Errorf("must name a subscription by its UUID")
+	if !IsUUID(id.SubscriptionID) {
+		return nil, errors.New("must name a subscription by its UUID")
 	}
-	if !IsResourceGroupName(parts[3]) {
-		return ID{}, fmt.Errorf("must name a valid resource group")
+	if !IsResourceGroupName(id.ResourceGroupName) {
+		return nil, errors.New("must name a valid resource group")
 	}
-	id := ID{SubscriptionID: parts[1], ResourceGroup: parts[3], Names: make([]string, 0, (len(parts)-6)/2)}
-	var kind strings.Builder
-	kind.Grow(len(text))
-	kind.WriteString(parts[5])
-	for i := 6; i < len(parts); i += 2 {
-		kind.WriteByte('/')
-		kind.WriteString(parts[i])
-		id.Names = append(id.Names, parts[i+1])
-	}
-	id.Type = kind.String()
 	return id, nil
 }
 
-// forbiddenCharacters stand in no name that Azure gives.
+// isExtension reports whether an ID has a second provider: then its resource extends another one.
+func isExtension(segments []string) bool {
+	for i := 6; i < len(segments); i += 2 {
+		if strings.EqualFold(segments[i], "providers") {
+			return true
+		}
+	}
+	return false
+}
+
+// forbiddenCharacters do not occur in names of Azure resources.
 const forbiddenCharacters = `<>%&\?#`
 
-func allowed(text string) bool {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c < 0x20, c == 0x7f, c == '<', c == '>', c == '%', c == '&', c == '\\', c == '?', c == '#':
-			return false
-		case c >= utf8.RuneSelf:
-			return !strings.ContainsFunc(text, func(c rune) bool {
-				return unicode.IsControl(c) || c == utf8.RuneError || strings.ContainsRune(forbiddenCharacters, c)
-			})
-		}
-	}
-	return true
+func hasAllowedCharacters(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool {
+		return unicode.IsControl(c) || c == utf8.RuneError || strings.ContainsRune(forbiddenCharacters, c)
+	})
 }
 
-// Subscription is the subscription that an id of any kind names; empty when it names none.
-func Subscription(text string) string {
-	const prefix = "/subscriptions/"
-	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
-		return ""
-	}
-	subscription, _, _ := strings.Cut(text[len(prefix):], "/")
-	return subscription
-}
-
-// Parent is the key of the id that text is within, and text's key itself when it has none: in lower case.
-func Parent(text string) string {
-	text = strings.ToLower(text)
-	for range 2 {
-		if i := strings.LastIndexByte(text, '/'); i > 0 {
-			text = text[:i]
-		}
-	}
-	return text
-}
-
-// IsUUID reports whether text is a UUID in its usual form, of any casing.
+// IsUUID reports whether text is a UUID in its usual form, in any casing.
 func IsUUID(text string) bool {
 	if len(text) != 36 {
 		return false
@@ -122,8 +88,8 @@ func IsUUID(text string) bool {
 	return true
 }
 
-// IsResourceGroupName reports whether name follows ARM's rule: 1 to 90 letters, digits, and _ - . ( ), no period last.
-// Letters outside ASCII, which ARM allows too, count.
+// IsResourceGroupName reports whether name complies with ARM's rule: 1 to 90 letters, digits, and _ - . ( ), not ending
+// with a period. ARM allows letters outside ASCII too.
 func IsResourceGroupName(name string) bool {
 	if name == "" || len(name) > 90 || name[len(name)-1] == '.' {
 		return false

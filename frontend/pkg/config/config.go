@@ -1,7 +1,8 @@
-// Package config is what a region offers its customers, as the people who run it decided: OpenShift versions, the Azure
-// roles that their operators need, virtual machine sizes and availability zones. It is read once at start from a YAML file, or from the one that is built in.
+// Package config holds the catalogue that a region offers its customers: OpenShift versions, the Azure roles that
+// operators need, virtual machine sizes and availability zones. The frontend reads it once at start, from a YAML file
+// or the built-in one.
 //
-// A field that is not known is refused, so that a misspelt one cannot pass for a decision.
+// Unknown fields are an error, so that a misspelt field cannot be ignored.
 package config
 
 import (
@@ -20,22 +21,22 @@ import (
 //go:embed default.yaml
 var builtIn []byte
 
-// Config is the region's offer.
+// Config is the catalogue of a region.
 type Config struct {
-	// ClusterVersions are the MAJOR.MINOR versions that a cluster may be given; empty offers all that the rules allow.
+	// ClusterVersions lists the MAJOR.MINOR versions that clusters can have; empty means all that validation allows.
 	ClusterVersions []string `yaml:"clusterVersions"`
-	// Releases are the OpenShift releases that customers are shown (hcpOpenShiftVersions). Empty shows those of the release
-	// catalogue that clusters may have.
+	// Releases lists the OpenShift releases that customers see (hcpOpenShiftVersions). Empty means the releases of the
+	// release catalogue that clusters can have.
 	Releases []Release `yaml:"releases"`
-	// RoleSets say which identities the operators of a cluster need (hcpOperatorIdentityRoleSets).
+	// RoleSets lists the identities that a cluster's operators need (hcpOperatorIdentityRoleSets).
 	RoleSets []RoleSet `yaml:"roleSets"`
-	// VMSizes are the virtual machine sizes that a node pool may have, in Azure's casing. At least one.
+	// VMSizes lists the virtual machine sizes of node pools, in Azure's casing. It has at least one entry.
 	VMSizes []string `yaml:"vmSizes"`
-	// AvailabilityZones are those of the region; empty means that it has none.
+	// AvailabilityZones lists the zones of the region; empty means that it has none.
 	AvailabilityZones []string `yaml:"availabilityZones"`
 }
 
-// Default is the offer that is built in, of the catalogue that is built in.
+// Default returns the built-in configuration with the built-in release catalogue.
 func Default() (*Config, error) {
 	catalogue, err := release.Default()
 	if err != nil {
@@ -48,8 +49,7 @@ func Default() (*Config, error) {
 	return config, config.offer(catalogue)
 }
 
-// Load reads the offer from a file, and the release catalogue that it is an offer of from another; an empty path takes what
-// is built in.
+// Load reads the configuration and the release catalogue from files. An empty path means the built-in one.
 func Load(path, cataloguePath string) (*Config, error) {
 	catalogue, err := release.Load(cataloguePath)
 	if err != nil {
@@ -76,10 +76,10 @@ func parse(content []byte) (*Config, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one YAML document")
+		return nil, errors.New("the file must contain one YAML document")
 	}
 	if len(config.VMSizes) == 0 {
-		return nil, errors.New("vmSizes: at least one is needed")
+		return nil, errors.New("vmSizes: must have at least one entry")
 	}
 	if err := config.checkReleases(); err != nil {
 		return nil, err

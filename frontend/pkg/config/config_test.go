@@ -18,7 +18,7 @@ func TestLoad(t *testing.T) {
 		"good":     {reason: "an offer", content: "vmSizes: [Standard_D8s_v3]\nclusterVersions: ['4.20']\n"},
 		"unknown":  {reason: "an unknown field is named", content: "vmSizes: [a]\nvmSize: b\n", want: "vmSize"},
 		"no sizes": {reason: "without sizes there are no node pools", content: "clusterVersions: []\n", want: "vmSizes"},
-		"two":      {reason: "one document", content: "vmSizes: [a]\n---\nvmSizes: [b]\n", want: "more than one"},
+		"two":      {reason: "one document", content: "vmSizes: [a]\n---\nvmSizes: [b]\n", want: "one YAML document"},
 		"version":  {reason: "a release has three numbers", content: "vmSizes: [a]\nreleases: [{version: '4.20', channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "releases[0].version"},
 		"twice": {reason: "a release is there once", content: "vmSizes: [a]\nreleases:\n- &r {version: 4.20.8, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}\n- *r\n",
 			want: "releases[1].version"},

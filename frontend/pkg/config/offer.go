@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,46 +14,46 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Release is an OpenShift release that customers are shown.
+// Release is an OpenShift release that customers see.
 type Release struct {
-	// Version is MAJOR.MINOR.PATCH.
+	// Version has the form MAJOR.MINOR.PATCH.
 	Version string `yaml:"version"`
-	// ChannelGroups are those that the release is in: stable, fast, candidate, nightly.
+	// ChannelGroups lists the release's channel groups: stable, fast, candidate, nightly.
 	ChannelGroups []string `yaml:"channelGroups"`
-	// EndOfLife is when its support ends.
+	// EndOfLife is the time at which support for the release ends.
 	EndOfLife time.Time `yaml:"endOfLife"`
-	// Enabled says whether it can be chosen.
+	// Enabled reports whether customers can select the release.
 	Enabled bool `yaml:"enabled"`
 }
 
-// RoleSet is what the operators of clusters of some versions need.
+// RoleSet lists the identities that operators need in clusters of some versions.
 type RoleSet struct {
-	// Versions are MAJOR.MINOR.
+	// Versions have the form MAJOR.MINOR.
 	Versions              []string   `yaml:"versions"`
 	ControlPlaneOperators []Operator `yaml:"controlPlaneOperators"`
 	DataPlaneOperators    []Operator `yaml:"dataPlaneOperators"`
 }
 
-// Operator is one operator of a cluster that acts in Azure.
+// Operator is an operator of a cluster that uses a managed identity in Azure.
 type Operator struct {
-	// Name is its key in a cluster's operatorsAuthentication.
+	// Name is the operator's key in a cluster's operatorsAuthentication.
 	Name string `yaml:"name"`
-	// Required is Always, or OnEnablement for one that only some clusters have.
+	// Required is Always, or OnEnablement if only clusters with an optional feature need the operator.
 	Required string `yaml:"required"`
 	Roles    []Role `yaml:"roles"`
 }
 
-// Role is a built-in role of Azure.
+// Role is a built-in Azure role.
 type Role struct {
 	Name string `yaml:"name"`
-	// ID is the UUID of its definition.
+	// ID is the UUID of the role definition.
 	ID string `yaml:"id"`
 }
 
-// stable is the channel group of production, which names need not say.
+// stable is the channel group that names of versions omit.
 const stable = "stable"
 
-// Production reports whether everybody is shown a channel group; the others need a feature of the subscription.
+// Production reports whether a channel group is visible to all customers. Others require a feature of the subscription.
 func Production(channelGroup string) bool { return channelGroup == stable || channelGroup == "fast" }
 
 var (
@@ -61,8 +62,8 @@ var (
 	uuid           = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
-// offer fills in the releases where the configuration names none: those of the catalogue that clusters may have, in the
-// channel groups whose channel of their minor version carries them.
+// offer sets the releases if the configuration has none: the releases of the catalogue that clusters can have, in each
+// channel group whose channel of their minor version contains them.
 func (c *Config) offer(catalogue *release.Catalog) error {
 	if len(c.Releases) > 0 {
 		return nil
@@ -72,14 +73,14 @@ func (c *Config) offer(catalogue *release.Catalog) error {
 		if len(c.ClusterVersions) > 0 && !slices.Contains(c.ClusterVersions, minor) {
 			continue
 		}
-		shown := Release{Version: r.Version.String(), EndOfLife: catalogue.EndOfLife(minor), Enabled: true}
+		offered := Release{Version: r.Version.String(), EndOfLife: catalogue.EndOfLife(minor), Enabled: true}
 		for _, group := range channelGroups {
 			if r.In(release.Channel(group, minor)) {
-				shown.ChannelGroups = append(shown.ChannelGroups, group)
+				offered.ChannelGroups = append(offered.ChannelGroups, group)
 			}
 		}
-		if len(shown.ChannelGroups) > 0 {
-			c.Releases = append(c.Releases, shown)
+		if len(offered.ChannelGroups) > 0 {
+			c.Releases = append(c.Releases, offered)
 		}
 	}
 	if err := c.checkReleases(); err != nil {
@@ -88,7 +89,7 @@ func (c *Config) offer(catalogue *release.Catalog) error {
 	return nil
 }
 
-// channelGroups in the order in which a release is shown in them.
+// channelGroups lists the channel groups in the order of a release's entries.
 var channelGroups = []string{stable, "fast", "candidate", "nightly"}
 
 func (c *Config) checkReleases() error {
@@ -99,11 +100,11 @@ func (c *Config) checkReleases() error {
 		case !releaseVersion.MatchString(release.Version):
 			return fmt.Errorf("%s.version: %q is not MAJOR.MINOR.PATCH", field, release.Version)
 		case seen[release.Version]:
-			return fmt.Errorf("%s.version: %s is there twice", field, release.Version)
+			return fmt.Errorf("%s.version: %s is a duplicate", field, release.Version)
 		case len(release.ChannelGroups) == 0:
-			return fmt.Errorf("%s.channelGroups: at least one is needed", field)
+			return fmt.Errorf("%s.channelGroups: must have at least one entry", field)
 		case release.EndOfLife.IsZero():
-			return fmt.Errorf("%s.endOfLife is missing", field)
+			return fmt.Errorf("%s.endOfLife: is required", field)
 		}
 		seen[release.Version] = true
 		for _, group := range release.ChannelGroups {
@@ -124,7 +125,7 @@ func (c *Config) checkRoleSets() error {
 				return fmt.Errorf("%s.versions: %q is not MAJOR.MINOR", field, version)
 			}
 			if seen[version] {
-				return fmt.Errorf("%s.versions: %s has a role set already", field, version)
+				return fmt.Errorf("%s.versions: %s belongs to another role set", field, version)
 			}
 			seen[version] = true
 		}
@@ -140,21 +141,21 @@ func (c *Config) checkRoleSets() error {
 func (o *Operator) check() error {
 	switch {
 	case o.Name == "":
-		return fmt.Errorf("an operator has no name")
+		return errors.New("operator without a name")
 	case o.Required != "Always" && o.Required != "OnEnablement":
 		return fmt.Errorf("operator %s: required: %q is not Always or OnEnablement", o.Name, o.Required)
 	case len(o.Roles) == 0:
-		return fmt.Errorf("operator %s: roles: at least one is needed", o.Name)
+		return fmt.Errorf("operator %s: roles: must have at least one entry", o.Name)
 	}
 	for _, role := range o.Roles {
 		if role.Name == "" || !uuid.MatchString(role.ID) {
-			return fmt.Errorf("operator %s: a role needs a name and the UUID of its definition, in lower case", o.Name)
+			return fmt.Errorf("operator %s: roles: a role needs a name and the lower-case UUID of its definition", o.Name)
 		}
 	}
 	return nil
 }
 
-// OpenShiftVersions are the releases as customers see them, one for each channel group, in order of version.
+// OpenShiftVersions returns the releases as ARM resources in order of version, one for each channel group of a release.
 func (c *Config) OpenShiftVersions() []hub.OpenShiftVersion {
 	var all []hub.OpenShiftVersion
 	releases := slices.Clone(c.Releases)
@@ -171,14 +172,14 @@ func (c *Config) OpenShiftVersions() []hub.OpenShiftVersion {
 	return all
 }
 
-// NewestClusterVersion is what a cluster is given that leaves its version to the service: the newest that clusters may have
-// of which a release of the channel group can be chosen; empty when there is none.
+// NewestClusterVersion returns the version of a new cluster whose customer selects none: the newest version that
+// clusters can have with an enabled release in the channel group. It is empty if there is none.
 func (c *Config) NewestClusterVersion(channelGroup string) string {
 	newest := ""
 	for _, release := range c.Releases {
 		minor := release.Version[:strings.LastIndexByte(release.Version, '.')]
-		offered := len(c.ClusterVersions) == 0 || slices.Contains(c.ClusterVersions, minor)
-		if !release.Enabled || !offered || !slices.Contains(release.ChannelGroups, channelGroup) {
+		available := len(c.ClusterVersions) == 0 || slices.Contains(c.ClusterVersions, minor)
+		if !release.Enabled || !available || !slices.Contains(release.ChannelGroups, channelGroup) {
 			continue
 		}
 		if newest == "" || compareVersions(release.Version, newest+".0") > 0 {
@@ -188,7 +189,7 @@ func (c *Config) NewestClusterVersion(channelGroup string) string {
 	return newest
 }
 
-// OperatorIdentityRoleSets are the role sets as customers see them, one for each version, in order of version.
+// OperatorIdentityRoleSets returns the role sets as ARM resources in order of version, one for each version.
 func (c *Config) OperatorIdentityRoleSets() []hub.OperatorIdentityRoleSet {
 	var all []hub.OperatorIdentityRoleSet
 	for _, set := range c.RoleSets {
@@ -215,7 +216,7 @@ func operatorRoles(operators []Operator) []hub.OperatorIdentityRoles {
 	return roles
 }
 
-// compareVersions orders versions whose form was checked.
+// compareVersions compares versions that were validated.
 func compareVersions(a, b string) int {
 	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
 		left, _ := strconv.Atoi(a)

@@ -7,23 +7,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Access is what a kubeconfig is made of.
+// Access holds the values of a kubeconfig.
 type Access struct {
-	// Cluster names the cluster in it.
+	// Cluster is the name of the cluster.
 	Cluster string
-	// APIURL is where the hosted API server is.
+	// APIURL is the URL of the hosted API server.
 	APIURL string
-	// ServingCA is the PEM by which its certificate is judged, Certificate the client's, PEM.
+	// ServingCA is the certificate authority of the API server, Certificate the client's certificate, both PEM.
 	ServingCA   string
 	Certificate string
-	// Key is the client's private key, PEM; empty when only the client has it.
+	// Key is the client's private key in PEM; empty if only the client has it.
 	Key []byte
 }
 
-// user names the administrator in a kubeconfig.
+// user is the name of the administrator in a kubeconfig.
 const user = "customer-break-glass"
 
-// The kubeconfig, as client-go's clientcmd/api/v1 defines it; []byte is base64 there.
+// The types of a kubeconfig as in client-go's clientcmd/api/v1. Byte slices there are base64.
 type kubeconfig struct {
 	APIVersion     string         `yaml:"apiVersion"`
 	Kind           string         `yaml:"kind"`
@@ -63,7 +63,7 @@ type authInfo struct {
 	ClientKeyData         string `yaml:"client-key-data,omitempty"`
 }
 
-// Kubeconfig makes the kubeconfig of an access.
+// Kubeconfig returns the kubeconfig for an access.
 func Kubeconfig(a Access) (string, error) {
 	context := user + "@" + a.Cluster
 	config := kubeconfig{

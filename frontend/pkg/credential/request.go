@@ -1,8 +1,8 @@
-// Package credential is what an administrator's client certificate is asked for with, and what it is handed out as: the
-// certificate signing request, which is judged here or made for clients that send none, and the kubeconfig.
+// Package credential validates and generates the certificate signing requests of admin credentials and writes
+// kubeconfigs.
 //
-// The package decides on form only and keeps nothing. Private keys pass through it; it writes none of them anywhere but
-// into what it returns.
+// The package validates form only and stores nothing. It returns private keys to its caller and does not write them
+// anywhere else.
 package credential
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The subject of a request: the user and the group that the hosted API server sees, exactly.
+// The subject that a request must have: the user and group of the administrator on the hosted API server.
 const (
 	CommonName   = "system:customer-break-glass:system-admin"
 	Organization = "system:masters"
 )
 
-// maxRequest bounds a request, in bytes of PEM; one with an RSA key of maxRSABits has 3 KiB.
+// maxRequest is the longest request in bytes of PEM. A request with an RSA key of maxRSABits has 3 KiB.
 const maxRequest = 16 << 10
 
-// The sizes of RSA keys that are taken, in bits. A larger one costs the service more than it is worth to anybody.
+// The accepted sizes of RSA keys in bits. Larger keys only cost the service time.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
@@ -39,13 +39,13 @@ const (
 
 const requestType = "CERTIFICATE REQUEST"
 
-// The object identifiers of the attributes of a subject (RFC 5280, appendix A.1).
+// The object identifiers of a subject's attributes (RFC 5280, appendix A.1).
 var (
 	commonNameOID   = asn1.ObjectIdentifier{2, 5, 4, 3}
 	organizationOID = asn1.ObjectIdentifier{2, 5, 4, 10}
 )
 
-// report collects what is wrong with one field.
+// report collects the violations of one field.
 type report struct {
 	field string
 	found []apierror.Violation
@@ -56,12 +56,12 @@ func (r *report) invalid(value any, format string, args ...any) {
 		Message: fmt.Sprintf("Invalid value: %s: %s", wire.FormatValue(value), fmt.Sprintf(format, args...))})
 }
 
-// hidden is invalid for what may be a secret that was sent by mistake: errors are logged.
+// hidden adds a violation without the value, which may be a secret that was sent by mistake. Errors are logged.
 func (r *report) hidden(message string) {
 	r.found = append(r.found, apierror.Violation{Field: r.field, Message: "Invalid value: " + message})
 }
 
-// CheckRequest finds everything that is wrong with a certificate signing request in a field: PEM of PKCS #10 (RFC 2986).
+// CheckRequest returns all violations of a certificate signing request: PEM of PKCS #10 (RFC 2986).
 func CheckRequest(field, text string) []apierror.Violation {
 	r := &report{field: field}
 	if text == "" {
@@ -117,7 +117,7 @@ func checkSubject(r *report, request *x509.CertificateRequest) {
 	}
 }
 
-// checkKey reports whether the key is one that a signature should be checked with.
+// checkKey validates the key and reports whether its signature can be checked.
 func checkKey(r *report, request *x509.CertificateRequest) bool {
 	switch key := request.PublicKey.(type) {
 	case *rsa.PublicKey:
@@ -149,17 +149,17 @@ func checkSignature(r *report, request *x509.CertificateRequest) {
 	}
 }
 
-// NewRequest makes a private key and a request for it, both PEM, for clients that send none.
+// NewRequest generates a private key and a request for it, both PEM.
 func NewRequest() (key, request []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key: %w", err)
+		return nil, nil, fmt.Errorf("generating a key: %w", err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: CommonName, Organization: []string{Organization}},
 	}, private)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a certificate signing request: %w", err)
+		return nil, nil, fmt.Errorf("creating a certificate signing request: %w", err)
 	}
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package dispatch is the fast path to Cluster Service: once a change is committed, it is sent there at once, so that the
-// fleet starts working while the customer still reads the answer.
+// Package dispatch is the fast path to Cluster Service. It sends a committed change at once, so that the fleet starts
+// to work without waiting for the backend.
 //
-// It is only ever a head start. The backend sends the same request for everything that is committed, so a change that is
-// dropped here, because the queue is full, Cluster Service does not answer, or the process dies, is merely later. Nothing
-// waits for the outcome, and none of it changes what the customer is told.
+// The fast path is optional: the backend sends the same request for every committed change. A change that is dropped
+// here, because the queue is full, Cluster Service is unavailable or the process terminates, is only delayed. No
+// request waits for the outcome, and the outcome does not affect the response to the customer.
 package dispatch
 
 import (
@@ -18,9 +18,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// ClusterService is what a change is sent to.
+// ClusterService receives the changes; *clusterservice.Client implements it.
 type ClusterService interface {
 	ApplyCluster(ctx context.Context, document *database.ClusterDocument) (clusterservice.Report, error)
 	DeleteCluster(ctx context.Context, document *database.ClusterDocument) (clusterservice.Report, error)
@@ -30,7 +31,7 @@ type ClusterService interface {
 	DeleteExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (clusterservice.Report, error)
 }
 
-// The bounds: how many changes wait, how many are sent at a time, and how long one may take.
+// The bounds: the number of queued changes, the number of concurrent calls, and the duration of one call.
 const (
 	queueLength = 1024
 	workers     = 8
@@ -44,7 +45,7 @@ type change struct {
 	send                                   func(ctx context.Context) error
 }
 
-// Dispatcher sends committed changes. Its methods never block, and take of a context its trace and not its end.
+// Dispatcher sends committed changes. Its methods do not block. They use the trace of their context and ignore its end.
 type Dispatcher struct {
 	clusterService ClusterService
 	log            *slog.Logger
@@ -52,7 +53,7 @@ type Dispatcher struct {
 	sent           *prometheus.CounterVec
 }
 
-// New makes a Dispatcher; Run makes it work.
+// New returns a Dispatcher. It sends nothing before Run.
 func New(clusterService ClusterService, log *slog.Logger, metrics prometheus.Registerer) *Dispatcher {
 	d := &Dispatcher{
 		clusterService: clusterService,
@@ -60,17 +61,17 @@ func New(clusterService ClusterService, log *slog.Logger, metrics prometheus.Reg
 		queue:          make(chan change, queueLength),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "frontend_dispatch_total",
-			Help: "Committed changes by what became of sending them to Cluster Service at once: sent, failed or dropped.",
+			Help: "Number of committed changes, by result of the fast path to Cluster Service: sent, failed or dropped.",
 		}, []string{"result"}),
 	}
 	metrics.MustRegister(d.sent, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "frontend_dispatch_queue_length",
-		Help: "Committed changes that wait to be sent to Cluster Service; more than 1024 are dropped and left to the backend.",
+		Help: "Number of committed changes that wait for the fast path. Changes above 1024 are dropped; the backend sends them.",
 	}, func() float64 { return float64(len(d.queue)) }))
 	return d
 }
 
-// Run sends changes until ctx ends, and returns when the last one under way is done.
+// Run sends changes until ctx ends. It returns after the last call has ended.
 func (d *Dispatcher) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range workers {
@@ -93,19 +94,19 @@ func (d *Dispatcher) send(ctx context.Context, c change) {
 	defer cancel()
 	started := time.Now()
 	err := c.send(ctx)
-	log := d.log.With("resource_id", c.resourceID, "operation_id", c.operationID, "correlation_id", c.correlationID,
-		"duration_ms", float64(time.Since(started).Microseconds())/1000)
+	log := d.log.With(logkey.ResourceID, c.resourceID, logkey.OperationID, c.operationID, logkey.CorrelationID, c.correlationID,
+		logkey.Duration, time.Since(started).Round(time.Microsecond).String())
 	if err != nil {
 		d.sent.WithLabelValues("failed").Inc()
 		e, text := apierror.As(err), err.Error()
 		if e.Kind == apierror.Invalid {
-			text = "the request is not valid" // more would repeat what the customer sent
+			text = "the request is not valid" // the full text would repeat parts of the customer's request
 		}
-		log.Info("left the change to the backend", "reason", e.Reason, "error", text)
+		log.InfoContext(ctx, "change not sent to Cluster Service; the backend will send it", logkey.Reason, e.Reason, logkey.Error, text)
 		return
 	}
 	d.sent.WithLabelValues("sent").Inc()
-	log.Info("sent the change to Cluster Service")
+	log.InfoContext(ctx, "change sent to Cluster Service")
 }
 
 func (d *Dispatcher) enqueue(c change) {
@@ -116,25 +117,26 @@ func (d *Dispatcher) enqueue(c change) {
 	}
 }
 
-// Cluster sends a cluster's change: its deletion when it is being deleted. The document is the dispatcher's from now on.
+// Cluster queues a cluster's change, or its deletion if deleting is set. The caller must not use the document
+// afterwards.
 func (d *Dispatcher) Cluster(ctx context.Context, document *database.ClusterDocument, deleting bool, correlationID string) {
 	d.enqueue(change{document.Cluster.ID, document.ActiveOperationID, correlationID, trace.SpanContextFromContext(ctx),
 		call(document, deleting, d.clusterService.ApplyCluster, d.clusterService.DeleteCluster)})
 }
 
-// NodePool sends a node pool's change.
+// NodePool queues a node pool's change; see Cluster.
 func (d *Dispatcher) NodePool(ctx context.Context, document *database.NodePoolDocument, deleting bool, correlationID string) {
 	d.enqueue(change{document.NodePool.ID, document.ActiveOperationID, correlationID, trace.SpanContextFromContext(ctx),
 		call(document, deleting, d.clusterService.ApplyNodePool, d.clusterService.DeleteNodePool)})
 }
 
-// ExternalAuth sends an external auth's change.
+// ExternalAuth queues an external authentication's change; see Cluster.
 func (d *Dispatcher) ExternalAuth(ctx context.Context, document *database.ExternalAuthDocument, deleting bool, correlationID string) {
 	d.enqueue(change{document.ExternalAuth.ID, document.ActiveOperationID, correlationID, trace.SpanContextFromContext(ctx),
 		call(document, deleting, d.clusterService.ApplyExternalAuth, d.clusterService.DeleteExternalAuth)})
 }
 
-// call is the one of two calls that brings Cluster Service to a document; its report is for the backend.
+// call returns the call that sends a document. It ignores the report, which the backend evaluates.
 func call[D any](document *D, deleting bool, apply, remove func(context.Context, *D) (clusterservice.Report, error)) func(context.Context) error {
 	if deleting {
 		apply = remove

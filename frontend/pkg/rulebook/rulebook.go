@@ -1,8 +1,8 @@
-// Package rulebook reads the table of docs/validation.md: every rule that a request's content must keep, with the field
-// that is named, the message, and the artifact cases that show it.
+// Package rulebook reads the tables of docs/validation.md: every rule for a request's content, with the field, the
+// message and the artifact cases that test it.
 //
-// Tests hold three things together with it: no violation is reported that the table does not have, no rule stands in the
-// table that no case shows, and no case is named that does not show its rule. Nothing that is served reads it.
+// Tests use it to keep validation, document and cases consistent: every reported violation has a rule in the table,
+// every rule has a case, and every named case expects the rule's error. Product code does not use this package.
 package rulebook
 
 import (
@@ -12,23 +12,23 @@ import (
 	"strings"
 )
 
-// Rule is a row of the table.
+// Rule is a row of a table.
 type Rule struct {
 	ID string
-	// Field is the path that is named: [i] is any place in a list, [key] any key of a map, * any field, - none.
+	// Field is the path of the field: [i] matches any index, [key] any key of a map, * any field, and - no field.
 	Field string
-	// Message is what is said; … stands for anything.
+	// Message is the message of a violation; … matches any text.
 	Message string
-	// Cases are the artifact cases that show it.
+	// Cases names the artifact cases that test the rule.
 	Cases []string
 
 	field, message *regexp.Regexp
 }
 
-// Book is the table.
+// Book is the content of all tables.
 type Book []Rule
 
-// Read reads the rows of a Markdown file's tables that have four columns, the first of them an id.
+// Read reads a Markdown file and returns the rows of its tables with four columns, of which the first is an ID.
 func Read(path string) (Book, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -46,14 +46,14 @@ func Read(path string) (Book, error) {
 			rule.Cases = append(rule.Cases, strings.TrimSpace(name))
 		}
 		if seen[rule.ID] {
-			return nil, fmt.Errorf("%s:%d: the rule %s stands twice", path, number+1, rule.ID)
+			return nil, fmt.Errorf("%s:%d: rule %s is a duplicate", path, number+1, rule.ID)
 		}
 		seen[rule.ID] = true
 		rule.compile()
 		book = append(book, rule)
 	}
 	if len(book) == 0 {
-		return nil, fmt.Errorf("%s has no table of rules", path)
+		return nil, fmt.Errorf("%s contains no rules", path)
 	}
 	return book, nil
 }
@@ -71,12 +71,12 @@ func (r *Rule) compile() {
 	r.message = regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(r.Message), "…", ".*") + "$")
 }
 
-// Describes reports whether a violation of the rule looks so.
+// Describes reports whether a violation matches the rule.
 func (r Rule) Describes(field, message string) bool {
 	return r.field.MatchString(field) && r.message.MatchString(message)
 }
 
-// Describes reports whether a rule of the book describes a violation.
+// Describes reports whether a violation matches a rule of the book.
 func (b Book) Describes(field, message string) bool {
 	for _, rule := range b {
 		if rule.Describes(field, message) {

@@ -29,7 +29,7 @@ func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acces
 // TestPublishedClient: the published Go client of ARM drives create, read, patch and delete with its own pollers.
 func TestPublishedClient(t *testing.T) {
 	h := newHarness(t)
-	y := h.tenancy(t)
+	y := h.newSubscription(t)
 	// ARM's client speaks TLS only; the front door would add the identity's URL.
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("X-Ms-Identity-Url", "https://identity.example")
@@ -48,7 +48,7 @@ func TestPublishedClient(t *testing.T) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if err := h.settle(ctx); err != nil && ctx.Err() == nil {
+				if err := h.finishOperations(ctx); err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
 			}

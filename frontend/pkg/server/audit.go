@@ -8,10 +8,12 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// audit writes one record for every request that was to change something: who, what, and with which result; nothing of
-// what was sent or answered. It is written when the request is over, also when it was refused or failed.
+// audit writes one audit record for every request for a change: the caller, the action, the target and the result. The
+// record contains nothing of the request's or the response's body. It is written when the request ends, also for
+// rejected and failed requests.
 func audit(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	if !rq.audited() {
 		next(ctx)
@@ -21,7 +23,7 @@ func audit(s *Server, ctx context.Context, rq *request, next func(ctx context.Co
 	next(ctx)
 }
 
-// audited: every request that is not a read, but for those that only judge.
+// audited reports whether the request needs an audit record. Reads and preflights change nothing and have none.
 func (rq *request) audited() bool {
 	switch rq.http.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -32,7 +34,7 @@ func (rq *request) audited() bool {
 
 func (rq *request) auditRecord() []slog.Attr {
 	header := rq.http.Header
-	status := rq.outcome()
+	status := rq.responseStatus()
 	result, code := "Success", ""
 	if status >= http.StatusBadRequest {
 		result = "Failure"
@@ -46,21 +48,21 @@ func (rq *request) auditRecord() []slog.Attr {
 		target = rq.http.URL.Path
 	}
 	return []slog.Attr{
-		slog.String("record", "audit"),
-		slog.String("action", rq.action()),
-		slog.String("target", shortened(target)),
-		slog.Group("caller",
-			slog.String("tenant_id", shortened(rq.tenantID)), slog.String("client_tenant_id", shortened(rq.clientTenantID)), slog.String("object_id", shortened(rq.clientID)),
-			slog.String("app_id", shortened(header.Get(armheader.ClientAppID))),
-			slog.String("name", shortened(header.Get(armheader.ClientPrincipalName)))),
-		slog.Group("sender", slog.String("tenant_id", rq.sender.TenantID), slog.String("app_id", rq.sender.AppID), slog.String("object_id", rq.sender.ObjectID)),
-		slog.String("result", result), slog.Int("status", status), slog.String("error_code", code),
-		slog.String("operation_id", rq.operationID), slog.String("api_version", rq.apiVersion()),
-		slog.String("request_id", rq.requestID), slog.String("correlation_id", rq.correlationID),
+		slog.String(logkey.Record, "audit"),
+		slog.String(logkey.Action, rq.action()),
+		slog.String(logkey.Target, truncated(target)),
+		slog.Group(logkey.Caller,
+			slog.String(logkey.TenantID, truncated(rq.tenantID)), slog.String(logkey.ClientTenantID, truncated(rq.clientTenantID)), slog.String(logkey.ObjectID, truncated(rq.clientID)),
+			slog.String(logkey.AppID, truncated(header.Get(armheader.ClientAppID))),
+			slog.String(logkey.Name, truncated(header.Get(armheader.ClientPrincipalName)))),
+		slog.Group(logkey.Sender, slog.String(logkey.TenantID, rq.sender.TenantID), slog.String(logkey.AppID, rq.sender.AppID), slog.String(logkey.ObjectID, rq.sender.ObjectID)),
+		slog.String(logkey.Result, result), slog.Int(logkey.Status, status), slog.String(logkey.ErrorCode, code),
+		slog.String(logkey.OperationID, rq.operationID), slog.String(logkey.APIVersion, rq.apiVersion()),
+		slog.String(logkey.RequestID, rq.requestID), slog.String(logkey.CorrelationID, rq.correlationID),
 	}
 }
 
-// action is what was asked for, by the names of ARM's operations list.
+// action returns the requested action with its name in ARM's operations list.
 func (rq *request) action() string {
 	verb := map[string]string{http.MethodPut: "write", http.MethodPatch: "write", http.MethodDelete: "delete", http.MethodPost: "action"}[rq.http.Method]
 	if verb == "" {

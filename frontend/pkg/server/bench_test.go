@@ -13,8 +13,8 @@ import (
 
 // BenchmarkGet is a GET of a cluster through the handler and the store, without a network before the frontend.
 func BenchmarkGet(b *testing.B) {
-	y := newHarness(b).tenancy(b)
-	y.ready("cluster")
+	y := newHarness(b).newSubscription(b)
+	y.createCluster("cluster")
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -27,21 +27,21 @@ func BenchmarkGet(b *testing.B) {
 
 // BenchmarkPut is the creation of a cluster: two reads, and a batch of five documents.
 func BenchmarkPut(b *testing.B) {
-	y := newHarness(b).tenancy(b)
+	y := newHarness(b).newSubscription(b)
 	names := make([]string, 0, 1024)
 	bodies := make([]string, 0, 1024)
 	for i := range 1024 {
 		names = append(names, fmt.Sprintf("cluster-%d", i))
-		bodies = append(bodies, y.body("cluster.json", y.own(names[i])))
+		bodies = append(bodies, y.body("cluster.json", y.platformPatch(names[i])))
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
 		if i%len(names) == 0 && i > 0 {
 			b.StopTimer()
-			y = y.tenancy(b)
+			y = y.newSubscription(b)
 			for j := range names {
-				bodies[j] = y.body("cluster.json", y.own(names[j]))
+				bodies[j] = y.body("cluster.json", y.platformPatch(names[j]))
 			}
 			b.StartTimer()
 		}
@@ -54,7 +54,7 @@ func BenchmarkPut(b *testing.B) {
 // BenchmarkRefusedPut is what a PUT costs besides the store's writes: reading, decoding and validating a full body that is
 // refused in the end.
 func BenchmarkRefusedPut(b *testing.B) {
-	y := newHarness(b).tenancy(b)
+	y := newHarness(b).newSubscription(b)
 	body := y.body("cluster.json", `{"properties":{"network":{"hostPrefix":30}}}`)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -66,7 +66,7 @@ func BenchmarkRefusedPut(b *testing.B) {
 
 // BenchmarkDecode reads a full body into the hub type.
 func BenchmarkDecode(b *testing.B) {
-	y := newHarness(b).tenancy(b)
+	y := newHarness(b).newSubscription(b)
 	content := []byte(y.body("cluster.json", "{}"))
 	version := versions.All()[v20260901preview.Version]
 	b.ReportAllocs()

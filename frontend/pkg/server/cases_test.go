@@ -40,7 +40,7 @@ func target(t *testing.T) httpcase.Target {
 	t.Helper()
 	if *baseURL == "" {
 		h := newHarness(t)
-		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, ProcessOperations: h.settleSubscription}
+		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, ProcessOperations: h.finishOperationsOf}
 	}
 	transport := &http.Transport{}
 	client := &http.Client{Transport: bearer{transport, *armToken}}

@@ -14,19 +14,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// content is what a PUT or PATCH says.
+// content is the body of a PUT or PATCH.
 type content struct {
 	fields map[string]any
 	patch  bool
 }
 
-// over makes the body that is decoded: for a PUT what was sent; for a PATCH what was sent merged over the resource as the
-// request's version shows it (RFC 7396).
-func (c content) over(shown any) (*wire.Body, error) {
+// body returns the body to decode: for a PUT the request's content; for a PATCH the content merged over encoded, the
+// stored resource's wire form at the request's version (RFC 7396).
+func (c content) body(encoded any) (*wire.Body, error) {
 	if !c.patch {
 		return wire.NewBody(c.fields), nil
 	}
-	text, err := json.Marshal(shown)
+	text, err := json.Marshal(encoded)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the resource to patch: %w", err)
 	}
@@ -34,52 +34,53 @@ func (c content) over(shown any) (*wire.Body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding the resource to patch: %w", err)
 	}
-	for _, path := range anyCasing {
-		recase(fields, c.fields, path)
+	for _, path := range caseInsensitiveMaps {
+		matchCasing(fields, c.fields, path)
 	}
 	return wire.NewBody(wire.MergePatch(fields, c.fields)), nil
 }
 
-// anyCasing are the maps whose keys are the same in any casing: names of tags, and ARM ids.
-var anyCasing = [][]string{{"tags"}, {"identity", "userAssignedIdentities"}}
+// caseInsensitiveMaps lists the paths of maps whose keys are compared without case: names of tags, and ARM IDs.
+var caseInsensitiveMaps = [][]string{{"tags"}, {"identity", "userAssignedIdentities"}}
 
-// recase gives the keys of the map at a path of shown the casing in which a patch names them, so that the patch changes and
-// removes what is there rather than adding to it. A patch that names a key in two casings is left for validation to refuse.
-func recase(shown, patch map[string]any, path []string) {
+// matchCasing changes keys of the map at a path of the stored resource to the casing of a patch's keys. The merge then
+// changes and removes existing entries instead of adding entries. Validation rejects a patch that has one key in two
+// casings.
+func matchCasing(stored, patch map[string]any, path []string) {
 	for _, name := range path {
-		shown, _ = shown[name].(map[string]any)
+		stored, _ = stored[name].(map[string]any)
 		patch, _ = patch[name].(map[string]any)
 	}
 	for key := range patch {
-		if _, same := shown[key]; same {
+		if _, same := stored[key]; same {
 			continue
 		}
-		for stored, value := range shown {
-			if _, named := patch[stored]; !named && strings.EqualFold(stored, key) {
-				delete(shown, stored)
-				shown[key] = value
+		for storedKey, value := range stored {
+			if _, inPatch := patch[storedKey]; !inPatch && strings.EqualFold(storedKey, key) {
+				delete(stored, storedKey)
+				stored[key] = value
 				break
 			}
 		}
 	}
 }
 
-// checkNames: the name and type in a body may be left out, and must otherwise be those of the URL. What is no text is a
-// problem of the body.
+// checkNames requires that the optional name and type of a body equal those of the URL. A value that is not a string is
+// a problem of the body.
 func checkNames(body *wire.Body, resource *hub.Resource) []apierror.Violation {
-	var wrong []apierror.Violation
+	var violations []apierror.Violation
 	for field, want := range map[string]string{"name": resource.Name, "type": resource.Type} {
 		if got := body.String(field, want); !strings.EqualFold(got, want) {
-			wrong = append(wrong, apierror.Violation{Field: field,
+			violations = append(violations, apierror.Violation{Field: field,
 				Message: fmt.Sprintf("Invalid value: %s: must be %s, as in the URL", wire.FormatValue(got), wire.FormatValue(want))})
 		}
 	}
-	return wrong
+	return violations
 }
 
-// combine puts together what was wrong with a body's form and with its values. A field that could not be read is not
-// also said to be missing or wrong.
-func combine(problems []wire.Problem, violations ...[]apierror.Violation) []apierror.Violation {
+// mergeProblems merges the problems of a body's form with violations of rules. It drops violations at fields that could
+// not be decoded.
+func mergeProblems(problems []wire.Problem, violations ...[]apierror.Violation) []apierror.Violation {
 	all := slices.Concat(violations...)
 	if len(problems) == 0 && len(all) == 0 {
 		return nil
@@ -96,9 +97,9 @@ func combine(problems []wire.Problem, violations ...[]apierror.Violation) []apie
 	return slices.Compact(all)
 }
 
-// said puts what is wrong with a resource in the words of the request's version: fields where it has them, and nothing of
-// those that it cannot say. They are as the service or another version left them, and were judged then.
-func (rq *request) said(resourceType string, violations ...[]apierror.Violation) []apierror.Violation {
+// atVersion converts the paths of violations to those of the request's version. It drops violations at fields that the
+// version does not have: the service or a request at another version set these values, and they were validated then.
+func (rq *request) atVersion(resourceType string, violations ...[]apierror.Violation) []apierror.Violation {
 	var said []apierror.Violation
 	for _, v := range slices.Concat(violations...) {
 		path, ok := rq.version.Path(resourceType, v.Field)
@@ -110,48 +111,48 @@ func (rq *request) said(resourceType string, violations ...[]apierror.Violation)
 	return said
 }
 
-// busy refuses a change of a resource that is moving. One that awaits a secret does not move, but waits for its customer,
-// who may as well change it.
-func busy(state hub.ProvisioningState) error {
+// checkNotBusy rejects a change of a resource with an operation in progress. It accepts a resource in AwaitingSecret,
+// because only its customer can end that state.
+func checkNotBusy(state hub.ProvisioningState) error {
 	if state.Terminal() || state == hub.AwaitingSecret {
 		return nil
 	}
-	return apierror.New(apierror.Conflict, "Cannot update resource while resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
+	return apierror.New(apierror.Conflict, "Cannot update resource while resource is %s.", strings.ToLower(string(state))).WithRetryAfter(minRetryAfter)
 }
 
-// errDeleting refuses a second deletion.
-var errDeleting = apierror.New(apierror.Conflict, "Resource is already deleting.").WithRetryAfter(leastPollAfter)
+// errDeleting is the error for a second deletion.
+var errDeleting = apierror.New(apierror.Conflict, "Resource is already deleting.").WithRetryAfter(minRetryAfter)
 
-// parentReady refuses a change of a resource while the cluster that it belongs to is coming up or going; parent is nil for
-// what belongs to none.
-func parentReady(parent *database.Item[database.ClusterDocument]) error {
+// checkParentState rejects a change of a child resource while its cluster is being created or deleted. parent is nil
+// for a resource without a parent.
+func checkParentState(parent *database.Item[database.ClusterDocument]) error {
 	if parent == nil {
 		return nil
 	}
 	switch state := parent.Value.ProvisioningState; state {
 	case hub.Accepted, hub.Provisioning, hub.Deleting:
-		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
+		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(minRetryAfter)
 	}
 	return nil
 }
 
-// besideRounds is how often a change that keeps losing to changes of others is retried.
-const besideRounds = 6
+// maxSharedWriteRetries bounds the attempts of retrySharedWrite.
+const maxSharedWriteRetries = 6
 
-// retryBeside is database.Retry for a write that is conditioned on a document of that kind for the sake of others: node
-// pools that a client creates all at once race with each other for their cluster, clusters for their subscription's
-// gates, and each round has at least one winner.
-func retryBeside(ctx context.Context, kind database.Kind, decide func(ctx context.Context) error) error {
+// retrySharedWrite is database.Retry with more attempts for a write that also writes a document of the given kind,
+// which other requests share: node pools that a client creates at once compete for their cluster, and clusters for a
+// fence of their subscription. Each round has at least one winner.
+func retrySharedWrite(ctx context.Context, kind database.Kind, decide func(ctx context.Context) error) error {
 	for round := 1; ; round++ {
 		err := database.Retry(ctx, decide)
 		race, lost := database.AsWriteConflict(err)
-		if !lost || race.Kind != kind || round == besideRounds {
+		if !lost || race.Kind != kind || round == maxSharedWriteRetries {
 			return err
 		}
 	}
 }
 
-// live is the item unless there is none or only a tombstone.
+// live returns item, or nil for a tombstone.
 func live[T any](item *database.Item[T]) *database.Item[T] {
 	if item == nil || item.Removed != nil {
 		return nil
@@ -159,7 +160,7 @@ func live[T any](item *database.Item[T]) *database.Item[T] {
 	return item
 }
 
-// etagOf is the ETag of a live item, or empty.
+// etagOf returns the ETag of a live item, or the empty string for nil.
 func etagOf[T any](item *database.Item[T]) string {
 	if item == nil {
 		return ""

@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// clusterType is hcpOpenShiftClusters.
+// clusterType implements hcpOpenShiftClusters.
 type clusterType struct{}
 
 var _ resourceType[database.ClusterDocument, hub.Cluster] = clusterType{}
@@ -28,8 +28,8 @@ func (clusterType) collection(db *database.DB) *database.Collection[database.Clu
 	return db.Clusters()
 }
 
-func (clusterType) parts(d *database.ClusterDocument) parts[hub.Cluster] {
-	return parts[hub.Cluster]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.Cluster}
+func (clusterType) fields(d *database.ClusterDocument) documentFields[hub.Cluster] {
+	return documentFields[hub.Cluster]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.Cluster}
 }
 
 func (clusterType) common(cluster *hub.Cluster) *hub.Resource { return &cluster.Resource }
@@ -42,7 +42,7 @@ func (clusterType) decode(version *versions.Version, body *wire.Body, base *hub.
 	return version.DecodeCluster(body, base, defaults)
 }
 
-func (clusterType) begin(rq *request, _ *database.ClusterDocument) (database.ClusterDocument, error) {
+func (clusterType) newDocument(rq *request, _ *database.ClusterDocument) (database.ClusterDocument, error) {
 	document := database.ClusterDocument{TenantID: rq.tenantID, IdentityURL: rq.http.Header.Get(armheader.IdentityURL)}
 	if document.IdentityURL == "" {
 		return document, apierror.New(apierror.InvalidParameter, "The header is required to create a cluster.").WithTarget(strings.ToLower(armheader.IdentityURL))
@@ -53,7 +53,7 @@ func (clusterType) begin(rq *request, _ *database.ClusterDocument) (database.Clu
 	return document, nil
 }
 
-func (clusterType) complete(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
+func (clusterType) setDefaults(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
 	cluster.Location = s.Rules.Location(cluster.Location)
 	if version := &cluster.Properties.Version; version.ID == "" && rq.version.VersionOptional {
 		version.ID = s.Offer.NewestClusterVersion(version.ChannelGroup)
@@ -66,12 +66,13 @@ func (clusterType) complete(s *Server, rq *request, cluster *hub.Cluster, uid st
 	}
 }
 
-// managedGroup is the managed resource group of a cluster whose customer names none.
+// managedGroup returns the default name of a cluster's managed resource group.
 func managedGroup(name, uid string) string {
 	return "arohcp-" + name[:min(len(name), 45)] + "-" + uid
 }
 
-// domainPrefix makes a name of 15 characters of a uid: a letter and 70 bits of its hash, so that two never meet.
+// domainPrefix returns a name of 15 characters for a UID: a letter and 70 bits of its hash, which makes collisions
+// practically impossible.
 func domainPrefix(uid string) string {
 	hash := sha256.Sum256([]byte(uid))
 	return "c" + strings.ToLower(base32.StdEncoding.EncodeToString(hash[:]))[:14]
@@ -85,10 +86,10 @@ func (clusterType) validate(s *Server, rq *request, now *hub.Cluster, stored *da
 	return s.Rules.Cluster(change)
 }
 
-// neighbours: a managed resource group is deleted with its cluster, so no other cluster may be in it. Nothing is reserved
-// for this: of two clusters that are created at the same moment, one in the group that the other one names, Azure refuses
-// the second when it makes its managed group.
-func (clusterType) neighbours(s *Server, ctx context.Context, rq *request, cluster *hub.Cluster, uid string) ([]apierror.Violation, error) {
+// validateAgainstStore rejects a managed resource group that contains another cluster, because the group is deleted
+// with its cluster. There is no reservation for this. If two clusters are created at the same moment, one in the group
+// that the other one names, Azure rejects the second when it creates its managed resource group.
+func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *request, cluster *hub.Cluster, uid string) ([]apierror.Violation, error) {
 	subscriptionID, own := rq.param(subscriptionParam), rq.param(resourceGroupParam)
 	reserved, err := s.Database.Reservations().Find(ctx, database.ReservationKey(subscriptionID, database.ManagedResourceGroupReservation, own))
 	if err != nil {
@@ -109,7 +110,7 @@ func (clusterType) neighbours(s *Server, ctx context.Context, rq *request, clust
 		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.FormatValue(group))}}, nil
 }
 
-func (clusterType) retain(now, stored *hub.Cluster) {
+func (clusterType) keepStoredCasing(now, stored *hub.Cluster) {
 	now.Location, now.Properties.Platform = stored.Location, stored.Properties.Platform
 }
 
@@ -117,9 +118,9 @@ func (clusterType) reservations(key database.Key, document *database.ClusterDocu
 	return database.ClusterReservations(key, document)
 }
 
-func (clusterType) taken(document *database.ClusterDocument, held []database.ReservationDocument) error {
+func (clusterType) reservationConflict(document *database.ClusterDocument, held []database.ReservationDocument) error {
 	platform := &document.Cluster.Properties.Platform
-	var taken []apierror.Violation
+	var violations []apierror.Violation
 	for _, reservation := range held {
 		field, value := "properties.platform.managedResourceGroup", platform.ManagedResourceGroup
 		switch reservation.Kind {
@@ -128,11 +129,11 @@ func (clusterType) taken(document *database.ClusterDocument, held []database.Res
 		case database.NetworkSecurityGroupReservation:
 			field, value = "properties.platform.networkSecurityGroupId", platform.NetworkSecurityGroupID
 		}
-		taken = append(taken, apierror.Violation{Field: field,
+		violations = append(violations, apierror.Violation{Field: field,
 			Message: fmt.Sprintf("Invalid value: %s: is in use by another cluster of the subscription", wire.FormatValue(value))})
 	}
-	validation.Sort(taken)
-	return apierror.InvalidFields(taken)
+	validation.Sort(violations)
+	return apierror.InvalidFields(violations)
 }
 
 func (clusterType) dispatch(ctx context.Context, to Dispatcher, document *database.ClusterDocument, deleting bool, correlationID string) {

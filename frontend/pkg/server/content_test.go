@@ -22,8 +22,8 @@ import (
 // TestContentOfAnyBytes: what cannot stand in a file of testdata/cases. Content that is refused leaves the cluster as it was.
 func TestContentOfAnyBytes(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // what is recorded is to be JSON that others can read
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	for name, tc := range map[string]struct {
 		reason, content string
 		status          int
@@ -60,7 +60,7 @@ func TestContentOfAnyBytes(t *testing.T) {
 			if changed := before != after; changed != (tc.status == http.StatusAccepted) {
 				t.Errorf("answered %d, and the cluster changed: %v", status, changed)
 			}
-			if err := y.settle(context.Background()); err != nil {
+			if err := y.finishOperations(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -79,7 +79,7 @@ func fields(count int) string {
 func TestTooLargeContentIsAnswered(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // a recorder reads all of the content before the server can refuse it
 	h := newHarness(t)
-	y := h.tenancy(t)
+	y := h.newSubscription(t)
 	const size = 8 << 20
 	for name, framing := range map[string]struct {
 		header, before, after string
@@ -127,7 +127,7 @@ func TestTooLargeContentIsAnswered(t *testing.T) {
 // TestPathsInOtherForms: a slash at the end and escaped letters change nothing, as RFC 3986 has it of the latter.
 func TestPathsInOtherForms(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // others that read what is recorded know no such paths
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster")+"/", y.body("cluster.json", "{}"))
 	for _, target := range []string{
 		y.cluster("cluster"), y.cluster("cluster") + "/", y.cluster("%63l%75ster"),
@@ -143,7 +143,7 @@ func TestPathsInOtherForms(t *testing.T) {
 
 // TestLargePages: a page of large resources ends before ARM would throw it away, and the next one goes on where it ended.
 func TestLargePages(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	y.fill(1)
 	ctx := context.Background()
 	first, err := y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
@@ -195,14 +195,14 @@ func TestReadAndWriteBack(t *testing.T) {
 	h := newHarness(t)
 	for _, api := range versions.APIs() {
 		t.Run(api.Name, func(t *testing.T) {
-			y := h.tenancy(t)
+			y := h.newSubscription(t)
 			at := func(target string) string { return target + "?api-version=" + api.Name }
-			y.ready("cluster")
+			y.createCluster("cluster")
 			children := map[string]string{y.cluster("cluster") + "/nodePools/pool": "nodepool.json", y.cluster("cluster") + "/externalAuths/auth": "external-auth.json"}
 			for target, body := range children {
 				y.mustDo(http.StatusCreated, http.MethodPut, target, y.body(body, "{}"))
 			}
-			if err := y.settle(context.Background()); err != nil {
+			if err := y.finishOperations(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			for _, target := range []string{y.cluster("cluster"), y.cluster("cluster") + "/nodePools/pool", y.cluster("cluster") + "/externalAuths/auth"} {
@@ -211,7 +211,7 @@ func TestReadAndWriteBack(t *testing.T) {
 					continue // the version has no such type
 				}
 				y.mustDo(http.StatusOK, http.MethodPut, at(target), before)
-				if err := y.settle(context.Background()); err != nil {
+				if err := y.finishOperations(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 				_, _, after := y.do(http.MethodGet, at(target), "")

@@ -17,17 +17,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// CredentialReader reads from Cluster Service how a credential stands, and its certificate; see package clusterservice.
+// CredentialReader reads the state and the certificate of a credential from Cluster Service; see package
+// clusterservice.
 type CredentialReader interface {
 	GetCredential(ctx context.Context, uid string) (*clusterservicev1.BreakGlassCredential, error)
 }
 
-// credentialTimeout bounds how long an answer waits for Cluster Service, which alone has the certificate.
+// credentialTimeout bounds the call to Cluster Service, which is the only store of certificates.
 const credentialTimeout = 5 * time.Second
 
-// requestAdminCredential asks for a client certificate of the cluster's administrator. The backend has it issued.
+// requestAdminCredential accepts a request for a client certificate of the cluster's administrator. The backend sends
+// it to Cluster Service.
 func (s *Server) requestAdminCredential(ctx context.Context, rq *request) error {
 	document := database.CredentialDocument{
 		UID: uuid.NewString(), ClusterResourceID: rq.resourceID, Requester: rq.requester(), State: database.CredentialPending,
@@ -35,7 +38,7 @@ func (s *Server) requestAdminCredential(ctx context.Context, rq *request) error 
 	if err := s.signingRequest(rq, &document); err != nil {
 		return err
 	}
-	err := retryBeside(ctx, database.ClusterKind, func(ctx context.Context) error {
+	err := retrySharedWrite(ctx, database.ClusterKind, func(ctx context.Context) error {
 		cluster, err := s.credentialCluster(ctx, rq)
 		if err != nil {
 			return err
@@ -46,28 +49,28 @@ func (s *Server) requestAdminCredential(ctx context.Context, rq *request) error 
 		}
 		if len(pending) >= database.MaxPendingCredentials {
 			return apierror.New(apierror.Conflict, "Cannot request a credential while %d others of the cluster are pending.", len(pending)).
-				WithRetryAfter(leastPollAfter)
+				WithRetryAfter(minRetryAfter)
 		}
 		document.ClusterUID = cluster.Value.UID
 		key := database.CredentialKey(cluster.Key, document.UID)
 		batch := s.Database.NewBatch(key.SubscriptionID)
 		database.Create(batch, s.Database.Credentials(), key, document)
-		s.startAction(batch, rq, database.RequestCredentialRequest, key, database.CredentialResourceType, document.UID, cluster)
-		// Writing the cluster as it is makes the batch fail if a revocation or the deletion has started, and keeps count of
-		// what is pending.
+		s.addActionOperation(batch, rq, database.RequestCredentialRequest, key, database.CredentialResourceType, document.UID, cluster)
+		// The unchanged cluster is written too: the batch then fails if a revocation or the deletion has started, or if
+		// another request was accepted that counts as pending.
 		database.Replace(batch, cluster)
 		return batch.Commit(ctx)
 	})
 	if err != nil {
 		return err
 	}
-	s.follow(rq, document.UID, true)
+	s.setOperationHeaders(rq, document.UID, true)
 	rq.w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
-// signingRequest puts the certificate signing request into a credential: the caller's, or in api-versions that take none
-// one of the service's own, with its key sealed.
+// signingRequest sets the certificate signing request of a credential: the caller's, or, at api-versions without one, a
+// generated one with its sealed private key.
 func (s *Server) signingRequest(rq *request, document *database.CredentialDocument) error {
 	decode := rq.version.DecodeAdminCredentialRequest
 	if decode == nil {
@@ -76,7 +79,7 @@ func (s *Server) signingRequest(rq *request, document *database.CredentialDocume
 			return err
 		}
 		document.CertificateSigningRequest = string(text)
-		document.SealedPrivateKey = s.Sealer.Seal(sealedFor(document.UID), key)
+		document.SealedPrivateKey = s.Sealer.Seal(sealContext(document.UID), key)
 		return nil
 	}
 	fields := map[string]any{}
@@ -88,17 +91,18 @@ func (s *Server) signingRequest(rq *request, document *database.CredentialDocume
 	}
 	body := wire.NewBody(fields)
 	document.CertificateSigningRequest = decode(body).CertificateSigningRequest
-	return apierror.InvalidFields(combine(body.Problems(),
+	return apierror.InvalidFields(mergeProblems(body.Problems(),
 		credential.CheckRequest("certificateSigningRequest", document.CertificateSigningRequest)))
 }
 
-// sealedFor is the purpose that a credential's private key is sealed for: it opens for no other credential.
-func sealedFor(uid string) string { return "private key of admin credential " + uid }
+// sealContext returns the context that binds a sealed private key to its credential.
+func sealContext(uid string) string { return "private key of admin credential " + uid }
 
-// revokeCredentials starts the revocation of all credentials of the cluster's administrators, and cancels what is pending.
+// revokeCredentials starts the revocation of all credentials of the cluster's administrators and cancels pending
+// requests.
 func (s *Server) revokeCredentials(ctx context.Context, rq *request) error {
 	uid := uuid.NewString()
-	err := retryBeside(ctx, database.ClusterKind, func(ctx context.Context) error {
+	err := retrySharedWrite(ctx, database.ClusterKind, func(ctx context.Context) error {
 		cluster, err := s.credentialCluster(ctx, rq)
 		if err != nil {
 			return err
@@ -118,19 +122,20 @@ func (s *Server) revokeCredentials(ctx context.Context, rq *request) error {
 		}
 		cluster.Value.RevocationOperationID = uid
 		database.Replace(batch, cluster)
-		s.startAction(batch, rq, database.RevokeCredentialsRequest, database.RevocationKey(cluster.Key, uid), database.RevocationResourceType, uid, cluster)
+		s.addActionOperation(batch, rq, database.RevokeCredentialsRequest, database.RevocationKey(cluster.Key, uid), database.RevocationResourceType, uid, cluster)
 		return batch.Commit(ctx)
 	})
 	if err != nil {
 		return err
 	}
-	s.follow(rq, uid, true)
+	s.setOperationHeaders(rq, uid, true)
 	rq.w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
-// credentialCluster reads the cluster in the path, if its credentials can be asked for and revoked now: when it is the one
-// that the request's conditions speak of, stands still, has an API server, and no revocation is under way.
+// credentialCluster returns the cluster in the path if its credentials can be requested and revoked now. The cluster
+// must match the request's preconditions, be in a terminal state, have an API server and have no revocation in
+// progress.
 func (s *Server) credentialCluster(ctx context.Context, rq *request) (*database.Item[database.ClusterDocument], error) {
 	cluster, err := s.Database.Clusters().Find(ctx, rq.key())
 	if err != nil {
@@ -142,33 +147,33 @@ func (s *Server) credentialCluster(ctx context.Context, rq *request) (*database.
 	if err := rq.preconditions(cluster.ETag); err != nil {
 		return nil, err
 	}
-	refuse := func(format string, args ...any) error {
-		return apierror.New(apierror.Conflict, format, args...).WithRetryAfter(leastPollAfter)
+	conflict := func(format string, args ...any) error {
+		return apierror.New(apierror.Conflict, format, args...).WithRetryAfter(minRetryAfter)
 	}
 	switch {
 	case !cluster.Value.ProvisioningState.Terminal():
-		return nil, refuse("Cannot request or revoke credentials while resource is %s.", strings.ToLower(string(cluster.Value.ProvisioningState)))
+		return nil, conflict("Cannot request or revoke credentials while resource is %s.", strings.ToLower(string(cluster.Value.ProvisioningState)))
 	case cluster.Value.RevocationOperationID != "":
-		return nil, refuse("Cannot request or revoke credentials while the credentials of the cluster are being revoked.")
+		return nil, conflict("Cannot request or revoke credentials while the credentials of the cluster are being revoked.")
 	case cluster.Value.Status.APIURL == "":
-		return nil, refuse("Cannot request or revoke credentials while the cluster has no API server.")
+		return nil, conflict("Cannot request or revoke credentials while the cluster has no API server.")
 	}
 	return cluster, nil
 }
 
-// startAction adds the operation of an action on a cluster to a batch: what it works on has the key and the type, and its
-// uid is the operation's id.
-func (s *Server) startAction(batch *database.Batch, rq *request, kind database.OperationRequest, key database.Key, resourceType, uid string, cluster *database.Item[database.ClusterDocument]) {
+// addActionOperation adds the operation of an action on a cluster to a batch. The operation's resource has the given
+// key and type; its UID is the operation's ID.
+func (s *Server) addActionOperation(batch *database.Batch, rq *request, kind database.OperationRequest, key database.Key, resourceType, uid string, cluster *database.Item[database.ClusterDocument]) {
 	resource := &hub.Resource{ID: key.ResourceID, Type: resourceType}
 	operation := s.newOperation(rq, uid, kind, resource, cluster.Value.UID, cluster.Value.Generation, s.Now().UTC())
 	operation.Requester = rq.requester()
 	database.Create(batch, s.Database.Operations(), database.OperationKey(rq.param(subscriptionParam), s.Location, uid), operation)
 }
 
-// maxRequester bounds the name of a caller, in bytes.
+// maxRequester is the longest name of a requester, in bytes.
 const maxRequester = 256
 
-// requester names the caller for the record: by the name that ARM gives, or else by the id.
+// requester returns the caller's name from ARM, or else its object ID, for the audit trail of credentials.
 func (rq *request) requester() string {
 	for _, name := range []string{rq.http.Header.Get(armheader.ClientPrincipalName), rq.clientID} {
 		name = strings.TrimSpace(strings.ToValidUTF8(name, ""))
@@ -183,8 +188,8 @@ func (rq *request) requester() string {
 	return "unknown"
 }
 
-// showCredential answers with the kubeconfig of a credential that was issued. It is put together for this answer, of what
-// Cluster Service says, and is kept nowhere.
+// showCredential returns the kubeconfig of an issued credential. It is assembled from Cluster Service's response for
+// each request and not stored.
 func (s *Server) showCredential(ctx context.Context, rq *request, operation *database.OperationDocument) error {
 	key, err := database.ResourceKey(operation.ResourceID)
 	if err != nil {
@@ -194,11 +199,11 @@ func (s *Server) showCredential(ctx context.Context, rq *request, operation *dat
 	if err != nil {
 		return err
 	}
-	issued, err := s.issued(ctx, &item.Value)
+	issued, err := s.issuedCredential(ctx, &item.Value)
 	if err != nil {
 		return err
 	}
-	private, err := s.takeKey(ctx, item)
+	private, err := s.handOutKey(ctx, item)
 	if err != nil {
 		return err
 	}
@@ -216,13 +221,13 @@ func (s *Server) showCredential(ctx context.Context, rq *request, operation *dat
 	}))
 }
 
-// issued is what Cluster Service says of a credential that can be used.
-func (s *Server) issued(ctx context.Context, document *database.CredentialDocument) (*clusterservicev1.BreakGlassCredentialStatus, error) {
-	gone := func(how string) error {
-		return apierror.New(apierror.Conflict, "The credential was %s.", how)
+// issuedCredential returns Cluster Service's status of a credential that is valid now.
+func (s *Server) issuedCredential(ctx context.Context, document *database.CredentialDocument) (*clusterservicev1.BreakGlassCredentialStatus, error) {
+	unusable := func(reason string) error {
+		return apierror.New(apierror.Conflict, "The credential was %s.", reason)
 	}
 	if document.State == database.CredentialRevoked {
-		return nil, gone("revoked")
+		return nil, unusable("revoked")
 	}
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
@@ -238,40 +243,40 @@ func (s *Server) issued(ctx context.Context, document *database.CredentialDocume
 	switch report.Phase {
 	case clusterservice.StateIssued:
 	case clusterservice.StateAwaitingRevocation, clusterservice.StateRevoked:
-		return nil, gone("revoked")
+		return nil, unusable("revoked")
 	case clusterservice.StateExpired:
-		return nil, gone("issued and has expired")
+		return nil, unusable("issued and has expired")
 	default:
-		return nil, apierror.New(apierror.Unavailable, "The credential cannot be read yet.").WithRetryAfter(leastPollAfter)
+		return nil, apierror.New(apierror.Unavailable, "The credential cannot be read yet.").WithRetryAfter(minRetryAfter)
 	}
 	if !status.GetExpirationTime().AsTime().After(s.Now()) {
-		return nil, gone("issued and has expired")
+		return nil, unusable("issued and has expired")
 	}
 	return status, nil
 }
 
-// takeKey is the private key of a credential whose key the service made, which it hands out once: it is removed from the
-// store before it is answered with. Empty for one whose key only its client has.
-func (s *Server) takeKey(ctx context.Context, item *database.Item[database.CredentialDocument]) ([]byte, error) {
-	handedOut := apierror.New(apierror.Conflict, "The private key of the credential was handed out before, which happens once. Request another credential.")
+// handOutKey returns the private key that the service generated for a credential, and removes it from the store first:
+// a key is handed out once. The result is nil if only the client has the key.
+func (s *Server) handOutKey(ctx context.Context, item *database.Item[database.CredentialDocument]) ([]byte, error) {
+	alreadyReturned := apierror.New(apierror.Conflict, "The private key of the credential was returned before, and can be returned only once. Request another credential.")
 	if item.Value.KeyHandedOut {
-		return nil, handedOut
+		return nil, alreadyReturned
 	}
 	if len(item.Value.SealedPrivateKey) == 0 {
 		return nil, nil
 	}
-	private, err := s.Sealer.Open(sealedFor(item.Value.UID), item.Value.SealedPrivateKey)
+	private, err := s.Sealer.Open(sealContext(item.Value.UID), item.Value.SealedPrivateKey)
 	if err != nil {
-		s.Log.Warn("the private key of a credential cannot be opened; was a key of --credential-key-file removed?",
-			"resource_id", item.Key.ResourceID, "error", err)
-		return nil, apierror.New(apierror.Conflict, "The private key of the credential cannot be read any more. Request another credential.")
+		s.Log.WarnContext(ctx, "cannot decrypt the private key of a credential; check that --credential-key-file still contains the key",
+			logkey.ResourceID, item.Key.ResourceID, logkey.Error, err)
+		return nil, apierror.New(apierror.Conflict, "The private key of the credential cannot be read anymore. Request another credential.")
 	}
 	item.Value.SealedPrivateKey, item.Value.KeyHandedOut = nil, true
 	batch := s.Database.NewBatch(item.Key.SubscriptionID)
 	database.Replace(batch, item)
 	err = batch.Commit(ctx)
 	if _, lost := database.AsWriteConflict(err); lost {
-		return nil, apierror.New(apierror.Conflict, "The credential is being read or changed by another request.").WithRetryAfter(leastPollAfter)
+		return nil, apierror.New(apierror.Conflict, "The credential is being read or changed by another request.").WithRetryAfter(minRetryAfter)
 	}
 	return private, err
 }

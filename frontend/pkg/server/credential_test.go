@@ -47,14 +47,14 @@ func TestCredentialOfServiceKey(t *testing.T) {
 	h := newHarness(t, func(config *server.Config) {
 		config.Log = slog.New(slog.NewJSONHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	y := h.tenancy(t)
-	y.ready("cluster")
+	y := h.newSubscription(t)
+	y.createCluster("cluster")
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
 	stored := all(y, h.db.Credentials())
 	if len(stored) != 1 || len(stored[0].Value.SealedPrivateKey) == 0 {
 		t.Fatalf("stored are %d credentials", len(stored))
 	}
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -117,8 +117,8 @@ func TestCredentialOfServiceKey(t *testing.T) {
 // is stored is whole at every moment that nobody writes, and no credential outlives a revocation that started after it.
 func TestCredentialsAndRevocations(t *testing.T) {
 	h := newHarness(t)
-	y := h.tenancy(t)
-	y.ready("cluster")
+	y := h.newSubscription(t)
+	y.createCluster("cluster")
 	body := signingRequest(t)
 	for round := range 5 {
 		counts := together(12, func(i int) int {
@@ -138,13 +138,13 @@ func TestCredentialsAndRevocations(t *testing.T) {
 			t.Errorf("round %d: answers were %v", round, counts)
 		}
 		y.documents().check(t)
-		if err := y.settle(context.Background()); err != nil {
+		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		y.documents().check(t)
 	}
 	y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for _, credential := range all(y, h.db.Credentials()) {
@@ -156,8 +156,8 @@ func TestCredentialsAndRevocations(t *testing.T) {
 
 // TestActionsHeedConditions: an action on a cluster that has changed since its client looked is refused, and leaves nothing.
 func TestActionsHeedConditions(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	for _, action := range []string{"/requestAdminCredential", "/revokeCredentials"} {
 		t.Run(action[1:], func(t *testing.T) {
 			y := y.in(t)
@@ -172,7 +172,7 @@ func TestActionsHeedConditions(t *testing.T) {
 				t.Errorf("the refused requests left %d operations", now-operations)
 			}
 			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+action, signingRequest(t), "If-Match", before)
-			if err := y.settle(context.Background()); err != nil {
+			if err := y.finishOperations(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -181,8 +181,8 @@ func TestActionsHeedConditions(t *testing.T) {
 
 // TestMostPendingCredentials: no more are pending than a revocation cancels in its batch, and it does cancel as many.
 func TestMostPendingCredentials(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	body := signingRequest(t)
 	for range database.MaxPendingCredentials {
 		y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
@@ -204,10 +204,10 @@ func TestMostPendingCredentials(t *testing.T) {
 // key is not lost by that.
 func TestClusterServiceSilent(t *testing.T) {
 	h := newHarness(t)
-	y := h.tenancy(t)
-	y.ready("cluster")
+	y := h.newSubscription(t)
+	y.createCluster("cluster")
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	h.clusterService.silence(true)
@@ -221,8 +221,8 @@ func TestClusterServiceSilent(t *testing.T) {
 
 // FuzzCredentialRequest: a request of any bytes is accepted or refused with the field, and leaves nothing when refused.
 func FuzzCredentialRequest(f *testing.F) {
-	y := newHarness(f).tenancy(f)
-	y.ready("cluster")
+	y := newHarness(f).newSubscription(f)
+	y.createCluster("cluster")
 	f.Add([]byte(signingRequest(f)))
 	f.Add([]byte(`{"certificateSigningRequest":"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----"}`))
 	f.Add([]byte(`{"certificateSigningRequest":null}`))
@@ -238,7 +238,7 @@ func FuzzCredentialRequest(f *testing.F) {
 		}
 		if status == http.StatusAccepted {
 			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
-			y.settleAndForget()
+			y.finishAndRemoveOperations()
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// externalAuthType is hcpOpenShiftClusters/externalAuths.
+// externalAuthType implements hcpOpenShiftClusters/externalAuths.
 type externalAuthType struct{}
 
 var _ resourceType[database.ExternalAuthDocument, hub.ExternalAuth] = externalAuthType{}
@@ -23,8 +23,8 @@ func (externalAuthType) collection(db *database.DB) *database.Collection[databas
 	return db.ExternalAuths()
 }
 
-func (externalAuthType) parts(d *database.ExternalAuthDocument) parts[hub.ExternalAuth] {
-	return parts[hub.ExternalAuth]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.ExternalAuth}
+func (externalAuthType) fields(d *database.ExternalAuthDocument) documentFields[hub.ExternalAuth] {
+	return documentFields[hub.ExternalAuth]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.ExternalAuth}
 }
 
 func (externalAuthType) common(auth *hub.ExternalAuth) *hub.Resource { return &auth.Resource }
@@ -37,12 +37,12 @@ func (externalAuthType) decode(version *versions.Version, body *wire.Body, base 
 	return version.DecodeExternalAuth(body, base, defaults)
 }
 
-func (externalAuthType) begin(_ *request, parent *database.ClusterDocument) (database.ExternalAuthDocument, error) {
+func (externalAuthType) newDocument(_ *request, parent *database.ClusterDocument) (database.ExternalAuthDocument, error) {
 	return database.ExternalAuthDocument{ClusterUID: parent.UID}, nil
 }
 
-// The service decides nothing of an external auth.
-func (externalAuthType) complete(*Server, *request, *hub.ExternalAuth, string, *database.ClusterDocument) {
+// setDefaults does nothing: external authentications have no defaults of the service.
+func (externalAuthType) setDefaults(*Server, *request, *hub.ExternalAuth, string, *database.ClusterDocument) {
 }
 
 func (externalAuthType) validate(s *Server, rq *request, now *hub.ExternalAuth, stored *database.ExternalAuthDocument, parent *database.ClusterDocument) []apierror.Violation {
@@ -53,21 +53,22 @@ func (externalAuthType) validate(s *Server, rq *request, now *hub.ExternalAuth, 
 	return s.Rules.ExternalAuth(change)
 }
 
-func (externalAuthType) neighbours(*Server, context.Context, *request, *hub.ExternalAuth, string) ([]apierror.Violation, error) {
+func (externalAuthType) validateAgainstStore(*Server, context.Context, *request, *hub.ExternalAuth, string) ([]apierror.Violation, error) {
 	return nil, nil
 }
 
-// All of an external auth can be changed.
-func (externalAuthType) retain(*hub.ExternalAuth, *hub.ExternalAuth) {}
+// keepStoredCasing does nothing: all properties of an external authentication can be changed.
+func (externalAuthType) keepStoredCasing(*hub.ExternalAuth, *hub.ExternalAuth) {}
 
 func (externalAuthType) reservations(key database.Key, document *database.ExternalAuthDocument) map[database.Key]database.ReservationDocument {
 	return database.ExternalAuthReservations(key, document.UID)
 }
 
-// taken: the cluster has another external auth, be it one that is still being deleted.
-func (externalAuthType) taken(_ *database.ExternalAuthDocument, held []database.ReservationDocument) error {
+// reservationConflict returns the error for a cluster that has another external authentication. One that is being
+// deleted counts.
+func (externalAuthType) reservationConflict(_ *database.ExternalAuthDocument, held []database.ReservationDocument) error {
 	holder := held[0].OwnerResourceID
-	return apierror.New(apierror.Conflict, "The cluster has the external authentication '%s' already; it can have one.",
+	return apierror.New(apierror.Conflict, "The cluster already has the external authentication '%s'. A cluster can have only one.",
 		holder[strings.LastIndexByte(holder, '/')+1:]).WithTarget(holder)
 }
 

@@ -47,7 +47,7 @@ func seed(f *testing.F, bodies ...string) {
 // FuzzClusterBody: a PUT of any bytes at any version creates a cluster, which every version can show, or is refused without
 // leaving anything.
 func FuzzClusterBody(f *testing.F) {
-	y := newHarness(f).tenancy(f)
+	y := newHarness(f).newSubscription(f)
 	seed(f, y.body("cluster.json", "{}"),
 		y.body("cluster.json", `{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged"}},"api":{"authorizedCidrs":["0.0.0.0/0"]}}}`),
 		y.body("cluster.json", `{"properties":{"version":null,"platform":{"vnetIntegrationSubnetId":null}}}`),
@@ -67,15 +67,15 @@ func FuzzClusterBody(f *testing.F) {
 		}
 		if status == http.StatusCreated {
 			y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster(name), "")
-			y.settleAndForget()
+			y.finishAndRemoveOperations()
 		}
 	})
 }
 
 // FuzzNodePoolBody is FuzzClusterBody for node pools.
 func FuzzNodePoolBody(f *testing.F) {
-	y := newHarness(f).tenancy(f)
-	y.ready("cluster")
+	y := newHarness(f).newSubscription(f)
+	y.createCluster("cluster")
 	seed(f, y.body("nodepool.json", "{}"),
 		y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`))
 	var count atomic.Int64
@@ -90,15 +90,15 @@ func FuzzNodePoolBody(f *testing.F) {
 		}
 		if status == http.StatusCreated {
 			y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
-			y.settleAndForget()
+			y.finishAndRemoveOperations()
 		}
 	})
 }
 
 // FuzzPatch: a PATCH of any bytes changes the cluster or is refused and changes nothing.
 func FuzzPatch(f *testing.F) {
-	y := newHarness(f).tenancy(f)
-	y.ready("cluster")
+	y := newHarness(f).newSubscription(f)
+	y.createCluster("cluster")
 	seed(f, `{"tags":{"a":null}}`, `{"properties":{"autoscaling":{"maxNodesTotal":3},"imageDigestMirrors":[{"source":"a","mirrors":["b"]}]}}`,
 		`{"properties":null,"identity":null,"location":null}`)
 	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
@@ -111,7 +111,7 @@ func FuzzPatch(f *testing.F) {
 			t.Fatalf("answered %d, and the resource changed: %v", status, changed)
 		}
 		if status == http.StatusAccepted {
-			y.settleAndForget()
+			y.finishAndRemoveOperations()
 		}
 	})
 }
@@ -119,7 +119,7 @@ func FuzzPatch(f *testing.F) {
 // FuzzPath: any path, query and method is answered, never with a fault.
 func FuzzPath(f *testing.F) {
 	h := newHarness(f)
-	y := h.tenancy(f)
+	y := h.newSubscription(f)
 	f.Add("GET", y.cluster("cluster"), "api-version=2026-09-01-preview")
 	f.Add("GET", y.cluster(""), "api-version=2026-09-01-preview&$top=1&$skipToken=x")
 	f.Add("PUT", "/subscriptions/"+y.subscription, "api-version=2.0")
@@ -153,8 +153,8 @@ func FuzzPath(f *testing.F) {
 
 // FuzzHeaders: any value of the headers that are parsed is answered, never with a fault.
 func FuzzHeaders(f *testing.F) {
-	y := newHarness(f).tenancy(f)
-	y.ready("cluster")
+	y := newHarness(f).newSubscription(f)
+	y.createCluster("cluster")
 	f.Add(`{"createdBy":"a","createdAt":"2026-03-02T10:00:00Z"}`, `"etag"`, "https://management.example/path?x=y")
 	f.Add(`null`, `*, W/"a"`, "://")
 	f.Add(`{"createdAt":"9999999-03-02T10:00:00Z"}`, ``, "http://[::1")
@@ -165,14 +165,14 @@ func FuzzHeaders(f *testing.F) {
 		answerable(t, status, header, answer)
 		status, header, answer = y.do(http.MethodGet, strings.TrimSuffix(y.cluster(""), "/")+"?$top=1", "", "Referer", referer)
 		answerable(t, status, header, answer)
-		y.settleAndForget()
+		y.finishAndRemoveOperations()
 	})
 }
 
 // FuzzPreflight: a deployment of any bytes is judged with 200, and leaves nothing behind.
 func FuzzPreflight(f *testing.F) {
-	y := newHarness(f).tenancy(f)
-	y.ready("cluster")
+	y := newHarness(f).newSubscription(f)
+	y.createCluster("cluster")
 	target := "/subscriptions/" + y.subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01"
 	resource := func(kind, name, body string) string {
 		return fmt.Sprintf(`{"resources":[{"type":"Microsoft.RedHatOpenShift/%s","name":"%s","apiVersion":"2026-09-01-preview",%s]}`, kind, name, body[1:])
@@ -202,7 +202,7 @@ func FuzzPreflight(f *testing.F) {
 // FuzzSubscription: a subscription's document of any bytes is stored as it is shown afterwards, or refused and nothing
 // changes.
 func FuzzSubscription(f *testing.F) {
-	y := newHarness(f).tenancy(f)
+	y := newHarness(f).newSubscription(f)
 	target := "/subscriptions/" + y.subscription + "?api-version=2.0"
 	f.Add([]byte(`{"state":"Registered","registrationDate":"now","properties":{"tenantId":"11111111-1111-1111-1111-111111111111","registeredFeatures":[{"name":"a","state":"b"}]}}`), "")
 	f.Add([]byte(`{"state":"Warned","registrationDate":"","properties":{"registeredFeatures":[null],"managedByTenants":{}}}`), "*")

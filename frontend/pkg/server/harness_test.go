@@ -108,7 +108,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	}
 	h.server = recorder.Handler(server.New(config))
 	if _, measuring := t.(*testing.B); !measuring {
-		h.server = h.watch(t, h.server)
+		h.server = h.checkContract(t, h.server)
 	}
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
@@ -128,9 +128,9 @@ func (c counted) Write(content []byte) (int, error) {
 	return c.ResponseWriter.Write(content)
 }
 
-// watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
+// checkContract lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
 // it is over, because departures are found in the server's goroutines and in fuzz targets.
-func (h *harness) watch(t testing.TB, handler http.Handler) http.Handler {
+func (h *harness) checkContract(t testing.TB, handler http.Handler) http.Handler {
 	t.Helper()
 	var mu sync.Mutex
 	departures := map[string]bool{}

@@ -11,15 +11,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// layer stands around the handling of every request, which it starts by next.
+// layer wraps the handling of every request and continues it with next.
 type layer func(s *Server, ctx context.Context, rq *request, next func(ctx context.Context))
 
-// layers are what stands around a request, the outermost first: whatever happens further in, the request is answered,
-// counted and logged, carries its ids, belongs to its trace, and is recorded when it was to change something, refused
-// or not.
+// layers returns the layers around a request, the outermost first. They see every request, also rejected ones and
+// panics: each request gets a response, metrics, a log record, IDs, a span in its trace and, if it requested a change,
+// an audit record.
 func layers() []layer {
 	return []layer{
 		recoverPanic,
@@ -30,7 +31,7 @@ func layers() []layer {
 	}
 }
 
-// recoverPanic answers a request whose handling panicked.
+// recoverPanic responds to a request whose handling panicked.
 func recoverPanic(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	defer func() {
 		cause := recover()
@@ -41,20 +42,20 @@ func recoverPanic(s *Server, ctx context.Context, rq *request, next func(ctx con
 			panic(cause)
 		}
 		s.metrics.panics.Inc()
-		s.Log.Error("panic", "request_id", rq.requestID, "correlation_id", rq.correlationID, "route", rq.match.pattern,
-			"panic", cause, "stack", string(debug.Stack()))
-		s.fail(rq, apierror.New(apierror.Internal, "panic"))
+		s.Log.ErrorContext(ctx, "request handling panicked", logkey.RequestID, rq.requestID, logkey.CorrelationID, rq.correlationID, logkey.Route, rq.match.pattern,
+			logkey.Panic, cause, logkey.Stack, string(debug.Stack()))
+		s.writeError(rq, apierror.New(apierror.Internal, "panic"))
 	}()
 	next(ctx)
 }
 
-// correlate names the request, and takes over the names that its caller gave it.
+// correlate assigns a request ID and adopts the caller's correlation IDs.
 func correlate(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	rq.identify(s.routes)
 	next(ctx)
 }
 
-// traced makes the request a span of its caller's trace (W3C Trace Context), or the first one of a new trace.
+// traced creates a span for the request in the caller's trace (W3C Trace Context), or in a new trace.
 func traced(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	name := rq.match.pattern
 	if name == "" {
@@ -68,7 +69,7 @@ func traced(s *Server, ctx context.Context, rq *request, next func(ctx context.C
 	}
 	defer func() {
 		if span.IsRecording() {
-			status := rq.outcome()
+			status := rq.responseStatus()
 			span.SetAttributes(
 				attribute.String("http.request.method", method), attribute.String("http.route", rq.match.pattern),
 				attribute.Int("http.response.status_code", status), attribute.String("hcpmesh.correlation_id", rq.correlationID),

@@ -86,7 +86,7 @@ func TestAuthentication(t *testing.T) {
 		c.Authenticator = gate{word}
 		c.Health = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
-	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
+	y := &testSubscription{h, t, "11111111-1111-1111-1111-111111111111"}
 	subscription := "/subscriptions/" + y.subscription + "?api-version=2.0"
 	const document = `{"state":"Registered","registrationDate":"now"}`
 	y.mustDo(http.StatusOK, http.MethodPut, subscription, document, "Authorization", word)
@@ -126,7 +126,7 @@ func TestAudit(t *testing.T) {
 		c.Log, c.Audit = log.logger(), audit.logger()
 		c.Authenticator = gate{"word"}
 	})
-	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
+	y := &testSubscription{h, t, "11111111-1111-1111-1111-111111111111"}
 	do := func(method, target, body string, headers ...string) {
 		t.Helper()
 		y.do(method, target, body, append([]string{"Authorization", "word", "X-Ms-Home-Tenant-Id", "tenant", "X-Ms-Client-Object-Id", "alice", "X-Ms-Client-Tenant-Id", "partner",
@@ -181,7 +181,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		c.Log = log.logger()
 		c.Authenticator = gate{"Bearer " + secret}
 	})
-	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
+	y := &testSubscription{h, t, "11111111-1111-1111-1111-111111111111"}
 	do := func(method, target, body string, headers ...string) (int, http.Header, string) {
 		return y.do(method, target, body, append([]string{"Authorization", "Bearer " + secret, "Cookie", secret}, headers...)...)
 	}
@@ -202,7 +202,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		do(http.MethodPut, y.cluster("cluster")+"/externalAuths/auth", body)
 		do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
 		do(http.MethodPost, "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", `{"resources":[`+body+`]}`)
-		if err := y.settle(context.Background()); err != nil {
+		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,23 +234,23 @@ func TestPanic(t *testing.T) {
 		c.Log = log.logger()
 		c.Health = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("what now") })
 	})
-	y := &tenancy{h, t, ""}
+	y := &testSubscription{h, t, ""}
 	status, header, body := y.do(http.MethodGet, "/healthz", "")
 	if status != http.StatusInternalServerError || header.Get("X-Ms-Error-Code") != "InternalServerError" || header.Get("X-Ms-Request-Id") == "" || strings.Contains(body, "what now") {
 		t.Errorf("answered %d %v %s", status, header, body)
 	}
 	counted := `
-# HELP frontend_http_request_panics_total Requests whose handling panicked.
+# HELP frontend_http_request_panics_total Number of requests whose handling panicked.
 # TYPE frontend_http_request_panics_total counter
 frontend_http_request_panics_total 1
-# HELP frontend_http_requests_total Answered requests.
+# HELP frontend_http_requests_total Number of completed requests.
 # TYPE frontend_http_requests_total counter
 frontend_http_requests_total{api_version="",code="500",method="GET",route="/healthz",state="",user_agent="other"} 1
 `
 	if err := testutil.GatherAndCompare(h.metrics, strings.NewReader(counted), "frontend_http_request_panics_total", "frontend_http_requests_total"); err != nil {
 		t.Error(err)
 	}
-	if lines := log.lines(t, "panic"); len(lines) != 1 || lines[0]["request_id"] != header.Get("X-Ms-Request-Id") {
+	if lines := log.lines(t, "request handling panicked"); len(lines) != 1 || lines[0]["request_id"] != header.Get("X-Ms-Request-Id") {
 		t.Errorf("logged %v", lines)
 	}
 }
@@ -260,7 +260,7 @@ func TestTrace(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	h := newHarness(t, func(c *server.Config) { c.Tracing = tracing.With(provider, provider.Shutdown) })
-	y := h.tenancy(t)
+	y := h.newSubscription(t)
 	spans.Reset()
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	header := y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"), "Traceparent", "00-"+trace+"-"+parent+"-01")

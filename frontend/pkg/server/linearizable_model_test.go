@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/anishathalye/porcupine"
 
@@ -177,8 +178,8 @@ func model() porcupine.Model {
 	return nondeterministic.ToModel()
 }
 
-// answered reads an outcome of an answer.
-func answered(status int, header http.Header, body string) outcome {
+// outcomeOf returns the outcome that a response to a request for the resource with the given ID reports.
+func outcomeOf(id string, status int, header http.Header, body string) outcome {
 	o := outcome{status: status, etag: header.Get("ETag")}
 	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 		return outcome{}
@@ -197,12 +198,14 @@ func answered(status int, header http.Header, body string) outcome {
 		} `json:"properties"`
 		Error struct {
 			Message string `json:"message"`
+			Target  string `json:"target"`
 		} `json:"error"`
 	}
 	if json.Unmarshal([]byte(body), &shown) == nil {
 		o.value, o.state = shown.Tags["value"]+shown.Properties.Claim.Mappings.Username.Claim, shown.Properties.ProvisioningState
 		o.lost = shown.Error.Message == "The resource is being changed by other requests."
-		o.taken = status == http.StatusConflict && shown.Error.Message != "" && isTaken(shown.Error.Message)
+		// Another resource holds the slot if the error is about that one.
+		o.taken = status == http.StatusConflict && strings.HasPrefix(shown.Error.Target, "/") && !strings.EqualFold(shown.Error.Target, id)
 	}
 	return o
 }

@@ -45,11 +45,11 @@ const (
 func TestLinearizable(t *testing.T) {
 	var config server.Config
 	h := newHarness(t, func(c *server.Config) { config = *c })
-	y := h.tenancy(t)
+	y := h.newSubscription(t)
 	epochs := max(1, (*linearizableOps+epochOperations-1)/epochOperations)
 	for epoch := range epochs {
 		for i := range epochAuths {
-			y.ready(homeOf(epoch, i))
+			y.createCluster(homeOf(epoch, i))
 		}
 	}
 	probability := 0.02
@@ -89,7 +89,7 @@ func TestLinearizable(t *testing.T) {
 func homeOf(epoch, i int) string { return fmt.Sprintf("home-%d-%d", epoch, i) }
 
 // record has clients work on the slots of an epoch.
-func (y *tenancy) record(t *testing.T, frontends *mortal, epoch, operations int) []porcupine.Operation {
+func (y *testSubscription) record(t *testing.T, frontends *mortal, epoch, operations int) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	began := time.Now()
@@ -233,7 +233,7 @@ func pick(random *rand.Rand, etags map[string]string, value string, epoch int) a
 }
 
 // act carries an action out.
-func (y *tenancy) act(frontends *mortal, a action) outcome {
+func (y *testSubscription) act(frontends *mortal, a action) outcome {
 	if a.verb == finishVerb {
 		finished, err := y.finishSlot(context.Background(), a.slot)
 		if err != nil {
@@ -247,7 +247,7 @@ func (y *tenancy) act(frontends *mortal, a action) outcome {
 	case a.verb == http.MethodPut && auth:
 		body = y.body("external-auth.json", claimed(a.value))
 	case a.verb == http.MethodPut:
-		body = y.body("cluster.json", y.own(a.name))
+		body = y.body("cluster.json", y.platformPatch(a.name))
 		body = body[:len(body)-1] + `,"tags":{"value":"` + a.value + `"}}`
 	case a.verb == http.MethodPatch && auth:
 		body = claimed(a.value)
@@ -258,7 +258,7 @@ func (y *tenancy) act(frontends *mortal, a action) outcome {
 		headers = append(headers, "If-Match", a.ifMatch)
 	}
 	recorder := frontends.serve(y.request(a.verb, y.cluster(a.name), body, headers...))
-	return answered(recorder.Code, recorder.Header(), recorder.Body.String())
+	return outcomeOf(y.cluster(a.name), recorder.Code, recorder.Header(), recorder.Body.String())
 }
 
 // claimed is a patch that gives an external auth a value.
@@ -266,12 +266,9 @@ func claimed(value string) string {
 	return `{"properties":{"claim":{"mappings":{"username":{"claim":"` + value + `"}}}}}`
 }
 
-// isTaken reports whether an error says that another external auth is in the way.
-func isTaken(message string) bool { return strings.HasSuffix(message, "already; it can have one.") }
-
 // finishSlot ends what is under way of the resource in a slot, as the backend does, and says in which state that was; empty
 // when nothing was under way.
-func (y *tenancy) finishSlot(ctx context.Context, slot string) (hub.ProvisioningState, error) {
+func (y *testSubscription) finishSlot(ctx context.Context, slot string) (hub.ProvisioningState, error) {
 	var was hub.ProvisioningState
 	err := database.Retry(ctx, func(ctx context.Context) error {
 		state, active, err := y.standing(ctx, slot)
@@ -291,7 +288,7 @@ func (y *tenancy) finishSlot(ctx context.Context, slot string) (hub.Provisioning
 }
 
 // standing is how the resource in a slot stands, and the operation that works on it; empty when nothing does.
-func (y *tenancy) standing(ctx context.Context, slot string) (state hub.ProvisioningState, active string, err error) {
+func (y *testSubscription) standing(ctx context.Context, slot string) (state hub.ProvisioningState, active string, err error) {
 	if strings.HasPrefix(slot, "cluster-") {
 		item, err := y.db.Clusters().Find(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster(slot)})
 		if err != nil || item == nil || item.Removed != nil {

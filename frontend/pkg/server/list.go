@@ -13,20 +13,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// maxPage is how many resources a page has, unless the caller asks for fewer.
+// maxPage is the most resources of a page.
 const maxPage = 100
 
-// maxPageBytes is how large a page gets, but for its last resource: ARM throws an answer of more than 8 MiB away, and says
-// that the service has failed.
+// maxPageBytes is the size after which a page ends. ARM discards a response of more than 8 MiB and reports an error of
+// the service.
 const maxPageBytes = 4 << 20
 
-// page is the body of a list. Its values are JSON.
+// page is the body of a list response. Its values are JSON.
 type page struct {
 	values   [][]byte
 	nextLink string
 }
 
-// add adds a value.
+// add appends a value.
 func (p *page) add(value any) error {
 	content, err := marshal(value)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *page) add(value any) error {
 	return nil
 }
 
-// MarshalJSON implements json.Marshaler, without reading the values once more.
+// MarshalJSON implements json.Marshaler. It copies the encoded values, which json.Marshal would parse again.
 func (p page) MarshalJSON() ([]byte, error) {
 	content := []byte(`{"value":[`)
 	content = append(content, bytes.Join(p.values, []byte(","))...)
@@ -51,7 +51,7 @@ func (p page) MarshalJSON() ([]byte, error) {
 	return append(content, '}'), nil
 }
 
-// scope is the lower-case ARM id that everything in the list of the path starts with.
+// scope returns the lower-case prefix of the ARM IDs in the list of the path.
 func (rq *request) scope() string {
 	scope := "/subscriptions/" + rq.param(subscriptionParam) + "/"
 	if group := rq.param(resourceGroupParam); group != "" {
@@ -63,7 +63,7 @@ func (rq *request) scope() string {
 	return strings.ToLower(scope)
 }
 
-// list answers with one page of the resources of a type that are in the scope of the path, in order of id.
+// list returns a handler that responds with a page of the resources of a type in the path's scope, in order of ID.
 func list[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
 		if rq.param(clusterParam) != "" {
@@ -82,7 +82,7 @@ func list[D, R any](t resourceType[D, R]) handler {
 func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R]) error {
 	collection := t.collection(s.Database)
 	scope := rq.scope()
-	asked, err := s.paging(rq, string(collection.Kind())+" "+scope)
+	asked, err := s.parsePaging(rq, string(collection.Kind())+" "+scope)
 	if err != nil {
 		return err
 	}
@@ -107,10 +107,10 @@ func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceT
 	return rq.w.json(http.StatusOK, answer)
 }
 
-// listFixed answers with one page of a list that the process holds. Positions in it are numbers of values: it changes only
-// with the configuration.
+// listFixed responds with a page of a list that the process holds in memory. Positions are indices, because the list
+// changes only with the configuration.
 func (s *Server) listFixed(rq *request, name string, values []any) error {
-	asked, err := s.paging(rq, name+" "+rq.scope())
+	asked, err := s.parsePaging(rq, name+" "+rq.scope())
 	if err != nil {
 		return err
 	}
@@ -134,57 +134,57 @@ func (s *Server) listFixed(rq *request, name string, values []any) error {
 	return rq.w.json(http.StatusOK, answer)
 }
 
-// asked is which page of a list a request is for.
-type asked struct {
-	// list names the list. A skip token is good for the list that it was given for, whatever the size of its pages.
+// pageRequest is the page that a request selects.
+type pageRequest struct {
+	// list identifies the list. A skip token is valid only for the list that returned it, with any page size.
 	list string
-	// position is where the page begins; empty is the beginning of the list.
+	// position is the start of the page; empty means the start of the list.
 	position string
 	limit    int
 }
 
-// The options of lists, of OData's system query options; the others would change what is listed, so that not to heed them
-// would be wrong. ARM's lists of resources across providers have them, in ARM itself.
+// The supported query options, a part of OData's system query options. The others would change the content of the list,
+// so that ignoring them would be wrong; they are rejected. ARM itself provides them for lists across providers.
 const (
 	topOption       = "$top"
 	skipTokenOption = "$skipToken"
 )
 
-// paging reads which page of a list is asked for.
-func (s *Server) paging(rq *request, list string) (asked, error) {
+// parsePaging returns the page that the query selects.
+func (s *Server) parsePaging(rq *request, list string) (pageRequest, error) {
 	for name := range rq.query {
 		if strings.HasPrefix(name, "$") && !strings.EqualFold(name, topOption) && !strings.EqualFold(name, skipTokenOption) {
-			return asked{}, apierror.New(apierror.InvalidParameter, "The query option %s is not supported; lists have %s and %s.",
+			return pageRequest{}, apierror.New(apierror.InvalidParameter, "The query option %s is not supported; lists have %s and %s.",
 				wire.FormatValue(name), topOption, skipTokenOption).WithTarget(name)
 		}
 	}
 	for _, name := range []string{topOption, skipTokenOption} {
 		if len(rq.queryValues(name)) > 1 {
-			return asked{}, apierror.New(apierror.InvalidParameter, "%s must be given once.", name).WithTarget(name)
+			return pageRequest{}, apierror.New(apierror.InvalidParameter, "%s must be given once.", name).WithTarget(name)
 		}
 	}
-	a := asked{list: list, limit: maxPage}
+	a := pageRequest{list: list, limit: maxPage}
 	if text := rq.queryValue(topOption); text != "" || rq.hasQuery(topOption) {
 		top, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || top < 1 {
-			return asked{}, apierror.New(apierror.InvalidParameter, "%s must be a whole number greater than zero.", topOption).WithTarget(topOption)
+			return pageRequest{}, apierror.New(apierror.InvalidParameter, "%s must be a whole number greater than zero.", topOption).WithTarget(topOption)
 		}
 		a.limit = min(int(top), maxPage)
 	}
 	if token := rq.queryValue(skipTokenOption); token != "" {
 		var err error
 		if a.position, err = s.SkipTokens.Open(list, token); err != nil {
-			return asked{}, apierror.New(apierror.InvalidParameter, "The skip token is not valid for this list.").WithTarget(skipTokenOption)
+			return pageRequest{}, apierror.New(apierror.InvalidParameter, "The skip token is not valid for this list.").WithTarget(skipTokenOption)
 		}
 	}
 	return a, nil
 }
 
-// nextLink is the URL of the page at a position, as ARM's client has to ask for it.
-func (s *Server) nextLink(rq *request, a asked, position string) string {
+// nextLink returns the URL of the page at a position, as a client of ARM must send it.
+func (s *Server) nextLink(rq *request, a pageRequest, position string) string {
 	next := rq.base()
 	next.Path = rq.http.URL.Path
-	// ARM's own URL may have something before the path that it asks us for.
+	// The path of ARM's URL may have a prefix before the path of this request.
 	if referer := rq.referer(); referer != nil && hasSuffixFold(referer.Path, next.Path) {
 		next.Path = referer.Path
 	}

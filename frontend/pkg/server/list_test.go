@@ -16,7 +16,7 @@ import (
 )
 
 // fill stores clusters without going through the API.
-func (y *tenancy) fill(count int) {
+func (y *testSubscription) fill(count int) {
 	y.t.Helper()
 	ctx := context.Background()
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
@@ -41,7 +41,7 @@ func (y *tenancy) fill(count int) {
 }
 
 // allClusters is the URL of the list of all clusters of the subscription.
-func (y *tenancy) allClusters() string {
+func (y *testSubscription) allClusters() string {
 	return "/subscriptions/" + y.subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
 }
 
@@ -65,7 +65,7 @@ func (l listed) next(t testing.TB) string {
 // TestLongList: a list of 1,000 clusters comes page by page, each cluster once and in order, and no page holds more than
 // the limit, whatever was asked for.
 func TestLongList(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	const count = 1000
 	y.fill(count)
 	var names []string
@@ -95,8 +95,8 @@ func TestLongList(t *testing.T) {
 // TestListMemory: a page of a long list takes no more of the frontend's memory than one of a short list. What it takes is
 // what it reads and what it answers; both are counted, and the same but for the digits of names.
 func TestListMemory(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	page := func(y *tenancy) (read, answered int64) {
+	y := newHarness(t).newSubscription(t)
+	page := func(y *testSubscription) (read, answered int64) {
 		before := y.read.Load()
 		status, _, body := y.do(http.MethodGet, y.allClusters()+"?$top=50", "")
 		if status != http.StatusOK {
@@ -107,7 +107,7 @@ func TestListMemory(t *testing.T) {
 	y.fill(60)
 	_, _ = page(y) // the subscription is read once more the first time
 	shortRead, shortAnswered := page(y)
-	long := y.tenancy(t)
+	long := y.newSubscription(t)
 	long.fill(1000)
 	_, _ = page(long)
 	if read, answered := page(long); read > shortRead*11/10 || answered > shortAnswered*11/10 || read == 0 {
@@ -117,7 +117,7 @@ func TestListMemory(t *testing.T) {
 
 // FuzzListOptions: any options of a list are answered with a page or refused, and a page never has more than was asked for.
 func FuzzListOptions(f *testing.F) {
-	y := newHarness(f).tenancy(f)
+	y := newHarness(f).newSubscription(f)
 	y.fill(5)
 	_, _, body := y.do(http.MethodGet, y.allClusters()+"?$top=2", "")
 	token, err := url.Parse(decode[listed](f, body).NextLink)
@@ -152,7 +152,7 @@ func FuzzListOptions(f *testing.F) {
 func BenchmarkList(b *testing.B) {
 	for _, count := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("of=%d", count), func(b *testing.B) {
-			y := newHarness(b).tenancy(b)
+			y := newHarness(b).newSubscription(b)
 			y.fill(count)
 			b.ReportAllocs()
 			for b.Loop() {

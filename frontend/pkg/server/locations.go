@@ -13,23 +13,25 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// What the region offers, below its location. It changes only with the configuration of the process.
+// The handlers of a region's catalogue, below its location. The catalogue changes only with the configuration of the
+// process.
 
-// offered answers 404 for another region's location.
-func (s *Server) offered(rq *request) error {
+// checkLocation returns a ResourceNotFound error for the location of another region.
+func (s *Server) checkLocation(rq *request) error {
 	if location := rq.param(locationParam); s.Rules.Location(location) != s.Location {
 		return apierror.New(apierror.ResourceNotFound, "The location '%s' is not served here; this is %s.", location, s.Location).WithTarget("location")
 	}
 	return nil
 }
 
-// offerID is the id of something that the region offers.
-func (s *Server) offerID(rq *request, collection, name string) string {
+// locationResourceID returns the ARM ID of a catalogue entry.
+func (s *Server) locationResourceID(rq *request, collection, name string) string {
 	return "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + s.Location + "/" + collection + "/" + name
 }
 
-// showOffered answers with something that the region offers. It is not stored, so its ETag is made of what is shown.
-func (rq *request) showOffered(value any) error {
+// writeWithContentETag responds with a catalogue entry. Entries are not stored, so that the ETag is a hash of the
+// content.
+func (rq *request) writeWithContentETag(value any) error {
 	content, err := marshal(value)
 	if err != nil {
 		return err
@@ -40,21 +42,21 @@ func (rq *request) showOffered(value any) error {
 	return nil
 }
 
-// openShiftVersions are those that the caller may know of.
+// openShiftVersions returns the versions that the caller may see.
 func (s *Server) openShiftVersions(rq *request) []hub.OpenShiftVersion {
-	var shown []hub.OpenShiftVersion
+	var visible []hub.OpenShiftVersion
 	for _, version := range s.releases {
 		if !config.Production(version.ChannelGroup) && !rq.subscription.HasFeature(validation.ExperimentalFeature) {
 			continue
 		}
-		version.ID = s.offerID(rq, "hcpOpenShiftVersions", version.Name)
-		shown = append(shown, version)
+		version.ID = s.locationResourceID(rq, "hcpOpenShiftVersions", version.Name)
+		visible = append(visible, version)
 	}
-	return shown
+	return visible
 }
 
 func (s *Server) listOpenShiftVersions(_ context.Context, rq *request) error {
-	if err := s.offered(rq); err != nil {
+	if err := s.checkLocation(rq); err != nil {
 		return err
 	}
 	var values []any
@@ -65,40 +67,40 @@ func (s *Server) listOpenShiftVersions(_ context.Context, rq *request) error {
 }
 
 func (s *Server) getOpenShiftVersion(_ context.Context, rq *request) error {
-	if err := s.offered(rq); err != nil {
+	if err := s.checkLocation(rq); err != nil {
 		return err
 	}
 	name := rq.param(otherParam)
 	for _, version := range s.openShiftVersions(rq) {
 		if strings.EqualFold(version.Name, name) {
-			return rq.showOffered(rq.version.EncodeOpenShiftVersion(&version))
+			return rq.writeWithContentETag(rq.version.EncodeOpenShiftVersion(&version))
 		}
 	}
-	return notFound(s.offerID(rq, "hcpOpenShiftVersions", name))
+	return notFound(s.locationResourceID(rq, "hcpOpenShiftVersions", name))
 }
 
 func (s *Server) listOperatorIdentityRoleSets(_ context.Context, rq *request) error {
-	if err := s.offered(rq); err != nil {
+	if err := s.checkLocation(rq); err != nil {
 		return err
 	}
 	var values []any
 	for _, set := range s.roleSets {
-		set.ID = s.offerID(rq, "hcpOperatorIdentityRoleSets", set.Name)
+		set.ID = s.locationResourceID(rq, "hcpOperatorIdentityRoleSets", set.Name)
 		values = append(values, rq.version.EncodeOperatorIdentityRoleSet(&set))
 	}
 	return s.listFixed(rq, "role sets", values)
 }
 
 func (s *Server) getOperatorIdentityRoleSet(_ context.Context, rq *request) error {
-	if err := s.offered(rq); err != nil {
+	if err := s.checkLocation(rq); err != nil {
 		return err
 	}
 	name := rq.param(otherParam)
 	for _, set := range s.roleSets {
 		if set.Name == name {
-			set.ID = s.offerID(rq, "hcpOperatorIdentityRoleSets", set.Name)
-			return rq.showOffered(rq.version.EncodeOperatorIdentityRoleSet(&set))
+			set.ID = s.locationResourceID(rq, "hcpOperatorIdentityRoleSets", set.Name)
+			return rq.writeWithContentETag(rq.version.EncodeOperatorIdentityRoleSet(&set))
 		}
 	}
-	return notFound(s.offerID(rq, "hcpOperatorIdentityRoleSets", name))
+	return notFound(s.locationResourceID(rq, "hcpOperatorIdentityRoleSets", name))
 }

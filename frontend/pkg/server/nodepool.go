@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// nodePoolType is hcpOpenShiftClusters/nodePools.
+// nodePoolType implements hcpOpenShiftClusters/nodePools.
 type nodePoolType struct{}
 
 var _ resourceType[database.NodePoolDocument, hub.NodePool] = nodePoolType{}
@@ -21,8 +21,8 @@ func (nodePoolType) collection(db *database.DB) *database.Collection[database.No
 	return db.NodePools()
 }
 
-func (nodePoolType) parts(d *database.NodePoolDocument) parts[hub.NodePool] {
-	return parts[hub.NodePool]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.NodePool}
+func (nodePoolType) fields(d *database.NodePoolDocument) documentFields[hub.NodePool] {
+	return documentFields[hub.NodePool]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.NodePool}
 }
 
 func (nodePoolType) common(pool *hub.NodePool) *hub.Resource { return &pool.Resource }
@@ -35,18 +35,19 @@ func (nodePoolType) decode(version *versions.Version, body *wire.Body, base *hub
 	return version.DecodeNodePool(body, base, defaults)
 }
 
-func (nodePoolType) begin(_ *request, parent *database.ClusterDocument) (database.NodePoolDocument, error) {
+func (nodePoolType) newDocument(_ *request, parent *database.ClusterDocument) (database.NodePoolDocument, error) {
 	return database.NodePoolDocument{ClusterUID: parent.UID}, nil
 }
 
-// complete fills in what a pool takes from its cluster.
-func (nodePoolType) complete(s *Server, _ *request, pool *hub.NodePool, _ string, parent *database.ClusterDocument) {
+// setDefaults sets the values that a node pool inherits from its cluster.
+func (nodePoolType) setDefaults(s *Server, _ *request, pool *hub.NodePool, _ string, parent *database.ClusterDocument) {
 	pool.Location = s.Rules.Location(pool.Location)
 	pool.Properties.Platform.VMSize = s.Rules.VMSize(pool.Properties.Platform.VMSize)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = parent.Cluster.Properties.Platform.SubnetID
 	}
-	// Newest first: during an upgrade of the control plane its nodes may not be newer than the oldest.
+	// The newest version is first. During an upgrade of the control plane, nodes must not be newer than its oldest
+	// version.
 	if active := parent.Status.ActiveVersions; pool.Properties.Version.ID == "" && len(active) > 0 {
 		pool.Properties.Version.ID = active[len(active)-1]
 	}
@@ -62,20 +63,20 @@ func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *
 	return s.Rules.NodePool(change)
 }
 
-func (nodePoolType) neighbours(*Server, context.Context, *request, *hub.NodePool, string) ([]apierror.Violation, error) {
+func (nodePoolType) validateAgainstStore(*Server, context.Context, *request, *hub.NodePool, string) ([]apierror.Violation, error) {
 	return nil, nil
 }
 
-func (nodePoolType) retain(now, stored *hub.NodePool) {
+func (nodePoolType) keepStoredCasing(now, stored *hub.NodePool) {
 	now.Location, now.Properties.Platform = stored.Location, stored.Properties.Platform
 }
 
-// Nothing is reserved for a pool.
+// reservations returns nothing: node pools reserve no names.
 func (nodePoolType) reservations(database.Key, *database.NodePoolDocument) map[database.Key]database.ReservationDocument {
 	return nil
 }
 
-func (nodePoolType) taken(*database.NodePoolDocument, []database.ReservationDocument) error {
+func (nodePoolType) reservationConflict(*database.NodePoolDocument, []database.ReservationDocument) error {
 	return nil
 }
 

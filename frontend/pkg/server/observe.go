@@ -12,9 +12,10 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// metrics are the names that the service's dashboards chart.
+// metrics holds the metrics that the service's dashboards use.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -25,18 +26,18 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 	labels := []string{"api_version", "method", "code", "route", "state", "user_agent"}
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "frontend_http_requests_total", Help: "Answered requests.",
+			Name: "frontend_http_requests_total", Help: "Number of completed requests.",
 		}, labels),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "frontend_http_requests_duration_seconds", Help: "How long requests took.",
+			Name: "frontend_http_requests_duration_seconds", Help: "Duration of requests in seconds.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"api_version", "method", "code", "route"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "frontend_http_request_panics_total", Help: "Requests whose handling panicked.",
+			Name: "frontend_http_request_panics_total", Help: "Number of requests whose handling panicked.",
 		}),
 	}
 	health := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "frontend_health", Help: "1 when the frontend can serve, 0 when a dependency keeps it from it.",
+		Name: "frontend_health", Help: "Readiness of the frontend: 1 if all dependencies are ready, otherwise 0.",
 	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -49,19 +50,19 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 	return m
 }
 
-// slowRead is how long a successful read may take without being logged.
+// slowRead is the duration from which successful reads are logged at level info.
 const slowRead = time.Second
 
-// observe counts the request and writes its one line to the log: successful reads only when asked for everything, since
-// there are thousands a second. Neither holds anything of a body, of a token, or of a query.
+// observe records the metrics of a request and logs it. Successful reads are logged at level debug only, because there
+// are thousands per second. Neither contains anything of a body, a token or a query.
 func observe(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	started := s.Now()
 	defer func() { s.record(ctx, rq, s.Now().Sub(started)) }()
 	next(ctx)
 }
 
-// outcome is the status that the caller sees, whether it was written yet or a panic is still to be answered.
-func (rq *request) outcome() int {
+// responseStatus returns the status that the caller receives, including that of a panic that is not handled yet.
+func (rq *request) responseStatus() int {
 	switch {
 	case rq.w.status != 0:
 		return rq.w.status
@@ -72,7 +73,7 @@ func (rq *request) outcome() int {
 }
 
 func (s *Server) record(ctx context.Context, rq *request, took time.Duration) {
-	status := rq.outcome()
+	status := rq.responseStatus()
 	version, state := "", ""
 	if rq.version != nil {
 		version = rq.version.Name
@@ -95,54 +96,54 @@ func (s *Server) record(ctx context.Context, rq *request, took time.Duration) {
 		return
 	}
 	attributes := append([]slog.Attr{
-		slog.String("method", rq.http.Method), slog.String("path", rq.http.URL.Path), slog.Int("status", status),
-		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
-		slog.String("client_request_id", shortened(rq.http.Header.Get(armheader.ClientRequestID))),
+		slog.String(logkey.Method, rq.http.Method), slog.String(logkey.Path, rq.http.URL.Path), slog.Int(logkey.Status, status),
+		slog.String(logkey.Duration, took.Round(time.Microsecond).String()),
+		slog.String(logkey.ClientRequestID, truncated(rq.http.Header.Get(armheader.ClientRequestID))),
 	}, rq.identity()...)
 	s.Log.LogAttrs(ctx, level, "request", append(attributes, rq.failure()...)...)
 }
 
-// identity is what every line about a request has.
+// identity returns the attributes of every log record about a request.
 func (rq *request) identity() []slog.Attr {
 	attributes := []slog.Attr{
-		slog.String("request_id", rq.requestID), slog.String("correlation_id", rq.correlationID),
-		slog.String("resource_id", rq.resourceID), slog.String("operation_id", rq.operationID), slog.String("api_version", rq.apiVersion()),
+		slog.String(logkey.RequestID, rq.requestID), slog.String(logkey.CorrelationID, rq.correlationID),
+		slog.String(logkey.ResourceID, rq.resourceID), slog.String(logkey.OperationID, rq.operationID), slog.String(logkey.APIVersion, rq.apiVersion()),
 	}
 	if rq.traceID != "" {
-		attributes = append(attributes, slog.String("trace_id", rq.traceID))
+		attributes = append(attributes, slog.String(logkey.TraceID, rq.traceID))
 	}
 	return attributes
 }
 
-// failure is what the log is told of why a request failed. What a caller is told about its own request may repeat what it
-// sent: of that only the code and the fields are logged, and our own reason.
+// failure returns the attributes that describe why a request failed. Messages for the caller may repeat parts of the
+// request and are not logged: the record contains the code, the fields and the internal cause.
 func (rq *request) failure() []slog.Attr {
 	if rq.cause == nil {
 		return nil
 	}
 	e := apierror.As(rq.cause)
-	attributes := []slog.Attr{slog.String("error_code", describe(e).Code)}
+	attributes := []slog.Attr{slog.String(logkey.ErrorCode, describe(e).Code)}
 	if e.Kind.HTTPStatus() >= http.StatusInternalServerError {
-		return append(attributes, slog.String("error", rq.cause.Error()))
+		return append(attributes, slog.String(logkey.Error, rq.cause.Error()))
 	}
 	if e.Cause != nil {
-		attributes = append(attributes, slog.String("error", e.Cause.Error()))
+		attributes = append(attributes, slog.String(logkey.Error, e.Cause.Error()))
 	}
 	if len(e.Violations) > 0 {
 		fields := make([]string, 0, maxLoggedFields)
 		for _, violation := range e.Violations[:min(len(e.Violations), maxLoggedFields)] {
-			fields = append(fields, place(violation.Field))
+			fields = append(fields, withoutKeys(violation.Field))
 		}
-		attributes = append(attributes, slog.Int("violations", len(e.Violations)), slog.Any("fields", fields))
+		attributes = append(attributes, slog.Int(logkey.Violations, len(e.Violations)), slog.Any(logkey.Fields, fields))
 	}
 	return attributes
 }
 
-// maxLoggedFields is how many wrong fields the log names.
+// maxLoggedFields is the most fields that a log record names.
 const maxLoggedFields = 10
 
-// place is a field without the names in it that the caller chose: tags[x] is tags[].
-func place(field string) string {
+// withoutKeys returns the path of a field without the keys that the caller chose: tags[x] becomes tags[].
+func withoutKeys(field string) string {
 	var kept strings.Builder
 	depth := 0
 	for _, c := range field {
@@ -159,11 +160,11 @@ func place(field string) string {
 			}
 		}
 	}
-	return shortened(kept.String())
+	return truncated(kept.String())
 }
 
-// shortened bounds what is taken from a caller into the log.
-func shortened(text string) string {
+// truncated limits a value of the caller in the log.
+func truncated(text string) string {
 	if len(text) > maxHeader {
 		return strings.ToValidUTF8(text[:maxHeader], "") + "…"
 	}
@@ -178,7 +179,7 @@ func knownMethod(method string) string {
 	return "other"
 }
 
-// userAgent reduces a User-Agent to one of a short list, so that the metric stays small whoever calls.
+// userAgent maps a User-Agent header to one of a short list, which bounds the number of time series.
 func userAgent(text string) string {
 	text = strings.ToLower(text)
 	for _, known := range [...]struct{ part, name string }{
@@ -196,15 +197,15 @@ func userAgent(text string) string {
 		{"curl", "curl"},
 		{"go-http-client", "go"},
 	} {
-		if namesAgent(text, known.part) {
+		if containsAgent(text, known.part) {
 			return known.name
 		}
 	}
 	return "other"
 }
 
-// namesAgent reports whether a text begins with part, or has it before a slash or a dash.
-func namesAgent(text, part string) bool {
+// containsAgent reports whether text starts with part, or contains it followed by a slash or a hyphen.
+func containsAgent(text, part string) bool {
 	for from := 0; ; from++ {
 		at := strings.Index(text[from:], part)
 		if at < 0 {

@@ -14,9 +14,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// newOperation makes the document of an operation that a request starts.
+// newOperation returns the document of an operation that a request starts.
 func (s *Server) newOperation(rq *request, id string, kind database.OperationRequest, resource *hub.Resource, uid string, generation int64, now time.Time) database.OperationDocument {
 	return database.OperationDocument{
 		OperationID:        id,
@@ -26,7 +27,7 @@ func (s *Server) newOperation(rq *request, id string, kind database.OperationReq
 		UID:                uid,
 		Generation:         generation,
 		Location:           s.Location,
-		Status:             firstState(kind),
+		Status:             initialState(kind),
 		StartTime:          now,
 		LastTransitionTime: now,
 		TenantID:           rq.tenantID,
@@ -46,9 +47,9 @@ func (rq *request) apiVersion() string {
 	return rq.version.Name
 }
 
-// firstState is the provisioning state of a resource, and the status of the operation, at the moment that a request is
+// initialState returns the provisioning state of the resource, and the status of the operation, when a request is
 // accepted.
-func firstState(kind database.OperationRequest) hub.ProvisioningState {
+func initialState(kind database.OperationRequest) hub.ProvisioningState {
 	switch kind {
 	case database.UpdateRequest:
 		return hub.Updating
@@ -58,18 +59,18 @@ func firstState(kind database.OperationRequest) hub.ProvisioningState {
 	return hub.Accepted
 }
 
-// The bounds of Retry-After on asynchronous answers: one tenth of the operation's age, so that short operations are
-// followed closely and long ones are left in peace.
+// The bounds of Retry-After in asynchronous responses. It is one tenth of the operation's age: clients poll short
+// operations often and long ones rarely.
 const (
-	leastPollAfter = time.Second
-	mostPollAfter  = 15 * time.Second
+	minRetryAfter = time.Second
+	maxRetryAfter = 15 * time.Second
 )
 
-func pollAfter(age time.Duration) time.Duration {
-	return min(max(age/10, leastPollAfter), mostPollAfter)
+func retryAfterOf(age time.Duration) time.Duration {
+	return min(max(age/10, minRetryAfter), maxRetryAfter)
 }
 
-// operationURL is the absolute URL of an operation's status or result.
+// operationURL returns the absolute URL of an operation's status or result.
 func (s *Server) operationURL(rq *request, resource, id string) string {
 	u := rq.base()
 	u.Path = "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + s.Location + "/" + resource + "/" + id
@@ -77,8 +78,8 @@ func (s *Server) operationURL(rq *request, resource, id string) string {
 	return u.String()
 }
 
-// notificationURI is where the caller wants to be told that its operation has ended; empty when it does not, or when the
-// policy does not allow it. Then the answer does not say that notifications are enabled, and the caller polls.
+// notificationURI returns the URI that ARM wants to be notified at when the operation ends. It is empty if there is
+// none or the policy does not allow it. In that case the response does not confirm notifications, and ARM polls.
 func (s *Server) notificationURI(rq *request) string {
 	text := rq.http.Header.Get(asyncoperation.HeaderNotificationURI)
 	if text == "" || !rq.writes() {
@@ -86,51 +87,51 @@ func (s *Server) notificationURI(rq *request) string {
 	}
 	uri, err := s.Notifications.ParseURI(text)
 	if err != nil {
-		s.Log.Info("a notification URI is not allowed", "correlation_id", rq.correlationID, "error", err)
+		s.Log.Info("ignoring a notification URI that the policy does not allow", logkey.CorrelationID, rq.correlationID, logkey.Error, err)
 		return ""
 	}
 	return uri.String()
 }
 
-// follow tells the client where to follow the operation that was accepted.
-func (s *Server) follow(rq *request, operationID string, location bool) {
+// setOperationHeaders sets the headers that lead the client to the accepted operation.
+func (s *Server) setOperationHeaders(rq *request, operationID string, location bool) {
 	rq.operationID = operationID
 	header := rq.w.Header()
 	header.Set(armheader.AsyncOperation, s.operationURL(rq, "hcpOperationStatuses", operationID))
 	if location {
 		header.Set("Location", s.operationURL(rq, "hcpOperationResults", operationID))
 	}
-	setRetryAfter(header, leastPollAfter)
+	setRetryAfter(header, minRetryAfter)
 	if s.notificationURI(rq) != "" {
 		header.Set(asyncoperation.HeaderNotification, asyncoperation.NotificationEnabled)
 	}
 }
 
-// started reports whether the caller is the one who started an operation. Where the caller's own tenant is not known of both
-// requests, the others decide.
-func (rq *request) started(operation *database.OperationDocument) bool {
+// isStarterOf reports whether the caller started an operation. It compares the caller's own tenant only if both
+// requests have it.
+func (rq *request) isStarterOf(operation *database.OperationDocument) bool {
 	if rq.clientTenantID != "" && operation.ClientTenantID != "" && !strings.EqualFold(rq.clientTenantID, operation.ClientTenantID) {
 		return false
 	}
 	return strings.EqualFold(operation.TenantID, rq.tenantID) && strings.EqualFold(operation.ClientID, rq.clientID)
 }
 
-// operation finds the operation in the path, if the caller may see it: the tenant and the client that started it.
+// operation returns the operation in the path if the caller started it: only that tenant and client may see it.
 func (s *Server) operation(ctx context.Context, rq *request) (*database.OperationDocument, error) {
 	id := rq.param(operationParam)
-	missing := apierror.New(apierror.ResourceNotFound, "The operation '%s' was not found.", id)
+	notFound := apierror.New(apierror.ResourceNotFound, "The operation '%s' was not found.", id)
 	if !armid.IsUUID(id) {
 		return nil, apierror.New(apierror.ResourceNotFound, "The operation was not found.")
 	}
 	if !strings.EqualFold(rq.param(locationParam), s.Location) {
-		return nil, missing
+		return nil, notFound
 	}
 	item, err := s.Database.Operations().Find(ctx, database.OperationKey(rq.param(subscriptionParam), s.Location, id))
 	if err != nil {
 		return nil, err
 	}
-	if live(item) == nil || !rq.started(&item.Value) {
-		return nil, missing
+	if live(item) == nil || !rq.isStarterOf(&item.Value) {
+		return nil, notFound
 	}
 	rq.operationID, rq.resourceID = item.Value.OperationID, item.Value.ResourceID
 	return &item.Value, nil
@@ -142,7 +143,7 @@ func (s *Server) getOperationStatus(ctx context.Context, rq *request) error {
 		return err
 	}
 	if !operation.Status.Terminal() {
-		setRetryAfter(rq.w.Header(), pollAfter(s.Now().Sub(operation.StartTime)))
+		setRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
 	}
 	return rq.w.json(http.StatusOK, asyncoperation.NewStatus(operation))
 }
@@ -158,7 +159,7 @@ func operationError(e *database.OperationError) *errorDetail {
 	return detail
 }
 
-// getOperationResult answers as the operation's request would have, had it waited.
+// getOperationResult responds as a synchronous request would have.
 func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 	operation, err := s.operation(ctx, rq)
 	if err != nil {
@@ -178,15 +179,15 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 		rq.w.Header().Set(armheader.ErrorCode, detail.Code)
 		return rq.w.json(http.StatusConflict, errorBody{*detail})
 	}
-	s.follow(rq, operation.OperationID, true)
-	setRetryAfter(rq.w.Header(), pollAfter(s.Now().Sub(operation.StartTime)))
+	s.setOperationHeaders(rq, operation.OperationID, true)
+	setRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
 	rq.w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
-// results are, by resource type, what an operation that has succeeded is answered with.
-func results() map[string]answer {
-	return map[string]answer{
+// results returns the writers of the results of successful operations, by resource type.
+func results() map[string]resultWriter {
+	return map[string]resultWriter{
 		hub.ClusterResourceType:      result(clusterType{}),
 		hub.NodePoolResourceType:     result(nodePoolType{}),
 		hub.ExternalAuthResourceType: result(externalAuthType{}),
@@ -211,7 +212,7 @@ func (s *Server) writeResult(ctx context.Context, rq *request, operation *databa
 	}
 	show, ok := s.results[operation.ResourceType]
 	if !ok {
-		return fmt.Errorf("the operation %s is of the unknown resource type %q", operation.OperationID, operation.ResourceType)
+		return fmt.Errorf("writing the result of operation %s: unknown resource type %q", operation.OperationID, operation.ResourceType)
 	}
 	return show(s, ctx, rq, status, key, operation.UID)
 }

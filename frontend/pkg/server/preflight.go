@@ -18,36 +18,36 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Before ARM carries out a deployment it asks the resource provider whether its resources would be accepted. Each one is
-// taken through the same route, names, decoding and rules as the PUT that is to come, and through what the store can say
-// of it. Only what passes by itself is left out: that a resource or its cluster is moving just now.
+// ARM sends a preflight before it executes a deployment, to find out whether the resource provider would accept its
+// resources. Each resource passes the route, names, decoding, rules and reservations of its PUT. Only temporary
+// conflicts are ignored: that a resource or its cluster has an operation in progress.
 
-// preflightAnswer is the body of every answer; its status is Succeeded or Failed.
+// preflightAnswer is the body of every preflight response. Status is Succeeded or Failed.
 type preflightAnswer struct {
 	Status string       `json:"status"`
 	Error  *errorDetail `json:"error,omitempty"`
 }
 
-// maxDeployed is how many resources a deployment may hold, ARM's own limit.
+// maxDeployed is the most resources of a deployment, which is ARM's own limit.
 const maxDeployed = 800
 
-// judge says what a PUT of a resource would be refused for; rq is that of the PUT.
-type judge func(s *Server, ctx context.Context, rq *request, d *deployment, p *planned) error
+// preflightCheck returns the error with which a PUT would be rejected. rq is the request of that PUT.
+type preflightCheck func(s *Server, ctx context.Context, rq *request, d *deployment, p *plannedResource) error
 
-// planned is one resource of a deployment.
-type planned struct {
+// plannedResource is a resource of a deployment.
+type plannedResource struct {
 	fields map[string]any
-	// unknown are the fields whose values are only known once the deployment runs.
+	// unknown lists the fields whose values are known only when the deployment runs.
 	unknown template.Unknown
-	// placeless is set when the resource's id is not known, so that the store cannot be asked.
-	placeless bool
+	// unknownID is set if the resource's ID is not known, so that the store cannot be read.
+	unknownID bool
 }
 
-// deployment is what the resources of a deployment need to know of each other.
+// deployment holds the values that resources of a deployment need from each other.
 type deployment struct {
-	// clusters that the deployment makes or changes, by their key.
+	// clusters are the clusters that the deployment creates or changes, by key.
 	clusters map[string]*plannedCluster
-	// reserved is what they reserve.
+	// reserved holds the reservations of the deployment's resources.
 	reserved map[database.Key]database.ReservationDocument
 }
 
@@ -56,10 +56,10 @@ type plannedCluster struct {
 	unknown  template.Unknown
 }
 
-// preflight judges a deployment. What is wrong with the deployment is in the body of a 200; another status means that
-// it could not be judged.
+// preflight validates a deployment. A response with status 200 contains the errors of the deployment; another status
+// means that it could not be validated.
 func (s *Server) preflight(ctx context.Context, rq *request) error {
-	refused, err := s.judgeDeployment(ctx, rq)
+	refused, err := s.validateDeployment(ctx, rq)
 	if err != nil {
 		return err
 	}
@@ -69,20 +69,20 @@ func (s *Server) preflight(ctx context.Context, rq *request) error {
 	return rq.w.json(http.StatusOK, preflightAnswer{Status: "Failed", Error: refused})
 }
 
-// refusal is why one resource of a deployment would be refused.
-type refusal struct {
-	// target is the resource's id, or where it is in the deployment.
+// rejection is the reason why a resource of a deployment would be rejected.
+type rejection struct {
+	// target is the resource's ID, or its index in the deployment.
 	target string
 	err    *apierror.Error
 }
 
-func (s *Server) judgeDeployment(ctx context.Context, rq *request) (*errorDetail, error) {
-	resources, err := rq.deployed()
+func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDetail, error) {
+	resources, err := rq.deploymentResources()
 	if err != nil {
 		detail := rq.describe(apierror.As(err))
 		return &detail, nil
 	}
-	// Clusters first: what belongs to them is judged by them.
+	// Clusters come first because their children are validated against them.
 	order := slices.SortedStableFunc(maps.Keys(resources), func(a, b int) int {
 		if byDepth := depth(resources[a]) - depth(resources[b]); byDepth != 0 {
 			return byDepth
@@ -90,14 +90,14 @@ func (s *Server) judgeDeployment(ctx context.Context, rq *request) (*errorDetail
 		return a - b
 	})
 	d := &deployment{clusters: map[string]*plannedCluster{}, reserved: map[database.Key]database.ReservationDocument{}}
-	ours := 0
-	var refusals []refusal
+	count := 0
+	var refusals []rejection
 	for _, i := range order {
-		target, known, err := s.judgeResource(ctx, rq, d, resources[i])
+		target, known, err := s.validatePlanned(ctx, rq, d, resources[i])
 		if !known {
 			continue
 		}
-		ours++
+		count++
 		if err == nil {
 			continue
 		}
@@ -108,14 +108,14 @@ func (s *Server) judgeDeployment(ctx context.Context, rq *request) (*errorDetail
 		if status := e.Kind.HTTPStatus(); status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 			return nil, err
 		}
-		refusals = append(refusals, refusal{target, e})
+		refusals = append(refusals, rejection{target, e})
 	}
-	return summary(refusals, ours), nil
+	return summary(refusals, count), nil
 }
 
-// summary is the one error of a deployment: of its only resource what the PUT would have answered, of several the same
-// for each that is refused, under the id of the resource.
-func summary(refusals []refusal, resources int) *errorDetail {
+// summary returns the error of a deployment. For a deployment with one resource it is that of the PUT; otherwise it has
+// a detail for each rejected resource, with the resource's ID as target.
+func summary(refusals []rejection, resources int) *errorDetail {
 	if len(refusals) == 0 {
 		return nil
 	}
@@ -138,8 +138,8 @@ func summary(refusals []refusal, resources int) *errorDetail {
 	return &all
 }
 
-// deployed are the resources of the deployment in the request, by where they are in it.
-func (rq *request) deployed() (map[int]map[string]any, error) {
+// deploymentResources returns the resources of the deployment by index.
+func (rq *request) deploymentResources() (map[int]map[string]any, error) {
 	fields, err := rq.object()
 	if err != nil {
 		return nil, err
@@ -153,46 +153,47 @@ func (rq *request) deployed() (map[int]map[string]any, error) {
 			Message: fmt.Sprintf("Too many: %d: must have at most %d items", len(list), maxDeployed)}})
 	}
 	resources := make(map[int]map[string]any, len(list))
-	var wrong []apierror.Violation
+	var violations []apierror.Violation
 	for i, element := range list {
 		resource, ok := element.(map[string]any)
 		if !ok {
-			wrong = append(wrong, apierror.Violation{Field: fmt.Sprintf("resources[%d]", i), Message: "Invalid value: " + wire.FormatValue(element) + ": must be an object"})
+			violations = append(violations, apierror.Violation{Field: fmt.Sprintf("resources[%d]", i), Message: "Invalid value: " + wire.FormatValue(element) + ": must be an object"})
 			continue
 		}
 		resources[i] = resource
 	}
-	return resources, apierror.InvalidFields(wrong)
+	return resources, apierror.InvalidFields(violations)
 }
 
-// text is a field that is a string, or empty.
+// text returns a string field, or the empty string.
 func text(fields map[string]any, name string) string {
 	value, _ := fields[name].(string)
 	return value
 }
 
-// depth is how many parents a resource has.
+// depth returns the number of slashes in a resource's type, which grows with the number of parents.
 func depth(fields map[string]any) int { return strings.Count(text(fields, "type"), "/") }
 
-// unnamed stands for a name or a resource group that is not known.
+// unnamed replaces an unknown name or resource group.
 const unnamed = "unknown"
 
-// judgeResource judges one resource; known is false when it is none of ours, or nothing can be said of it.
-func (s *Server) judgeResource(ctx context.Context, rq *request, d *deployment, fields map[string]any) (target string, known bool, err error) {
+// validatePlanned validates one resource. known is false for resources of other providers and for resources that cannot
+// be validated.
+func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment, fields map[string]any) (target string, known bool, err error) {
 	resourceType, name, version := text(fields, "type"), text(fields, "name"), text(fields, "apiVersion")
 	namespace, types, _ := strings.Cut(resourceType, "/")
 	if !strings.EqualFold(namespace, hub.ProviderNamespace) || types == "" || template.IsExpression(version) {
 		return "", false, nil
 	}
-	p := &planned{fields: fields}
+	p := &plannedResource{fields: fields}
 	if template.IsExpression(name) {
 		if strings.Contains(types, "/") {
 			return "", false, nil
 		}
-		name, p.placeless = unnamed, true
+		name, p.unknownID = unnamed, true
 	}
 	put := rq.put(s, types, template.Literal(name), version, resourceGroupOf(rq, fields, p))
-	if !put.known || put.match.route == nil || put.match.route.judge == nil {
+	if !put.pathKnown || put.match.route == nil || put.match.route.preflight == nil {
 		if s.serves(types) {
 			return "", true, apierror.New(apierror.InvalidResourceName, "The resource name %s does not fit the type %s.", wire.FormatValue(name), wire.FormatValue(resourceType))
 		}
@@ -203,16 +204,16 @@ func (s *Server) judgeResource(ctx context.Context, rq *request, d *deployment, 
 			return "", true, err
 		}
 	}
-	// What the URL of the PUT says; the body need not repeat it, and here it is written in another way.
+	// The URL of the PUT contains the name and type; in a template they have another form than in its body.
 	for _, name := range []string{"name", "type"} {
 		delete(fields, name)
 	}
 	p.unknown = template.Resolve(fields)
-	return put.resourceID, true, put.match.route.judge(s, ctx, put, d, p)
+	return put.resourceID, true, put.match.route.preflight(s, ctx, put, d, p)
 }
 
-// resourceGroupOf is the resource group that a resource goes to: that of the deployment, or of the resource's own scope.
-func resourceGroupOf(rq *request, fields map[string]any, p *planned) string {
+// resourceGroupOf returns the resource group of a resource: the deployment's, or that of the resource's own scope.
+func resourceGroupOf(rq *request, fields map[string]any, p *plannedResource) string {
 	if group := rq.param(resourceGroupParam); group != "" {
 		return group
 	}
@@ -220,11 +221,11 @@ func resourceGroupOf(rq *request, fields map[string]any, p *planned) string {
 	if len(parts) == 4 && strings.EqualFold(parts[0], "subscriptions") && strings.EqualFold(parts[1], rq.param(subscriptionParam)) && strings.EqualFold(parts[2], "resourceGroups") {
 		return parts[3]
 	}
-	p.placeless = true
+	p.unknownID = true
 	return unnamed
 }
 
-// put is the request that will create a resource of the deployment, as far as it is known.
+// put returns the request that will create a resource of the deployment, as far as it is known.
 func (rq *request) put(s *Server, types, name, version, group string) *request {
 	put := *rq
 	path := "/subscriptions/" + rq.param(subscriptionParam) + "/resourceGroups/" + url.PathEscape(group) + provider
@@ -235,23 +236,23 @@ func (rq *request) put(s *Server, types, name, version, group string) *request {
 			path += "/" + url.PathEscape(names[i])
 		}
 	}
-	put.match, put.known = match{}, false
+	put.match, put.pathKnown = match{}, false
 	if u, err := url.Parse(path); err == nil && len(names) == strings.Count(types, "/")+1 {
-		put.match, put.known = find(s.routes, http.MethodPut, u)
+		put.match, put.pathKnown = find(s.routes, http.MethodPut, u)
 	}
 	put.resourceID, put.version, put.systemData = "", nil, nil
 	put.query = url.Values{"api-version": {version}}
 	return &put
 }
 
-// serves reports whether a type of the provider, without its namespace, can be deployed.
+// serves reports whether a resource type of the provider, given without its namespace, can be deployed.
 func (s *Server) serves(types string) bool {
 	var pattern []string
 	for _, part := range strings.Split(types, "/") {
 		pattern = append(pattern, part, "{}")
 	}
 	return slices.ContainsFunc(s.routes, func(r *route) bool {
-		if r.judge == nil || len(r.parts) < len(pattern) {
+		if r.preflight == nil || len(r.parts) < len(pattern) {
 			return false
 		}
 		tail := len(r.parts) - len(pattern)
@@ -264,9 +265,9 @@ func (s *Server) serves(types string) bool {
 	})
 }
 
-// judgement is the judge of a type.
-func judgement[D, R any](t resourceType[D, R]) judge {
-	return func(s *Server, ctx context.Context, rq *request, d *deployment, p *planned) error {
+// newPreflightCheck returns the check of a resource type.
+func newPreflightCheck[D, R any](t resourceType[D, R]) preflightCheck {
+	return func(s *Server, ctx context.Context, rq *request, d *deployment, p *plannedResource) error {
 		proposed := &proposal{content: content{fields: p.fields}, uid: uuid.NewString()}
 		unknown := slices.Clone(p.unknown)
 		if rq.isChild() {
@@ -276,7 +277,7 @@ func judgement[D, R any](t resourceType[D, R]) judge {
 			}
 			proposed.parent, unknown = parent, append(unknown, inherited...)
 		}
-		found, err := stored(s, ctx, rq, t, p)
+		found, err := findStored(s, ctx, rq, t, p)
 		if err != nil {
 			return err
 		}
@@ -286,36 +287,36 @@ func judgement[D, R any](t resourceType[D, R]) judge {
 		now := s.Now().UTC()
 		if found != nil {
 			document = found.Value
-			if resource, violations, err = changed(s, rq, t, proposed, &document, now); err != nil {
+			if resource, violations, err = decodeChanged(s, rq, t, proposed, &document, now); err != nil {
 				return err
 			}
 		} else {
-			if resource, violations, err = fresh(s, ctx, rq, t, proposed, t.parts(&document).resource, now); err != nil {
+			if resource, violations, err = decodeNew(s, ctx, rq, t, proposed, t.fields(&document).resource, now); err != nil {
 				return err
 			}
-			*t.parts(&document).uid = proposed.uid
+			*t.fields(&document).uid = proposed.uid
 		}
-		*t.parts(&document).resource = *resource
+		*t.fields(&document).resource = *resource
 		d.add(rq, &document, p)
-		if err := apierror.InvalidFields(knowable(violations, unknown)); err != nil || found != nil {
+		if err := apierror.InvalidFields(withoutUnknown(violations, unknown)); err != nil || found != nil {
 			return err
 		}
-		return reservable(s, ctx, rq, d, t, &document, p)
+		return checkReservations(s, ctx, rq, d, t, &document, p)
 	}
 }
 
-// stored reads what is stored of a resource; nil when there is nothing, or nowhere to look.
-func stored[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *planned) (*database.Item[D], error) {
-	if p.placeless {
+// findStored returns the stored resource, or nil if there is none or its ID is not known.
+func findStored[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *plannedResource) (*database.Item[D], error) {
+	if p.unknownID {
 		return nil, nil
 	}
 	item, err := t.collection(s.Database).Find(ctx, rq.key())
 	return live(item), err
 }
 
-// parent is the cluster of a resource: as the deployment makes it, or else as it is stored. What is not known of it is not
-// known of the resource either.
-func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *planned) (*database.Item[database.ClusterDocument], template.Unknown, error) {
+// parent returns the cluster of a resource: from the deployment, or else from the store. Fields that are unknown in the
+// cluster are unknown in the resource too.
+func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *plannedResource) (*database.Item[database.ClusterDocument], template.Unknown, error) {
 	if planned := d.clusters[hub.Key(rq.clusterID())]; planned != nil {
 		var inherited template.Unknown
 		for _, field := range []string{"location", "properties.version", "properties.platform.subnetId"} {
@@ -325,7 +326,7 @@ func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *plan
 		}
 		return &database.Item[database.ClusterDocument]{Value: planned.document}, inherited, nil
 	}
-	if !p.placeless {
+	if !p.unknownID {
 		parent, err := s.parent(ctx, rq)
 		if parent != nil || err != nil {
 			return parent, nil, err
@@ -334,25 +335,26 @@ func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *plan
 	return nil, nil, notFound(rq.clusterID())
 }
 
-// add keeps a cluster for what belongs to it.
-func (d *deployment) add(rq *request, document any, p *planned) {
+// add stores a cluster for the checks of its children.
+func (d *deployment) add(rq *request, document any, p *plannedResource) {
 	if cluster, ok := document.(*database.ClusterDocument); ok {
 		d.clusters[hub.Key(rq.clusterID())] = &plannedCluster{document: *cluster, unknown: p.unknown}
 	}
 }
 
-// reservable says what of a new resource others have: other resources that are stored, or others of the deployment.
-func reservable[D, R any](s *Server, ctx context.Context, rq *request, d *deployment, t resourceType[D, R], document *D, p *planned) error {
+// checkReservations returns an error if other stored resources, or others of the deployment, hold reservations that a
+// new resource needs.
+func checkReservations[D, R any](s *Server, ctx context.Context, rq *request, d *deployment, t resourceType[D, R], document *D, p *plannedResource) error {
 	wanted := t.reservations(rq.key(), document)
 	var held []database.ReservationDocument
-	if !p.placeless {
+	if !p.unknownID {
 		var err error
-		if held, err = s.held(ctx, wanted); err != nil {
+		if held, err = s.conflictingReservations(ctx, wanted); err != nil {
 			return err
 		}
 	}
 	for key, reservation := range wanted {
-		if other, taken := d.reserved[key]; taken && !strings.EqualFold(other.OwnerResourceID, reservation.OwnerResourceID) {
+		if other, reserved := d.reserved[key]; reserved && !strings.EqualFold(other.OwnerResourceID, reservation.OwnerResourceID) {
 			held = append(held, other)
 			continue
 		}
@@ -361,11 +363,12 @@ func reservable[D, R any](s *Server, ctx context.Context, rq *request, d *deploy
 	if len(held) == 0 {
 		return nil
 	}
-	return t.taken(document, held)
+	return t.reservationConflict(document, held)
 }
 
-// together are fields that rules compare: when one of them is not known, nothing is said of the others of its row.
-var together = [][]string{
+// relatedFields lists groups of fields that rules compare. If one of a group is unknown, violations at the others are
+// ignored.
+var relatedFields = [][]string{
 	{"identity", "properties.platform.operatorsAuthentication"},
 	{"properties.network.machineCidr", "properties.network.podCidr", "properties.network.serviceCidr"},
 	{"properties.platform.subnetId", "properties.platform.vnetIntegrationSubnetId"},
@@ -376,13 +379,13 @@ var together = [][]string{
 	{"properties.claim"},
 }
 
-// knowable are the violations that hold whatever the unknown values turn out to be.
-func knowable(violations []apierror.Violation, unknown template.Unknown) []apierror.Violation {
+// withoutUnknown returns the violations that do not depend on unknown values.
+func withoutUnknown(violations []apierror.Violation, unknown template.Unknown) []apierror.Violation {
 	if len(unknown) == 0 {
 		return violations
 	}
 	fields := unknown
-	for _, row := range together {
+	for _, row := range relatedFields {
 		if slices.ContainsFunc(row, unknown.Covers) {
 			fields = append(fields, row...)
 		}

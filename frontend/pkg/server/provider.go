@@ -6,7 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// providerOperation is one entry of ARM's list of what may be granted on the provider's resources.
+// providerOperation is an entry of ARM's list of actions that a role can grant on the provider's resources.
 type providerOperation struct {
 	Name         string          `json:"name"`
 	IsDataAction bool            `json:"isDataAction"`
@@ -21,46 +21,46 @@ type providerDisplay struct {
 	Description string `json:"description"`
 }
 
-// granted is what may be granted on one type of resource, by the last words of ARM's names for it.
-type granted struct {
+// grantable lists the actions that a role can grant on one resource type, with the last parts of their names.
+type grantable struct {
 	resource string
 	title    string
-	actions  []grantedAction
+	actions  []grantableAction
 }
 
-type grantedAction struct{ name, operation, description string }
+type grantableAction struct{ name, operation, description string }
 
-// changeable are the actions on a type that customers make, change and delete.
-func changeable(one string) []grantedAction {
-	return []grantedAction{
+// crudActions returns the actions on a type that customers create, change and delete.
+func crudActions(one string) []grantableAction {
+	return []grantableAction{
 		{"read", "Read", "Reads " + one},
 		{"write", "Create or update", "Creates or updates " + one},
 		{"delete", "Delete", "Deletes " + one},
 	}
 }
 
-// providerActions is everything that a role can grant. What a route does and what it needs is said here and nowhere else.
-func providerActions() []granted {
+// providerActions returns all actions that a role can grant. It is the only list of them.
+func providerActions() []grantable {
 	const cluster, asynchronous = "Hosted control plane cluster", "Asynchronous operation"
-	return []granted{
-		{hub.ProviderNamespace, "Resource provider", []grantedAction{
+	return []grantable{
+		{hub.ProviderNamespace, "Resource provider", []grantableAction{
 			{"register/action", "Register", "Registers the subscription with the resource provider"},
 			{"unregister/action", "Unregister", "Unregisters the subscription from the resource provider"},
 		}},
-		{hub.ProviderNamespace + "/operations", "Operations", []grantedAction{{"read", "Read", "Lists the operations of the resource provider"}}},
-		{hub.ClusterResourceType, cluster, append(changeable("a hosted control plane cluster"),
-			grantedAction{"requestAdminCredential/action", "Request an administrator credential", "Requests a credential of an administrator of the cluster, for a limited time"},
-			grantedAction{"revokeCredentials/action", "Revoke credentials", "Revokes all credentials of administrators of the cluster"})},
-		{hub.NodePoolResourceType, "Node pool", changeable("a node pool of a hosted control plane cluster")},
-		{hub.ExternalAuthResourceType, "External authentication", changeable("the external authentication of a hosted control plane cluster")},
-		{hub.OpenShiftVersionResourceType, "OpenShift version", []grantedAction{{"read", "Read", "Reads the OpenShift versions that a location offers"}}},
-		{hub.OperatorIdentityRoleSetResourceType, "Operator identity role set", []grantedAction{{"read", "Read", "Reads the roles that the operators of a cluster need"}}},
-		{hub.ProviderNamespace + "/locations/hcpOperationStatuses", asynchronous, []grantedAction{{"read", "Read", "Reads how an asynchronous operation stands"}}},
-		{hub.ProviderNamespace + "/locations/hcpOperationResults", asynchronous, []grantedAction{{"read", "Read", "Reads the result of an asynchronous operation"}}},
+		{hub.ProviderNamespace + "/operations", "Operations", []grantableAction{{"read", "Read", "Lists the operations of the resource provider"}}},
+		{hub.ClusterResourceType, cluster, append(crudActions("a hosted control plane cluster"),
+			grantableAction{"requestAdminCredential/action", "Request an administrator credential", "Requests a credential of an administrator of the cluster, for a limited time"},
+			grantableAction{"revokeCredentials/action", "Revoke credentials", "Revokes all credentials of administrators of the cluster"})},
+		{hub.NodePoolResourceType, "Node pool", crudActions("a node pool of a hosted control plane cluster")},
+		{hub.ExternalAuthResourceType, "External authentication", crudActions("the external authentication of a hosted control plane cluster")},
+		{hub.OpenShiftVersionResourceType, "OpenShift version", []grantableAction{{"read", "Read", "Reads the OpenShift versions that a location offers"}}},
+		{hub.OperatorIdentityRoleSetResourceType, "Operator identity role set", []grantableAction{{"read", "Read", "Reads the roles that the operators of a cluster need"}}},
+		{hub.ProviderNamespace + "/locations/hcpOperationStatuses", asynchronous, []grantableAction{{"read", "Read", "Reads the status of an asynchronous operation"}}},
+		{hub.ProviderNamespace + "/locations/hcpOperationResults", asynchronous, []grantableAction{{"read", "Read", "Reads the result of an asynchronous operation"}}},
 	}
 }
 
-// listOperations lists the provider's operations; the answer is the same for every api-version.
+// listOperations lists the provider's operations. The response is the same at every api-version.
 func (s *Server) listOperations(_ context.Context, rq *request) error {
 	var values []any
 	for _, of := range providerActions() {
@@ -75,7 +75,7 @@ func (s *Server) listOperations(_ context.Context, rq *request) error {
 	return s.listFixed(rq, "operations", values)
 }
 
-// serveHealth answers /healthz and /readyz on the API's own listener.
+// serveHealth serves /healthz and /readyz on the listener of the API.
 func (s *Server) serveHealth(_ context.Context, rq *request) error {
 	s.Health.ServeHTTP(rq.w, rq.http)
 	return nil

@@ -35,7 +35,7 @@ func together(n int, call func(i int) int) map[int]int {
 
 // TestOneSubnetOneCluster: of clusters that are created at once with the same subnet, one gets it.
 func TestOneSubnetOneCluster(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	counts := together(8, func(i int) int {
 		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", "{}"))
 		return status
@@ -48,7 +48,7 @@ func TestOneSubnetOneCluster(t *testing.T) {
 
 // TestOneNameOneCluster: of PUTs of one new name, one creates it, and the others find it moving.
 func TestOneNameOneCluster(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	counts := together(8, func(int) int {
 		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
 		return status
@@ -62,8 +62,8 @@ func TestOneNameOneCluster(t *testing.T) {
 // TestOneUpdateAtATime: of PATCHes at once, one is accepted; with If-Match the others are told that they are out of date,
 // or that the resource moves.
 func TestOneUpdateAtATime(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	etag := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
 	counts := together(8, func(i int) int {
 		status, _, _ := y.do(http.MethodPatch, y.cluster("cluster"), fmt.Sprintf(`{"tags":{"by":"%d"}}`, i), "If-Match", etag)
@@ -77,8 +77,8 @@ func TestOneUpdateAtATime(t *testing.T) {
 
 // TestManyPoolsAtOnce: a client that creates many node pools of a cluster at once gets them all.
 func TestManyPoolsAtOnce(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	const pools = 16
 	counts := together(pools, func(i int) int {
 		status, _, _ := y.do(http.MethodPut, fmt.Sprintf("%s/nodePools/pool-%d", y.cluster("cluster"), i), y.body("nodepool.json", "{}"))
@@ -91,7 +91,7 @@ func TestManyPoolsAtOnce(t *testing.T) {
 
 // TestManyClustersAtOnce: clusters that are created at once in one subscription pass its gates without keeping each other.
 func TestManyClustersAtOnce(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	const clusters = 48
 	counts := together(clusters, func(i int) int {
 		network := fmt.Sprintf("/subscriptions/%s/resourceGroups/network/providers/Microsoft.Network", y.subscription)
@@ -107,8 +107,8 @@ func TestManyClustersAtOnce(t *testing.T) {
 
 // TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are either part of it or refused.
 func TestNoPoolIsLeftBehind(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	counts := together(9, func(i int) int {
 		if i == 4 {
 			status, _, _ := y.do(http.MethodDelete, y.cluster("cluster"), "")
@@ -127,7 +127,7 @@ func TestNoPoolIsLeftBehind(t *testing.T) {
 	if counts[http.StatusAccepted] != 1 {
 		t.Fatalf("the deletion was not accepted: %v", counts)
 	}
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if left := y.documents(); len(left.nodePools) != 0 || len(left.clusters) != 0 || len(left.reservations) != 0 {
@@ -139,7 +139,7 @@ func TestNoPoolIsLeftBehind(t *testing.T) {
 // gates are shut, is refused; one that was faster is seen by whoever lists the clusters then.
 func TestCreateInADyingSubscription(t *testing.T) {
 	h := newHarness(t)
-	y := h.tenancy(t)
+	y := h.newSubscription(t)
 	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 1000, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			y := h.tenancy(t)
+			y := h.newSubscription(t)
 			if _, err := h.faults.Add(rule); err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +196,7 @@ func TestFaults(t *testing.T) {
 			if len(found.clusters) != 1 || len(found.operations) != 1 {
 				t.Fatalf("%d clusters and %d operations", len(found.clusters), len(found.operations))
 			}
-			if err := y.settle(context.Background()); err != nil {
+			if err := y.finishOperations(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := h.faults.Add(rule); err != nil {
@@ -216,8 +216,8 @@ func TestFaults(t *testing.T) {
 // TestFastPath: what is committed reaches Cluster Service without the backend, and a new incarnation has a new uid.
 func TestFastPath(t *testing.T) {
 	h := newHarness(t)
-	y := h.tenancy(t)
-	y.ready("cluster")
+	y := h.newSubscription(t)
+	y.createCluster("cluster")
 	first := y.documents().clusters[0].Value.UID
 	eventually(t, func() bool { return h.clusterService.generation(first) == 1 })
 	y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`)
@@ -228,10 +228,10 @@ func TestFastPath(t *testing.T) {
 		defer h.clusterService.mu.Unlock()
 		return h.clusterService.deleted[first]
 	})
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	y.ready("cluster")
+	y.createCluster("cluster")
 	if second := y.documents().clusters[0].Value.UID; second == first {
 		t.Errorf("the second incarnation has the uid of the first, %s", first)
 	}
@@ -261,7 +261,7 @@ func TestReservationsRace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newHarness(t).tenancy(t)
+			y := newHarness(t).newSubscription(t)
 			network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
 			counts := together(8, func(i int) int {
 				body := y.body("cluster.json", `{"properties":{"platform":{`+share(network, i)+`}}}`)
@@ -284,7 +284,7 @@ func TestReservationsRace(t *testing.T) {
 // one gets it, and the other is told which field is wrong and why. Nobody else's pair has a part in it.
 func TestPairsForOneManagedGroup(t *testing.T) {
 	const pairs = 24
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
 	group := func(i int) string {
 		if i%2 == 1 {
@@ -341,7 +341,7 @@ func TestPairsForOneManagedGroup(t *testing.T) {
 
 // TestOneNameInAnyCasing: the name of a cluster is the same in any casing, also for those who create it at the same moment.
 func TestOneNameInAnyCasing(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	counts := together(8, func(i int) int {
 		name := []string{"cluster", "Cluster", "CLUSTER", "cLUSTER"}[i%4]
 		status, _, _ := y.do(http.MethodPut, y.cluster(name), y.body("cluster.json", "{}"))
@@ -356,10 +356,10 @@ func TestOneNameInAnyCasing(t *testing.T) {
 // TestReservationsPassOn: while a cluster goes, others ask for what it has. None gets it before the cluster is gone, and
 // then exactly one does, which may be another of the same name.
 func TestReservationsPassOn(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	body := y.body("cluster.json", `{"properties":{"platform":{"managedResourceGroup":"managed"}}}`)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), body)
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
@@ -368,7 +368,7 @@ func TestReservationsPassOn(t *testing.T) {
 	var stop atomic.Bool
 	gone := make(chan error, 1)
 	go func() {
-		gone <- y.settle(context.Background())
+		gone <- y.finishOperations(context.Background())
 		stop.Store(true)
 	}()
 	counts := together(6, func(i int) int {
@@ -410,7 +410,7 @@ func TestReservationsPassOn(t *testing.T) {
 // TestNoClusterInAManagedGroup: a managed resource group goes with its cluster, so no other cluster may be in it, whichever
 // of the two comes first.
 func TestNoClusterInAManagedGroup(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+	y := newHarness(t).newSubscription(t)
 	in := func(group, name string) string {
 		return strings.Replace(y.cluster(name), "/resourceGroups/group/", "/resourceGroups/"+group+"/", 1)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// request is one request on its way through the stages.
+// request is a request with the values that layers and stages add.
 type request struct {
 	http *http.Request
 	w    *response
@@ -30,44 +30,44 @@ type request struct {
 	query url.Values
 
 	match match
-	// known is set when the API has the path.
-	known bool
+	// pathKnown is set if the API has the path.
+	pathKnown bool
 
 	requestID     string
 	correlationID string
-	// traceID and traceParent are of the span of the request, if it has one.
+	// traceID and traceParent identify the request's span, if it has one.
 	traceID     string
 	traceParent string
-	// The subscription's tenant, and the caller's own tenant and id, as ARM authenticated it.
+	// The subscription's tenant, and the caller's own tenant and object ID, as ARM authenticated them.
 	tenantID       string
 	clientTenantID string
 	clientID       string
-	// sender is who sent the request, which is ARM when it was authenticated.
+	// sender is the authenticated sender of the request, normally ARM.
 	sender authn.Caller
 
 	// body is the content of a PUT, PATCH or POST.
 	body       []byte
 	systemData *hub.SystemData
-	// resourceID is the path of the resource as the caller wrote it.
+	// resourceID is the path of the resource in the caller's casing.
 	resourceID string
-	// version is nil on routes that take none of the provider's.
+	// version is nil on routes without an api-version of the provider.
 	version *versions.Version
 	// subscription is nil on routes outside of subscriptions.
 	subscription *hub.Subscription
-	// operationID is set once an operation was accepted, for the log.
+	// operationID is set after an operation was accepted, for the log.
 	operationID string
-	// cause is what the log is told about a failure.
+	// cause is the error for the log.
 	cause error
-	// answered is set at the end; it is not when the handling panicked.
+	// answered is set when the handling ends without a panic.
 	answered bool
 }
 
-// maxHeader bounds the ids that are taken from headers into logs and documents.
+// maxHeader is the longest ID that is copied from a header into logs and documents.
 const maxHeader = 256
 
-// identify finds the request's route, and names the request and its caller.
+// identify finds the request's route and sets the IDs of the request and its caller.
 func (rq *request) identify(routes []*route) {
-	rq.match, rq.known = find(routes, rq.http.Method, rq.http.URL)
+	rq.match, rq.pathKnown = find(routes, rq.http.Method, rq.http.URL)
 	header := rq.http.Header
 	rq.requestID = uuid.NewString()
 	rq.correlationID = header.Get(armheader.CorrelationID)
@@ -87,7 +87,7 @@ func (rq *request) identify(routes []*route) {
 
 func (rq *request) param(p param) string { return rq.match.params[p] }
 
-// queryValue is the first value of a parameter, whose name has no case; empty when it is not there.
+// queryValue returns the first value of a query parameter, or the empty string. The name is compared without case.
 func (rq *request) queryValue(name string) string {
 	values := rq.queryValues(name)
 	if len(values) == 0 {
@@ -96,7 +96,7 @@ func (rq *request) queryValue(name string) string {
 	return values[0]
 }
 
-// queryValues are all values of a parameter, those under the name as it is written first.
+// queryValues returns all values of a query parameter, those with the exact casing of the name first.
 func (rq *request) queryValues(name string) []string {
 	values := slices.Clone(rq.query[name])
 	for _, key := range slices.Sorted(maps.Keys(rq.query)) {
@@ -107,7 +107,7 @@ func (rq *request) queryValues(name string) []string {
 	return values
 }
 
-// hasQuery reports whether a query parameter is there, be it empty.
+// hasQuery reports whether a query parameter is present, possibly empty.
 func (rq *request) hasQuery(name string) bool {
 	for key := range rq.query {
 		if strings.EqualFold(key, name) {
@@ -122,7 +122,7 @@ func (rq *request) writes() bool {
 	return rq.http.Method != http.MethodGet
 }
 
-// key is the document of the resource in the path.
+// key returns the key of the document of the resource in the path.
 func (rq *request) key() database.Key {
 	return database.Key{SubscriptionID: strings.ToLower(rq.param(subscriptionParam)), ResourceID: rq.resourceID}
 }
@@ -130,7 +130,7 @@ func (rq *request) key() database.Key {
 // isChild reports whether the resource in the path belongs to a cluster.
 func (rq *request) isChild() bool { return rq.param(childParam) != "" }
 
-// name is that of the resource in the path.
+// name returns the name of the resource in the path.
 func (rq *request) name() string {
 	if rq.isChild() {
 		return rq.param(childParam)
@@ -138,7 +138,7 @@ func (rq *request) name() string {
 	return rq.param(clusterParam)
 }
 
-// clusterID is the id of the cluster in the path.
+// clusterID returns the ID of the cluster in the path.
 func (rq *request) clusterID() string {
 	return "/subscriptions/" + rq.param(subscriptionParam) + "/resourceGroups/" + rq.param(resourceGroupParam) + clusters + "/" + rq.param(clusterParam)
 }
@@ -148,7 +148,7 @@ func (rq *request) object() (map[string]any, error) {
 	if !utf8.Valid(rq.body) {
 		return nil, apierror.New(apierror.Invalid, "The request content is not valid: it is not UTF-8.")
 	}
-	// RFC 8259, section 8.1: a byte order mark, which some editors begin a file with, may be ignored.
+	// RFC 8259, section 8.1: parsers may ignore a byte order mark, which some editors write.
 	fields, err := wire.ParseObject(bytes.TrimPrefix(rq.body, []byte("\uFEFF")))
 	if err == wire.ErrNotObject {
 		return nil, apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
@@ -159,8 +159,8 @@ func (rq *request) object() (map[string]any, error) {
 	return fields, nil
 }
 
-// base is where ARM's clients see this API, without a path: taken from Referer, which ARM sets to the URL that its client
-// used, or else from how the request got here.
+// base returns the scheme and host at which ARM's clients reach this API. It uses Referer, which ARM sets to its
+// client's URL, or else the request's own headers.
 func (rq *request) base() *url.URL {
 	if referer := rq.referer(); referer != nil {
 		return &url.URL{Scheme: referer.Scheme, Host: referer.Host}
@@ -178,13 +178,13 @@ func (rq *request) base() *url.URL {
 	return base
 }
 
-// forwarded is what the first of the proxies before us says of the request that it got.
+// forwarded returns the value that the first proxy set in a header with a list.
 func (rq *request) forwarded(header string) string {
 	first, _, _ := strings.Cut(rq.http.Header.Get(header), ",")
 	return strings.TrimSpace(first)
 }
 
-// referer is the URL that the client of ARM used; nil when there is none that can be used.
+// referer returns the URL that the client sent to ARM, or nil if it is missing or invalid.
 func (rq *request) referer() *url.URL {
 	text := rq.http.Header.Get("Referer")
 	if text == "" || len(text) > 8192 {
@@ -197,7 +197,7 @@ func (rq *request) referer() *url.URL {
 	return u
 }
 
-// isHost reports whether a text is a name or an address, with or without a port, as it stands in a URL.
+// isHost reports whether host is a name or an address, with an optional port, in the form of a URL.
 func isHost(host string) bool {
 	if len(host) > 255 {
 		return false

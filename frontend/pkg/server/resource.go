@@ -15,38 +15,38 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// resourceType is what one type of resource has of its own. All that its requests share, from the reading of what is
-// stored to the answer, is in this file. D is the type's document in the store, R its hub type.
+// resourceType is the part of the request handling that differs between resource types. This file holds the common
+// part, from reading the stored resource to the response. D is the type's document, R its hub type.
 type resourceType[D, R any] interface {
-	// name is the ARM resource type.
+	// name returns the ARM resource type.
 	name() string
 	collection(db *database.DB) *database.Collection[D]
-	// parts are where a document keeps what every resource has.
-	parts(document *D) parts[R]
-	// common is what every ARM resource has, within a hub resource.
+	// fields returns pointers to the common fields of a document.
+	fields(document *D) documentFields[R]
+	// common returns the common fields of a hub resource.
 	common(resource *R) *hub.Resource
 	encode(version *versions.Version, document *D) any
 	decode(version *versions.Version, body *wire.Body, base *R, defaults bool) *R
 
-	// begin makes the document of a resource that the request creates, with the fields that only this type has.
-	begin(rq *request, parent *database.ClusterDocument) (D, error)
-	// complete fills in what the service decides of a new resource where the customer did not.
-	complete(s *Server, rq *request, resource *R, uid string, parent *database.ClusterDocument)
-	// validate judges a resource that becomes now; stored is nil when it is new.
+	// newDocument returns the document of a new resource, with the fields that only this type has.
+	newDocument(rq *request, parent *database.ClusterDocument) (D, error)
+	// setDefaults sets values of a new resource that the service chooses if the customer does not.
+	setDefaults(s *Server, rq *request, resource *R, uid string, parent *database.ClusterDocument)
+	// validate returns the violations of a resource. stored is nil for a new one.
 	validate(s *Server, rq *request, now *R, stored *D, parent *database.ClusterDocument) []apierror.Violation
-	// neighbours judges a new resource beside those that the store holds, as far as reservations do not.
-	neighbours(s *Server, ctx context.Context, rq *request, resource *R, uid string) ([]apierror.Violation, error)
-	// retain keeps the stored form of what cannot be changed, where another form of it is as good: the casing of ids.
-	retain(now, stored *R)
-	// reservations are what only one resource may have, each with its key; they are committed with a new resource.
+	// validateAgainstStore validates a new resource against other stored resources, as far as reservations do not.
+	validateAgainstStore(s *Server, ctx context.Context, rq *request, resource *R, uid string) ([]apierror.Violation, error)
+	// keepStoredCasing restores the stored casing of immutable ARM IDs.
+	keepStoredCasing(now, stored *R)
+	// reservations returns the names that only one resource may use, by key. They are committed with a new resource.
 	reservations(key database.Key, document *D) map[database.Key]database.ReservationDocument
-	// taken says that others hold reservations that a new resource needs.
-	taken(document *D, held []database.ReservationDocument) error
+	// reservationConflict returns the error for reservations that other resources hold.
+	reservationConflict(document *D, held []database.ReservationDocument) error
 	dispatch(ctx context.Context, to Dispatcher, document *D, deleting bool, correlationID string)
 }
 
-// parts points into a document.
-type parts[R any] struct {
+// documentFields holds pointers into a document.
+type documentFields[R any] struct {
 	uid         *string
 	generation  *int64
 	state       *hub.ProvisioningState
@@ -54,20 +54,20 @@ type parts[R any] struct {
 	resource    *R
 }
 
-// handler answers the requests of a route.
+// handler handles the requests of a route.
 type handler func(s *Server, ctx context.Context, rq *request) error
 
-// routesOf are the routes of one type of resource, at the pattern of one such resource, but for its lists.
+// routesOf returns the routes of a resource type except its lists. pattern is the path of one resource.
 func routesOf[D, R any](pattern string, t resourceType[D, R]) []*route {
 	return []*route{
 		{method: http.MethodGet, pattern: pattern, handle: get(t)},
-		{method: http.MethodPut, pattern: pattern, handle: change(t, false), judge: judgement(t)},
+		{method: http.MethodPut, pattern: pattern, handle: change(t, false), preflight: newPreflightCheck(t)},
 		{method: http.MethodPatch, pattern: pattern, handle: change(t, true)},
 		{method: http.MethodDelete, pattern: pattern, handle: remove(t)},
 	}
 }
 
-// show answers with a resource as the request's version has it.
+// show responds with a resource at the request's version.
 func show[D, R any](rq *request, t resourceType[D, R], status int, item *database.Item[D]) error {
 	rq.w.Header().Set("ETag", item.ETag)
 	return rq.w.json(status, t.encode(rq.version, &item.Value))
@@ -75,22 +75,22 @@ func show[D, R any](rq *request, t resourceType[D, R], status int, item *databas
 
 func get[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
-		key := shownKey{t.name(), hub.Key(rq.resourceID), rq.version.Name}
-		last := s.shown.get(key)
+		key := responseKey{t.name(), hub.Key(rq.resourceID), rq.version.Name}
+		last := s.responseCache.get(key)
 		item, changed, err := t.collection(s.Database).FindIfChanged(ctx, rq.key(), last.etag)
 		if err != nil {
 			return err
 		}
 		if changed {
 			if live(item) == nil {
-				s.shown.forget(key)
+				s.responseCache.forget(key)
 				return notFound(rq.resourceID)
 			}
 			if last.content, err = marshal(t.encode(rq.version, &item.Value)); err != nil {
 				return err
 			}
 			last.etag = item.ETag
-			s.shown.put(key, last)
+			s.responseCache.put(key, last)
 		}
 		rq.w.Header().Set("ETag", last.etag)
 		rq.w.content(http.StatusOK, last.content)
@@ -98,36 +98,36 @@ func get[D, R any](t resourceType[D, R]) handler {
 	}
 }
 
-// answer answers with the resource of a key, if it is still the one with the uid.
-type answer func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error
+// resultWriter responds with the resource of a key if it still has the UID.
+type resultWriter func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error
 
-// result answers with the resource that an operation has created or updated. One that was deleted since is not found, and
-// neither is it when another has its name by now.
-func result[D, R any](t resourceType[D, R]) answer {
+// result returns the writer of the resource that an operation created or updated. It responds 404 if the resource was
+// deleted since, also if another one has its name now.
+func result[D, R any](t resourceType[D, R]) resultWriter {
 	return func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error {
 		item, err := t.collection(s.Database).Find(ctx, key)
 		if err != nil {
 			return err
 		}
-		if live(item) == nil || *t.parts(&item.Value).uid != uid {
+		if live(item) == nil || *t.fields(&item.Value).uid != uid {
 			return notFound(key.ResourceID)
 		}
 		return show(rq, t, status, item)
 	}
 }
 
-// parent reads the cluster that the resource in the path belongs to; nil when there is none.
+// parent returns the cluster of the resource in the path, or nil if it does not exist.
 func (s *Server) parent(ctx context.Context, rq *request) (*database.Item[database.ClusterDocument], error) {
 	item, err := s.Database.Clusters().Find(ctx, database.Key{SubscriptionID: rq.key().SubscriptionID, ResourceID: rq.clusterID()})
 	return live(item), err
 }
 
-// proposal is one request's change of a resource. Its ids stay the same however often it is decided anew.
+// proposal is the change that one request asks for. Its IDs stay the same in all attempts.
 type proposal struct {
 	content
 	uid         string
 	operationID string
-	// parent is nil for what has none.
+	// parent is nil for a resource without a parent.
 	parent *database.Item[database.ClusterDocument]
 }
 
@@ -138,7 +138,7 @@ func (p *proposal) cluster() *database.ClusterDocument {
 	return &p.parent.Value
 }
 
-// change creates, replaces or patches the resource in the path.
+// change returns the handler that creates, replaces or patches the resource in the path.
 func change[D, R any](t resourceType[D, R], patch bool) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
 		fields, err := rq.object()
@@ -146,13 +146,13 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 			return err
 		}
 		p := &proposal{content: content{fields, patch}, uid: uuid.NewString(), operationID: uuid.NewString()}
-		beside := database.FenceKind
+		sharedKind := database.FenceKind
 		if rq.isChild() {
-			beside = database.ClusterKind
+			sharedKind = database.ClusterKind
 		}
 		var item *database.Item[D]
 		created := false
-		err = retryBeside(ctx, beside, func(ctx context.Context) error {
+		err = retrySharedWrite(ctx, sharedKind, func(ctx context.Context) error {
 			item, created, err = decide(s, ctx, rq, t, p)
 			return err
 		})
@@ -162,7 +162,7 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 
 		document := item.Value
 		t.dispatch(ctx, s.Dispatcher, &document, false, rq.correlationID)
-		s.follow(rq, p.operationID, patch)
+		s.setOperationHeaders(rq, p.operationID, patch)
 		switch {
 		case created:
 			return show(rq, t, http.StatusCreated, item)
@@ -173,7 +173,7 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 	}
 }
 
-// decide reads what there is, and commits what the proposal makes of it.
+// decide reads the stored state and commits the result of the proposal.
 func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (item *database.Item[D], created bool, err error) {
 	if rq.isChild() {
 		if p.parent, err = s.parent(ctx, rq); err != nil {
@@ -194,7 +194,7 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	if err := rq.preconditions(etagOf(found)); err != nil {
 		return nil, false, err
 	}
-	if err := parentReady(p.parent); err != nil {
+	if err := checkParentState(p.parent); err != nil {
 		return nil, false, err
 	}
 	if found == nil {
@@ -204,46 +204,45 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	return found, false, update(s, ctx, rq, t, p, found)
 }
 
-// fresh is what a proposal makes of a resource that there is none of yet, with everything that is wrong with it. What base
-// has of its own stays.
-func fresh[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation, error) {
+// decodeNew returns the new resource of a proposal, with all violations. base may hold values that the type has set
+// before.
+func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation, error) {
 	*t.common(base) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
 	body := wire.NewBody(p.fields)
 	resource := t.decode(rq.version, body, base, true)
 	common := t.common(resource)
-	common.SystemData = rq.stamp(nil, now)
-	t.complete(s, rq, resource, p.uid, p.cluster())
-	beside, err := t.neighbours(s, ctx, rq, resource, p.uid)
+	common.SystemData = rq.systemDataOf(nil, now)
+	t.setDefaults(s, rq, resource, p.uid, p.cluster())
+	conflicts, err := t.validateAgainstStore(s, ctx, rq, resource, p.uid)
 	if err != nil {
 		return nil, nil, err
 	}
 	named := checkNames(body, common)
-	return resource, combine(body.Problems(), named, rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
+	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, nil, p.cluster()), conflicts)), nil
 }
 
-// changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
-// with it.
-func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
-	body, err := p.over(t.encode(rq.version, document))
+// decodeChanged returns the changed resource of a proposal, with all violations. It does not modify document.
+func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
+	body, err := p.body(t.encode(rq.version, document))
 	if err != nil {
 		return nil, nil, err
 	}
-	before := t.parts(document).resource
+	before := t.fields(document).resource
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
-	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
+	t.common(resource).SystemData = rq.systemDataOf(stored.SystemData, now)
 	named := checkNames(body, stored)
-	return resource, combine(body.Problems(), named, rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
+	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
-	document, err := t.begin(rq, p.cluster())
+	document, err := t.newDocument(rq, p.cluster())
 	if err != nil {
 		return nil, err
 	}
 	now := s.Now().UTC()
-	to := t.parts(&document)
-	resource, violations, err := fresh(s, ctx, rq, t, p, to.resource, now)
+	to := t.fields(&document)
+	resource, violations, err := decodeNew(s, ctx, rq, t, p, to.resource, now)
 	if err != nil {
 		return nil, err
 	}
@@ -253,37 +252,38 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 
 	key := rq.key()
 	*to.resource, *to.uid, *to.generation = *resource, p.uid, 1
-	*to.state, *to.operationID = firstState(database.CreateRequest), p.operationID
+	*to.state, *to.operationID = initialState(database.CreateRequest), p.operationID
 	batch := s.Database.NewBatch(key.SubscriptionID)
 	item := database.Create(batch, t.collection(s.Database), key, document)
-	s.start(batch, rq, database.CreateRequest, t.common(resource), p.operationID, p.uid, 1, now)
+	s.addOperation(batch, rq, database.CreateRequest, t.common(resource), p.operationID, p.uid, 1, now)
 	reservations := t.reservations(key, &document)
 	for reserved, reservation := range reservations {
 		database.Create(batch, s.Database.Reservations(), reserved, reservation)
 	}
 	if p.parent != nil {
-		// Writing the cluster as it is makes the batch fail if its deletion has started, so that nothing is left behind.
+		// The unchanged cluster is written too: the batch then fails if the cluster's deletion has started, so that no orphan
+		// remains.
 		database.Replace(batch, p.parent)
 	} else if err := s.Database.AddFence(ctx, batch); err != nil {
-		// The same for a cluster, and the deletion of everything in its subscription.
+		// The fence has the same effect for a cluster and the deletion of its subscription's resources.
 		return nil, err
 	}
 	err = batch.Commit(ctx)
 	if race, lost := database.AsWriteConflict(err); lost && race.Kind == database.ReservationKind {
-		held, findErr := s.held(ctx, reservations)
+		held, findErr := s.conflictingReservations(ctx, reservations)
 		if findErr != nil {
 			return nil, findErr
 		}
 		if len(held) > 0 {
-			return nil, t.taken(&document, held)
+			return nil, t.reservationConflict(&document, held)
 		}
 	}
 	return item, err
 }
 
-// held are those of a resource's reservations that another one has. When there are none, after a race was lost for them,
-// another try is worth it: one of the same owner is another request's creation of this very resource, which that finds.
-func (s *Server) held(ctx context.Context, wanted map[database.Key]database.ReservationDocument) ([]database.ReservationDocument, error) {
+// conflictingReservations returns the reservations that other resources hold. If there are none after a lost race for a
+// reservation, a retry helps: the holder is another request that creates this very resource, and the retry finds it.
+func (s *Server) conflictingReservations(ctx context.Context, wanted map[database.Key]database.ReservationDocument) ([]database.ReservationDocument, error) {
 	var held []database.ReservationDocument
 	for key, reservation := range wanted {
 		item, err := s.Database.Reservations().Find(ctx, key)
@@ -298,40 +298,40 @@ func (s *Server) held(ctx context.Context, wanted map[database.Key]database.Rese
 }
 
 func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, item *database.Item[D]) error {
-	to := t.parts(&item.Value)
-	if err := busy(*to.state); err != nil {
+	to := t.fields(&item.Value)
+	if err := checkNotBusy(*to.state); err != nil {
 		return err
 	}
 	now := s.Now().UTC()
-	resource, violations, err := changed(s, rq, t, p, &item.Value, now)
+	resource, violations, err := decodeChanged(s, rq, t, p, &item.Value, now)
 	if err != nil {
 		return err
 	}
 	if err := apierror.InvalidFields(violations); err != nil {
 		return err
 	}
-	t.retain(resource, to.resource)
+	t.keepStoredCasing(resource, to.resource)
 
 	batch := s.Database.NewBatch(item.Key.SubscriptionID)
-	// One that awaits the customer's secret may be changed with its operation under way.
+	// A resource in AwaitingSecret can be changed while its operation is in progress.
 	if err := s.Database.Supersede(ctx, batch, *to.operationID, "The operation was superseded by another change of the resource.", now); err != nil {
 		return err
 	}
 	*to.resource = *resource
 	*to.generation++
-	*to.state, *to.operationID = firstState(database.UpdateRequest), p.operationID
+	*to.state, *to.operationID = initialState(database.UpdateRequest), p.operationID
 	database.Replace(batch, item)
-	s.start(batch, rq, database.UpdateRequest, t.common(to.resource), p.operationID, *to.uid, *to.generation, now)
+	s.addOperation(batch, rq, database.UpdateRequest, t.common(to.resource), p.operationID, *to.uid, *to.generation, now)
 	return batch.Commit(ctx)
 }
 
-// start adds the operation that a request starts to the batch.
-func (s *Server) start(batch *database.Batch, rq *request, kind database.OperationRequest, resource *hub.Resource, operationID, uid string, generation int64, now time.Time) {
+// addOperation adds the operation that a request starts to the batch.
+func (s *Server) addOperation(batch *database.Batch, rq *request, kind database.OperationRequest, resource *hub.Resource, operationID, uid string, generation int64, now time.Time) {
 	database.Create(batch, s.Database.Operations(), database.OperationKey(rq.param(subscriptionParam), s.Location, operationID),
 		s.newOperation(rq, operationID, kind, resource, uid, generation, now))
 }
 
-// remove starts the deletion of the resource in the path; the backend takes along what belongs to it.
+// remove returns the handler that starts the deletion of the resource in the path. The backend deletes the children.
 func remove[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
 		operationID := uuid.NewString()
@@ -343,13 +343,13 @@ func remove[D, R any](t resourceType[D, R]) handler {
 			rq.w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
-		s.follow(rq, operationID, true)
+		s.setOperationHeaders(rq, operationID, true)
 		rq.w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
 }
 
-// startDeletion reports whether there was a resource to delete. What works on it ends as Canceled.
+// startDeletion starts the deletion and reports whether the resource exists. An operation in progress ends as Canceled.
 func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], operationID string) (started bool, err error) {
 	key := rq.key()
 	var document D
@@ -362,7 +362,7 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		if err := rq.preconditions(item.ETag); err != nil {
 			return err
 		}
-		of := t.parts(&item.Value)
+		of := t.fields(&item.Value)
 		if *of.state == hub.Deleting {
 			return errDeleting
 		}
@@ -371,7 +371,7 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 			if err != nil {
 				return err
 			}
-			if err := parentReady(parent); err != nil {
+			if err := checkParentState(parent); err != nil {
 				return err
 			}
 		}
@@ -380,9 +380,9 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		if err := s.Database.Supersede(ctx, batch, *of.operationID, "The operation was superseded by the deletion of the resource.", now); err != nil {
 			return err
 		}
-		*of.state, *of.operationID = firstState(database.DeleteRequest), operationID
+		*of.state, *of.operationID = initialState(database.DeleteRequest), operationID
 		database.Replace(batch, item)
-		s.start(batch, rq, database.DeleteRequest, t.common(of.resource), operationID, *of.uid, *of.generation, now)
+		s.addOperation(batch, rq, database.DeleteRequest, t.common(of.resource), operationID, *of.uid, *of.generation, now)
 		if err := batch.Commit(ctx); err != nil {
 			return err
 		}

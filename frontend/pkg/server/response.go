@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
-// response remembers what was answered.
+// response records the status of a response.
 type response struct {
 	http.ResponseWriter
 	status int
@@ -35,7 +35,7 @@ func (w *response) Write(content []byte) (int, error) {
 	return w.ResponseWriter.Write(content)
 }
 
-// json answers with a value.
+// json responds with a value.
 func (w *response) json(status int, value any) error {
 	content, err := marshal(value)
 	if err != nil {
@@ -47,7 +47,7 @@ func (w *response) json(status int, value any) error {
 
 func marshal(value any) ([]byte, error) {
 	if resource, ok := value.(json.Marshaler); ok {
-		// Its own JSON is sent as it is, rather than read once more by json.Marshal.
+		// json.Marshal would parse the value's own JSON again.
 		return resource.MarshalJSON()
 	}
 	return json.Marshal(value)
@@ -58,7 +58,7 @@ func (w *response) content(status int, content []byte) {
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	header.Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(status)
-	// The client is gone when this fails, and nobody is left to be told.
+	// If this fails, the client has closed the connection and cannot receive an error.
 	_, _ = w.Write(content)
 }
 
@@ -74,10 +74,10 @@ type errorDetail struct {
 	Details []errorDetail `json:"details,omitempty"`
 }
 
-// multipleErrors is the code over several field errors.
+// multipleErrors is the code of an error with several violations as details.
 const multipleErrors = "MultipleErrorsOccurred"
 
-// describe makes ARM's error of ours: one field error stands at the top, several stand below one.
+// describe returns ARM's form of an error. One violation is the error itself, several are its details.
 func describe(e *apierror.Error) errorDetail {
 	detail := errorDetail{Code: e.Kind.ARMCode(), Message: e.Message, Target: e.Target}
 	if e.Kind == apierror.Internal {
@@ -93,8 +93,8 @@ func describe(e *apierror.Error) errorDetail {
 	return detail
 }
 
-// describe is describe for the caller of a request: what is said of no field, parameter or header is said of the resource,
-// or else of the path. Several errors have a target each.
+// describe returns the error for the caller of a request. An error without a target gets the resource or the path as
+// its target; several violations have a target each.
 func (rq *request) describe(e *apierror.Error) errorDetail {
 	detail := describe(e)
 	if detail.Target == "" && len(detail.Details) == 0 {
@@ -103,23 +103,23 @@ func (rq *request) describe(e *apierror.Error) errorDetail {
 	return detail
 }
 
-// target is what a request is about.
+// target returns the resource or the path of a request.
 func (rq *request) target() string {
 	if rq.resourceID != "" {
 		return rq.resourceID
 	}
-	return shortened(strings.ToValidUTF8(rq.http.URL.Path, "\uFFFD"))
+	return truncated(strings.ToValidUTF8(rq.http.URL.Path, "\uFFFD"))
 }
 
-// fail answers with an error.
-func (s *Server) fail(rq *request, err error) {
+// writeError responds with an error.
+func (s *Server) writeError(rq *request, err error) {
 	e := apierror.As(err)
 	rq.cause = err
 	if errors.Is(err, http.ErrAbortHandler) || rq.w.status != 0 {
 		return
 	}
 	if ctxErr := rq.http.Context().Err(); ctxErr != nil && e.Kind == apierror.Internal {
-		// The caller has gone, or the process is ending; whoever still listens may try again.
+		// The caller has closed the connection or the process is terminating. Another attempt may succeed.
 		e = apierror.New(apierror.Unavailable, "The request was interrupted.").WithCause(err)
 	}
 	detail := rq.describe(e)
@@ -139,14 +139,14 @@ func (s *Server) fail(rq *request, err error) {
 	}
 }
 
-// setRetryAfter rounds up to whole seconds; 0 says nothing.
+// setRetryAfter rounds up to whole seconds. It sets nothing for 0.
 func setRetryAfter(header http.Header, after time.Duration) {
 	if after > 0 {
 		header.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
 	}
 }
 
-// preconditions checks If-Match and If-None-Match against a resource's ETag; empty means that it does not exist.
+// preconditions compares If-Match and If-None-Match with the ETag of a resource, which is empty if it does not exist.
 func (rq *request) preconditions(etag string) error {
 	failed := apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource has another ETag.")
 	if condition := strings.Join(rq.http.Header.Values("If-Match"), ","); condition != "" {
@@ -168,8 +168,9 @@ func (rq *request) preconditions(etag string) error {
 	return nil
 }
 
-// matches reports whether a list of ETags has one; `*` has all. A weak one never matches in the strong comparison, which
-// If-Match takes, and as if it were strong in the weak one, which If-None-Match takes (RFC 9110, section 8.8.3.2).
+// matches reports whether a list of ETags contains etag; `*` matches every one. In the strong comparison, which
+// If-Match uses, weak ETags never match. In the weak one, which If-None-Match uses, they match like strong ones (RFC
+// 9110, section 8.8.3.2).
 func matches(condition, etag string, weak bool) bool {
 	for candidate := range strings.SplitSeq(condition, ",") {
 		candidate = strings.TrimSpace(candidate)

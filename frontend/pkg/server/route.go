@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// param is a variable part of a path.
+// param is a variable segment of a path.
 type param int
 
 const (
@@ -35,31 +35,31 @@ var paramNames = map[string]param{
 	"{deployment}":     otherParam,
 }
 
-// versioning is how a route reads the api-version parameter.
+// versioning determines how a route interprets the api-version parameter.
 type versioning int
 
 const (
-	// providerVersion takes one of the provider's api-versions.
+	// providerVersion accepts the provider's api-versions.
 	providerVersion versioning = iota
-	// subscriptionVersion takes 2.0, the version of ARM's subscription life cycle.
+	// subscriptionVersion accepts 2.0, the version of ARM's subscription lifecycle API.
 	subscriptionVersion
-	// deploymentVersion takes 2020-06-01, the version of ARM's deployments.
+	// deploymentVersion accepts 2020-06-01, the version of ARM's deployments.
 	deploymentVersion
-	// noVersion takes none.
+	// noVersion ignores the parameter.
 	noVersion
 )
 
-// route is one row of the API.
+// route is a route of the API.
 type route struct {
 	method string
 	// pattern is also the route's name in metrics and logs.
 	pattern    string
 	versioning versioning
 	handle     handler
-	// judge is set on the PUT of what a deployment may hold.
-	judge judge
+	// preflight is set on the PUT of resources that a deployment may contain.
+	preflight preflightCheck
 
-	// parts are the pattern's segments; params says which of them are variable, -1 for the literal ones.
+	// parts are the pattern's segments. params has the parameter of each segment, or -1 for a literal one.
 	parts  []string
 	params []param
 }
@@ -75,7 +75,7 @@ const (
 	locations     = subscription + provider + "/locations/{location}"
 )
 
-// routes is the whole API. What a later release serves is listed too, so that its callers are told so.
+// routes returns all routes of the API.
 func routes() []*route {
 	all := []*route{
 		{method: http.MethodGet, pattern: locations + "/hcpOperationStatuses/{operationId}", handle: (*Server).getOperationStatus},
@@ -114,22 +114,22 @@ func routes() []*route {
 	return all
 }
 
-// match is a path that the API knows.
+// match is a path that the API has.
 type match struct {
-	// route is nil when the path is known but not the method.
+	// route is nil if the API does not have the method.
 	route *route
-	// allowed are the methods of the path.
+	// allowed lists the methods of the path.
 	allowed []string
-	// pattern of the path.
+	// pattern is the pattern of the path.
 	pattern string
 	params  [paramCount]string
 }
 
-// maxSegments is more than the longest pattern has.
+// maxSegments is more than the number of segments of the longest pattern.
 const maxSegments = 16
 
-// find matches a path without regard to case; ok is false when the API has no such path. Variable parts are unescaped,
-// and none is empty.
+// find finds the route of a path without regard to case. ok is false if the API does not have the path. Parameters are
+// unescaped and not empty.
 func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
 	escaped := strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
 	parts := strings.Split(escaped, "/")
@@ -164,7 +164,7 @@ func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
 	return found, len(found.allowed) > 0
 }
 
-// before is the literal part that stands before a variable one, as in nodePools before the name of a node pool.
+// before returns the literal segment before a parameter, for example nodePools before the name of a node pool.
 func (r *route) before(p param) string {
 	if i := slices.Index(r.params, p); i > 0 {
 		return r.parts[i-1]
@@ -172,7 +172,7 @@ func (r *route) before(p param) string {
 	return ""
 }
 
-// childName is the contract's name for the parameter that names a child resource: nodePoolName of nodePools.
+// childName returns the contract's name of the parameter for a child's name, for example nodePoolName.
 func (r *route) childName() string {
 	return strings.TrimSuffix(r.before(childParam), "s") + "Name"
 }

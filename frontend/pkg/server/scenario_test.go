@@ -19,16 +19,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// tenancy is a subscription in which a test works.
-type tenancy struct {
+// testSubscription is a subscription in which a test works.
+type testSubscription struct {
 	*harness
 	t            testing.TB
 	subscription string
 }
 
-func (h *harness) tenancy(t testing.TB) *tenancy {
+func (h *harness) newSubscription(t testing.TB) *testSubscription {
 	t.Helper()
-	y := &tenancy{h, t, uuid.NewString()}
+	y := &testSubscription{h, t, uuid.NewString()}
 	if status, _, body := y.do(http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
 		t.Fatalf("registering the subscription: %d %s", status, body)
 	}
@@ -36,16 +36,16 @@ func (h *harness) tenancy(t testing.TB) *tenancy {
 }
 
 // in is the tenancy for a part of a test.
-func (y *tenancy) in(t testing.TB) *tenancy {
-	return &tenancy{y.harness, t, y.subscription}
+func (y *testSubscription) in(t testing.TB) *testSubscription {
+	return &testSubscription{y.harness, t, y.subscription}
 }
 
-func (y *tenancy) cluster(name string) string {
+func (y *testSubscription) cluster(name string) string {
 	return "/subscriptions/" + y.subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
 }
 
 // body is a file of testdata/bodies with a merge patch.
-func (y *tenancy) body(file, patch string) string {
+func (y *testSubscription) body(file, patch string) string {
 	y.t.Helper()
 	content, err := os.ReadFile("../../testdata/bodies/" + file)
 	if err != nil {
@@ -69,22 +69,22 @@ func (y *tenancy) body(file, patch string) string {
 	return string(merged)
 }
 
-// own is a patch that gives a cluster a subnet and a security group of its own.
-func (y *tenancy) own(name string) string {
+// platformPatch is a patch that gives a cluster a subnet and a security group of its own.
+func (y *testSubscription) platformPatch(name string) string {
 	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
 	return fmt.Sprintf(`{"properties":{"platform":{"subnetId":"%s/virtualNetworks/vnet/subnets/%s","networkSecurityGroupId":"%s/networkSecurityGroups/%s"}}}`,
 		network, name, network, name)
 }
 
 // do sends a request straight to the handler.
-func (y *tenancy) do(method, target, body string, headers ...string) (int, http.Header, string) {
+func (y *testSubscription) do(method, target, body string, headers ...string) (int, http.Header, string) {
 	recorder := httptest.NewRecorder()
 	y.server.ServeHTTP(recorder, y.request(method, target, body, headers...))
 	return recorder.Code, recorder.Header(), recorder.Body.String()
 }
 
 // request makes a request as ARM sends it, in the newest api-version unless the target names one.
-func (y *tenancy) request(method, target, body string, headers ...string) *http.Request {
+func (y *testSubscription) request(method, target, body string, headers ...string) *http.Request {
 	separator := "?"
 	if strings.Contains(target, "?") {
 		separator = "&"
@@ -102,7 +102,7 @@ func (y *tenancy) request(method, target, body string, headers ...string) *http.
 }
 
 // mustDo is do with the status that it must have.
-func (y *tenancy) mustDo(status int, method, target, body string, headers ...string) http.Header {
+func (y *testSubscription) mustDo(status int, method, target, body string, headers ...string) http.Header {
 	y.t.Helper()
 	got, header, answer := y.do(method, target, body, headers...)
 	if got != status {
@@ -111,11 +111,11 @@ func (y *tenancy) mustDo(status int, method, target, body string, headers ...str
 	return header
 }
 
-// ready makes a cluster that has Succeeded.
-func (y *tenancy) ready(name string) {
+// createCluster makes a cluster that has Succeeded.
+func (y *testSubscription) createCluster(name string) {
 	y.t.Helper()
-	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster(name), y.body("cluster.json", y.own(name)))
-	if err := y.settle(context.Background()); err != nil {
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster(name), y.body("cluster.json", y.platformPatch(name)))
+	if err := y.finishOperations(context.Background()); err != nil {
 		y.t.Fatal(err)
 	}
 }
@@ -130,7 +130,7 @@ type documents struct {
 	reservations []*database.Item[database.ReservationDocument]
 }
 
-func (y *tenancy) documents() documents {
+func (y *testSubscription) documents() documents {
 	y.t.Helper()
 	return documents{
 		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()), externals: all(y, y.db.ExternalAuths()), credentials: all(y, y.db.Credentials()),
@@ -138,7 +138,7 @@ func (y *tenancy) documents() documents {
 	}
 }
 
-func all[T any](y *tenancy, collection *database.Collection[T]) []*database.Item[T] {
+func all[T any](y *testSubscription, collection *database.Collection[T]) []*database.Item[T] {
 	y.t.Helper()
 	var found []*database.Item[T]
 	err := collection.ForEach(context.Background(), y.subscription, "", func(item *database.Item[T]) error {

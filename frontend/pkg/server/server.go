@@ -1,9 +1,11 @@
-// Package server is the ARM resource provider: the HTTP API of clusters, node pools, operations and subscriptions.
+// Package server implements the HTTP API of the ARM resource provider: clusters, node pools, external authentications,
+// credentials, operations, preflights and subscriptions.
 //
-// A request goes through the layers (layers.go) and the stages (stages.go), both listed there in their order, and is
-// answered by the handler of its route. A write is read, decided and committed in one Cosmos DB batch, conditioned on what was read, and run
-// again when another writer was faster; only what is committed is answered with success. Afterwards the change is handed
-// to Cluster Service without waiting. The package never talks to a management cluster, and never logs a body.
+// A request passes the layers (layers.go) and the stages (stages.go) in the order of their lists; then the handler of
+// its route responds. A write reads the stored documents, decides, and commits one Cosmos DB batch that is conditioned
+// on the ETags that were read. If another writer was faster, it reads and decides again. Only committed changes are
+// reported as successful. After the commit the change is queued for Cluster Service. The package never calls a
+// management cluster and never logs a body.
 package server
 
 import (
@@ -28,66 +30,67 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// Dispatcher sends what was committed to Cluster Service, without blocking, in the trace of ctx; see package dispatch.
+// Dispatcher sends committed changes to Cluster Service. Its methods do not block; they use the trace of ctx. See
+// package dispatch.
 type Dispatcher interface {
 	Cluster(ctx context.Context, document *database.ClusterDocument, deleting bool, correlationID string)
 	NodePool(ctx context.Context, document *database.NodePoolDocument, deleting bool, correlationID string)
 	ExternalAuth(ctx context.Context, document *database.ExternalAuthDocument, deleting bool, correlationID string)
 }
 
-// Config is what a Server needs.
+// Config holds the dependencies of a Server.
 type Config struct {
 	Database   *database.DB
 	Dispatcher Dispatcher
-	// Credentials reads issued credentials; nothing else of Cluster Service is asked for an answer.
+	// Credentials reads issued credentials. It is the only synchronous call to Cluster Service.
 	Credentials CredentialReader
 	Rules       *validation.Rules
-	// Offer is what Rules judge by, and what customers may list.
+	// Offer is the region's catalogue, which Rules uses and customers may list.
 	Offer      *config.Config
 	SkipTokens *skiptoken.Sealer
-	// Sealer keeps the private keys that the service makes for admin credentials from the store.
+	// Sealer encrypts private keys of admin credentials before they are stored.
 	Sealer *seal.Keys
-	// Authenticator decides who is let in; nil lets everybody in that the listener does.
+	// Authenticator authenticates the sender of requests; nil accepts every peer that the listener accepts.
 	Authenticator authn.Authenticator
-	// Tracing makes the spans of requests; nil makes none.
+	// Tracing creates the spans of requests; nil disables tracing.
 	Tracing *tracing.Tracing
-	// Notifications says where callers may have the ends of their operations told.
+	// Notifications is the policy for notification URIs of operations.
 	Notifications asyncoperation.Policy
-	// Location is the Azure region that the provider serves.
+	// Location is the Azure region of the provider.
 	Location string
 	// Health serves /healthz and /readyz.
 	Health http.Handler
-	// Healthy is asked for the metric frontend_health.
+	// Healthy returns the value of the metric frontend_health; nil means healthy.
 	Healthy func(ctx context.Context) bool
 	Log     *slog.Logger
-	// Audit takes the record of every request that changes something; nil is Log.
+	// Audit receives the audit records; nil means Log.
 	Audit   *slog.Logger
 	Metrics prometheus.Registerer
-	// Now is the clock; nil is the real one.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Server answers ARM. It is an http.Handler, safe for concurrent use.
+// Server is the HTTP handler of the API. It is safe for concurrent use.
 type Server struct {
 	Config
 	routes        []*route
-	results       map[string]answer
+	results       map[string]resultWriter
 	versions      map[string]*versions.Version
 	layers        []layer
 	stages        []stage
 	releases      []hub.OpenShiftVersion
 	roleSets      []hub.OperatorIdentityRoleSet
 	subscriptions *subscriptionCache
-	shown         *shownResources
+	responseCache *responseCache
 	metrics       *metrics
 	inFlight      atomic.Int64
 }
 
-// maxInFlight is how many requests are worked on at a time; more are asked to come again. With maxBody it bounds the
-// memory that requests can take.
+// maxInFlight is the most concurrent requests; further ones get status 429. Together with maxBody it bounds the memory
+// of requests.
 const maxInFlight = 512
 
-// New makes a Server.
+// New returns a Server.
 func New(c Config) *Server {
 	s := &Server{
 		Config:   c,
@@ -109,28 +112,28 @@ func New(c Config) *Server {
 		s.Tracing = tracing.Off()
 	}
 	s.subscriptions = newSubscriptionCache(s.Database, s.Now)
-	s.shown = newShownResources()
+	s.responseCache = newResponseCache()
 	s.metrics = newMetrics(s.Metrics, s.subscriptions, s.Healthy)
 	return s
 }
 
-// ServeHTTP answers one request: through the layers, the stages, and the route's handler.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.enter(r.Context(), &request{http: r, w: &response{ResponseWriter: w}}, s.layers)
+	s.runLayers(r.Context(), &request{http: r, w: &response{ResponseWriter: w}}, s.layers)
 }
 
-func (s *Server) enter(ctx context.Context, rq *request, layers []layer) {
+func (s *Server) runLayers(ctx context.Context, rq *request, layers []layer) {
 	if len(layers) > 0 {
-		layers[0](s, ctx, rq, func(ctx context.Context) { s.enter(ctx, rq, layers[1:]) })
+		layers[0](s, ctx, rq, func(ctx context.Context) { s.runLayers(ctx, rq, layers[1:]) })
 		return
 	}
-	if err := s.answer(ctx, rq); err != nil {
-		s.fail(rq, err)
+	if err := s.handle(ctx, rq); err != nil {
+		s.writeError(rq, err)
 	}
 	rq.answered = true
 }
 
-func (s *Server) answer(ctx context.Context, rq *request) error {
+func (s *Server) handle(ctx context.Context, rq *request) error {
 	defer s.inFlight.Add(-1)
 	if s.inFlight.Add(1) > maxInFlight {
 		return apierror.New(apierror.Throttled, "The service is busy.").WithRetryAfter(time.Second)

@@ -17,11 +17,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// stage is what every request goes through before its handler; an error ends it.
+// stage checks every request before its handler. An error ends the request.
 type stage func(s *Server, ctx context.Context, rq *request) error
 
-// stages are what is settled before a handler sees the request, in this order. Nothing of an unauthenticated request is
-// looked at; nothing is asked of the store before all that can be refused without it was.
+// stages returns the stages in their order. Authentication is first, so that nothing else of an unauthenticated request
+// is evaluated. The stage that reads the store is last.
 func stages() []stage {
 	return []stage{
 		authenticate,
@@ -35,7 +35,8 @@ func stages() []stage {
 	}
 }
 
-// authenticate lets in whom the authenticator lets in. Health is shown to everybody that the listener lets in.
+// authenticate rejects requests that the Authenticator does not accept. Health endpoints need no authentication beyond
+// that of the listener.
 func authenticate(s *Server, ctx context.Context, rq *request) error {
 	if s.Authenticator == nil || rq.match.route != nil && rq.match.route.versioning == noVersion {
 		return nil
@@ -49,7 +50,7 @@ func authenticate(s *Server, ctx context.Context, rq *request) error {
 }
 
 func checkRoute(_ *Server, _ context.Context, rq *request) error {
-	if !rq.known {
+	if !rq.pathKnown {
 		return apierror.New(apierror.NotFound, "The requested path could not be found.")
 	}
 	if rq.match.route == nil {
@@ -59,11 +60,11 @@ func checkRoute(_ *Server, _ context.Context, rq *request) error {
 	return nil
 }
 
-// maxBody is the largest request content, ARM's own limit.
+// maxBody is the largest request body, which is ARM's own limit.
 const maxBody = 4 << 20
 
-// maxDiscarded is how much more of too large a content is taken in and thrown away: a client that reads no answer before it
-// has sent everything would see a broken connection in the place of one.
+// maxDiscarded is the most bytes of a too large body that are read and discarded. A client that sends the whole body
+// before it reads the response would otherwise see a broken connection instead of the error.
 const maxDiscarded = 16 << 20
 
 func readBody(_ *Server, _ context.Context, rq *request) error {
@@ -88,7 +89,7 @@ func readBody(_ *Server, _ context.Context, rq *request) error {
 	return nil
 }
 
-// discard reads what is left of the content. A client that asks before it sends (100-continue) is not to send it.
+// discard reads the rest of the body, unless the client waits for 100-continue before it sends one.
 func (rq *request) discard() {
 	if rq.http.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, rq.http.Body, maxDiscarded)
@@ -108,14 +109,14 @@ func checkContentType(_ *Server, _ context.Context, rq *request) error {
 	if err != nil || media != "application/json" && !(rq.http.Method == http.MethodPatch && media == "application/merge-patch+json") {
 		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.FormatValue(contentType)).WithTarget("content-type")
 	}
-	// JSON is UTF-8 (RFC 8259, section 8.1), of which US-ASCII is a part.
+	// JSON is UTF-8 (RFC 8259, section 8.1), and US-ASCII is a subset of it.
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
 		return apierror.New(apierror.UnsupportedMediaType, "The charset %s is not supported; send UTF-8.", wire.FormatValue(charset)).WithTarget("content-type")
 	}
 	if encoding := strings.Join(rq.http.Header.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		// RFC 9110, section 12.5.3: this header says what would have been accepted.
+		// RFC 9110, section 12.5.3: the header names the supported encodings.
 		rq.w.Header().Set("Accept-Encoding", "identity")
-		return apierror.New(apierror.UnsupportedMediaType, "The content encoding %s is not supported; send the content as it is.", wire.FormatValue(encoding)).WithTarget("content-encoding")
+		return apierror.New(apierror.UnsupportedMediaType, "The content encoding %s is not supported; send the content without encoding.", wire.FormatValue(encoding)).WithTarget("content-encoding")
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func readSystemData(_ *Server, _ context.Context, rq *request) error {
 	return nil
 }
 
-// parseSystemData reads the header in which ARM says who makes a change, and when.
+// parseSystemData parses the header in which ARM names the caller and the time of a change.
 func parseSystemData(text string) (*hub.SystemData, error) {
 	fields, err := wire.ParseObject([]byte(text))
 	if err != nil {
@@ -211,8 +212,8 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 	return nil
 }
 
-// readSubscription finds how the subscription stands, and whether that allows the request. A write asks the store; a read
-// may take what was known a moment ago.
+// readSubscription checks that the subscription's state allows the request. A write reads the subscription from the
+// store; a read may use a cached one.
 func readSubscription(s *Server, ctx context.Context, rq *request) error {
 	id := rq.param(subscriptionParam)
 	if id == "" || rq.match.route.versioning == subscriptionVersion {
@@ -239,8 +240,8 @@ func readSubscription(s *Server, ctx context.Context, rq *request) error {
 	}
 }
 
-// stamp is the systemData of a change: of a new resource when stored is nil.
-func (rq *request) stamp(stored *hub.SystemData, now time.Time) *hub.SystemData {
+// systemDataOf returns the systemData after a change. stored is nil for a new resource.
+func (rq *request) systemDataOf(stored *hub.SystemData, now time.Time) *hub.SystemData {
 	stamped := &hub.SystemData{}
 	if rq.systemData != nil {
 		*stamped = *rq.systemData

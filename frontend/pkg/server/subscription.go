@@ -16,48 +16,49 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// The bounds of the subscription cache: how long a read may rely on what was seen, and how many are remembered.
+// The bounds of the subscription cache: the age up to which reads use an entry, and the number of entries.
 const (
-	subscriptionFresh = 5 * time.Second
-	subscriptionsKept = 10_000
+	subscriptionMaxAge     = 5 * time.Second
+	maxCachedSubscriptions = 10_000
 )
 
-// subscriptionCache spares reads from asking for the subscription each time. It is also the collector of
-// frontend_lifecycle_state, which shows the subscriptions that it remembers.
+// subscriptionCache saves reads a query for the subscription. It also implements the metric frontend_lifecycle_state,
+// which counts the cached subscriptions.
 type subscriptionCache struct {
 	db        *database.DB
 	now       func() time.Time
 	lifecycle *prometheus.Desc
 
-	mu    sync.Mutex
-	known map[string]cachedSubscription
+	mu      sync.Mutex
+	entries map[string]cachedSubscription
 }
 
 type cachedSubscription struct {
-	// subscription is nil when there is none.
+	// subscription is nil if it does not exist.
 	subscription *hub.Subscription
 	seen         time.Time
 }
 
 func newSubscriptionCache(db *database.DB, now func() time.Time) *subscriptionCache {
 	return &subscriptionCache{
-		db: db, now: now, known: map[string]cachedSubscription{},
+		db: db, now: now, entries: map[string]cachedSubscription{},
 		lifecycle: prometheus.NewDesc("frontend_lifecycle_state",
-			"Subscriptions by state, among those that this frontend was asked about lately.", []string{"state"}, nil),
+			"Number of cached subscriptions, by state.", []string{"state"}, nil),
 	}
 }
 
-// get returns a subscription, nil when ARM never told of it. With fresh it asks the store.
+// get returns a subscription, or nil if ARM has not registered it. With fresh it reads the store.
 func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*hub.Subscription, error) {
 	id = strings.ToLower(id)
 	if !fresh {
 		c.mu.Lock()
-		cached, ok := c.known[id]
+		cached, ok := c.entries[id]
 		c.mu.Unlock()
-		// Only what exists is remembered for reads: a subscription may be registered at any moment.
-		if ok && cached.subscription != nil && c.now().Sub(cached.seen) < subscriptionFresh {
+		// Only existing subscriptions are cached for reads, because one may be registered at any moment.
+		if ok && cached.subscription != nil && c.now().Sub(cached.seen) < subscriptionMaxAge {
 			return cached.subscription, nil
 		}
 	}
@@ -74,24 +75,24 @@ func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*hu
 	return &item.Value.Subscription, nil
 }
 
-// put remembers what was seen, unless something newer is known.
+// put caches a subscription unless a newer entry exists.
 func (c *subscriptionCache) put(id string, subscription *hub.Subscription, seen time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if subscription == nil {
-		delete(c.known, id)
+		delete(c.entries, id)
 		return
 	}
-	if cached, ok := c.known[id]; ok && cached.seen.After(seen) {
+	if cached, ok := c.entries[id]; ok && cached.seen.After(seen) {
 		return
 	}
-	if len(c.known) >= subscriptionsKept {
-		for other := range c.known {
-			delete(c.known, other)
+	if len(c.entries) >= maxCachedSubscriptions {
+		for other := range c.entries {
+			delete(c.entries, other)
 			break
 		}
 	}
-	c.known[id] = cachedSubscription{subscription, seen}
+	c.entries[id] = cachedSubscription{subscription, seen}
 }
 
 // Describe implements prometheus.Collector.
@@ -101,7 +102,7 @@ func (c *subscriptionCache) Describe(descs chan<- *prometheus.Desc) { descs <- c
 func (c *subscriptionCache) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[hub.SubscriptionState]int{hub.Registered: 0, hub.Unregistered: 0, hub.Warned: 0, hub.Suspended: 0, hub.Deleted: 0}
 	c.mu.Lock()
-	for _, cached := range c.known {
+	for _, cached := range c.entries {
 		counts[cached.subscription.State]++
 	}
 	c.mu.Unlock()
@@ -122,9 +123,9 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 	return rq.w.json(http.StatusOK, item.Value.Subscription)
 }
 
-// putSubscription stores how ARM says that a subscription stands. It may go from any state to any other, as ARM decides;
-// only Deleted is final: the backend hears of it and deletes every cluster in it, however many there are, while ARM has
-// its answer.
+// putSubscription stores the state that ARM reports for a subscription. ARM may change it from any state to any other,
+// except that Deleted is final. The response does not wait for the backend, which deletes all clusters of a Deleted
+// subscription.
 func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 	fields, err := rq.object()
 	if err != nil {
@@ -167,8 +168,8 @@ func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 		return err
 	}
 	if before != subscription.State {
-		s.Log.Info("the subscription's state changed", "subscription_id", key.SubscriptionID, "before", before, "state", subscription.State,
-			"correlation_id", rq.correlationID)
+		s.Log.InfoContext(ctx, "subscription state changed", logkey.SubscriptionID, key.SubscriptionID, logkey.PreviousState, before, logkey.State, subscription.State,
+			logkey.CorrelationID, rq.correlationID)
 	}
 	s.subscriptions.put(key.SubscriptionID, subscription, seen)
 	rq.w.Header().Set("ETag", stored.ETag)
@@ -180,22 +181,23 @@ const (
 	maxRegistrationDate = 128
 	maxFeatures         = 1000
 	maxManagedByTenants = 100
-	// maxSubscriptionText is of one text in it, and maxSubscriptionExtra of each thing that is kept as it is, in bytes.
+	// maxSubscriptionText bounds a string, maxSubscriptionExtra each value that is stored without interpretation, in
+	// bytes.
 	maxSubscriptionText  = 512
 	maxSubscriptionExtra = 256 << 10
 )
 
-// decodeSubscription reads what ARM says of a subscription, and finds everything that is wrong with it.
+// decodeSubscription decodes ARM's document of a subscription and returns all violations.
 func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Violation) {
 	body := wire.NewBody(fields)
-	var wrong []apierror.Violation
+	var violations []apierror.Violation
 	report := func(field, format string, args ...any) {
-		wrong = append(wrong, apierror.Violation{Field: field, Message: fmt.Sprintf(format, args...)})
+		violations = append(violations, apierror.Violation{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	subscription := &hub.Subscription{
 		State: hub.SubscriptionState(body.Enum("state", "", string(hub.Registered), string(hub.Unregistered), string(hub.Warned),
 			string(hub.Suspended), string(hub.Deleted))),
-		// ARM's own form of a date is kept as it is.
+		// The date is stored in ARM's own format.
 		RegistrationDate: body.String("registrationDate", ""),
 	}
 	if subscription.State == "" {
@@ -209,7 +211,7 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 	}
 	properties := body.Child("properties")
 	if properties == nil {
-		return subscription, combine(body.Problems(), wrong)
+		return subscription, mergeProblems(body.Problems(), violations)
 	}
 	tenant := func(o *wire.Object, field string) string {
 		id := o.String("tenantId", "")
@@ -238,7 +240,7 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 			report("properties."+name, "Too long: may not be more than %d bytes", maxSubscriptionExtra)
 			continue
 		}
-		// As the store will give it back: with numbers that JSON's readers have.
+		// The value gets the form in which the store returns it, with float64 numbers.
 		if err := json.Unmarshal(content, keep); err != nil {
 			report("properties."+name, "Invalid value: %s: must be an object", wire.FormatValue(sent[name]))
 		}
@@ -267,5 +269,5 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 		kept.ManagedByTenants = append(kept.ManagedByTenants, hub.TenantRef{TenantID: tenant(o, fmt.Sprintf("properties.managedByTenants[%d].tenantId", i))})
 	}
 	subscription.Properties = kept
-	return subscription, combine(body.Problems(), wrong)
+	return subscription, mergeProblems(body.Problems(), violations)
 }

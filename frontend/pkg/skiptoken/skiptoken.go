@@ -1,6 +1,5 @@
-// Package skiptoken makes the position of a list the opaque token that its next page is asked for with, and opens it
-// again. A token is sealed (package seal) for the list it was given for: one that was made up, changed, or taken to
-// another list does not open.
+// Package skiptoken encodes positions in lists as opaque skip tokens and decodes them. A token is sealed for one list
+// (package seal). Forged or modified tokens, and tokens of another list, are rejected.
 package skiptoken
 
 import (
@@ -10,26 +9,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// maxToken bounds what Open looks at.
+// maxToken is the longest token that Open accepts.
 const maxToken = 8192
 
-// ErrInvalid is a token that this list never gave.
+// ErrInvalid is the error for a token that was not returned for the list.
 var ErrInvalid = errors.New("the skip token is not valid for this list")
 
-// Sealer makes and opens tokens. It is safe for concurrent use.
+// Sealer creates and opens tokens. It is safe for concurrent use.
 type Sealer struct {
 	keys *seal.Keys
 }
 
-// New makes a Sealer of keys.
+// New returns a Sealer that uses keys.
 func New(keys *seal.Keys) *Sealer { return &Sealer{keys} }
 
-// Seal makes a token of a position in a list.
+// Seal returns the token of a position in a list.
 func (s *Sealer) Seal(list, position string) string {
 	return base64.RawURLEncoding.EncodeToString(s.keys.Seal(list, []byte(position)))
 }
 
-// Open gives the position back, or ErrInvalid.
+// Open returns the position in a token, or ErrInvalid.
 func (s *Sealer) Open(list, token string) (string, error) {
 	if len(token) > maxToken {
 		return "", ErrInvalid

@@ -1,9 +1,9 @@
-// Package template knows as much of ARM's template language as a resource provider needs to judge a deployment before it
-// is sent: which values of a resource are expressions that nobody has evaluated yet. They are taken out, and what was
-// taken out is remembered by its path, so that nothing is said about what cannot be known.
+// Package template finds the expressions in resources of an ARM template. A preflight receives resources before ARM has
+// evaluated their expressions. The package removes them and returns their paths, so that validation can ignore unknown
+// values.
 //
-// An expression is a string in brackets; one that begins with two is a literal that begins with one (ARM's escape). The
-// package evaluates nothing.
+// An expression is a string in brackets. A string that starts with two brackets is a literal that starts with one
+// (ARM's escape). The package evaluates nothing.
 package template
 
 import (
@@ -17,7 +17,7 @@ func IsExpression(text string) bool {
 	return len(text) >= 2 && text[0] == '[' && text[1] != '[' && text[len(text)-1] == ']'
 }
 
-// Literal is the string that a literal of a template stands for.
+// Literal returns the value of a literal string in a template.
 func Literal(text string) string {
 	if strings.HasPrefix(text, "[[") && strings.HasSuffix(text, "]") {
 		return text[1:]
@@ -25,10 +25,10 @@ func Literal(text string) string {
 	return text
 }
 
-// Unknown are the paths of values that cannot be known, as in properties.network.podCidr.
+// Unknown lists the paths of unknown values, for example properties.network.podCidr.
 type Unknown []string
 
-// Covers reports whether a field is unknown, is within what is unknown, or holds something unknown.
+// Covers reports whether a field is unknown, is part of an unknown value, or contains one.
 func (u Unknown) Covers(field string) bool {
 	return slices.ContainsFunc(u, func(path string) bool { return within(path, field) || within(field, path) })
 }
@@ -38,9 +38,9 @@ func within(outer, field string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Resolve takes the expressions out of an object of a template, which it changes, and says where they were. A field
-// whose name is an expression goes as a whole, and leaves the object that it was in unknown; so does an array with an
-// element that is one, since the places of the others are not known. Literals become what they stand for.
+// Resolve removes the expressions from an object of a template and returns their paths; it modifies object. A field
+// whose name is an expression is removed and makes its object unknown. An element that is an expression makes its whole
+// array unknown, because the indices of the others are not known. Escaped literals are replaced by their values.
 func Resolve(object map[string]any) Unknown {
 	var unknown Unknown
 	resolveObject(object, "", &unknown)
@@ -72,13 +72,14 @@ func resolveObject(object map[string]any, path string, unknown *Unknown) {
 	}
 }
 
-// mapOfNames reports whether the fields of an object are names that the customer chose, which paths have in brackets.
+// mapOfNames reports whether the keys of an object are names that the customer chooses. Paths have such keys in
+// brackets.
 func mapOfNames(path string) bool {
 	return path == "tags" || path == "identity.userAssignedIdentities" ||
 		strings.HasSuffix(path, ".controlPlaneOperators") || strings.HasSuffix(path, ".dataPlaneOperators")
 }
 
-// resolve returns a value without expressions; known is false when nothing is left of it.
+// resolve returns a value without expressions. known is false if the whole value is unknown.
 func resolve(value any, path string, unknown *Unknown) (resolved any, known bool) {
 	switch value := value.(type) {
 	case string:

@@ -10,23 +10,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ClusterChange is a cluster as it is to be.
+// ClusterChange is a requested change of a cluster.
 type ClusterChange struct {
 	New *hub.Cluster
-	// Old is the stored one; nil when the cluster is to be created.
+	// Old is the stored cluster; nil for a new one.
 	Old *hub.Cluster
-	// ActiveVersions are what the control plane runs; empty before it runs any.
+	// ActiveVersions are the versions that the control plane runs; empty before it runs any.
 	ActiveVersions []string
 	Subscription   *hub.Subscription
 }
 
-// Cluster finds what is wrong with a change.
+// Cluster returns all violations of a change.
 func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 	now := func(report *report) { r.cluster(report, change.New, change.Subscription) }
 	if change.Old == nil {
-		return judge(now, nil).violations()
+		return validate(now, nil).violations()
 	}
-	found := judge(now, func(report *report) { r.cluster(report, change.Old, change.Subscription) })
+	found := validate(now, func(report *report) { r.cluster(report, change.Old, change.Subscription) })
 	steps := &report{}
 	clusterImmutable(immutable{steps}, change.Old, change.New)
 	clusterVersionStep(steps, change)
@@ -34,7 +34,7 @@ func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 	return found.violations()
 }
 
-// cluster judges a cluster by itself.
+// cluster validates a cluster on its own, without the stored one.
 func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.Subscription) {
 	r.resource(report, &cluster.Resource, clusterExperiments, subscription)
 	p := &cluster.Properties
@@ -131,30 +131,31 @@ func platform(report *report, cluster *hub.Cluster) {
 	if group := p.ManagedResourceGroup; !isManagedGroupName(group) {
 		report.invalid(prefix+"managedResourceGroup", group,
 			"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
-	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroup, group) {
+	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroupName, group) {
 		report.invalid(prefix+"managedResourceGroup", group, "must not be the resource group of the cluster")
 	}
 	requiredText(report, prefix+"outboundType", p.OutboundType)
 
-	subnetOK := subnetRef(report, prefix+"subnetId", p.SubnetID, cluster.ID, p.ManagedResourceGroup)
-	integrationOK := subnetRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, cluster.ID, p.ManagedResourceGroup)
-	if subnetOK && integrationOK {
+	subnet := subnetRef(report, prefix+"subnetId", p.SubnetID, cluster.ID, p.ManagedResourceGroup)
+	integration := subnetRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, cluster.ID, p.ManagedResourceGroup)
+	if subnet != nil && integration != nil {
 		field := prefix + "vnetIntegrationSubnetId"
 		switch {
 		case strings.EqualFold(p.SubnetID, p.VnetIntegrationSubnetID):
 			report.invalid(field, p.VnetIntegrationSubnetID, "must not be the subnet of subnetId")
-		case armid.Parent(p.SubnetID) != armid.Parent(p.VnetIntegrationSubnetID):
+		case !sameNetwork(subnet, integration):
 			report.invalid(field, p.VnetIntegrationSubnetID, "must be in the virtual network of subnetId")
 		}
 	}
-	if _, ok := resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
-		cluster.ID, p.ManagedResourceGroup); ok && len(p.NetworkSecurityGroupID) > maxGroupOrNetworkID {
+	if id := resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
+		cluster.ID, p.ManagedResourceGroup); id != nil && len(p.NetworkSecurityGroupID) > maxGroupOrNetworkID {
 		report.tooLong(prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, maxGroupOrNetworkID)
 	}
 }
 
-// operatorIdentities: every assigned identity is used exactly once, by a control plane operator or by the service; those
-// of the data plane are federated with the customer's cluster and must not be assigned.
+// operatorIdentities validates the identities of operators. Every identity that is assigned to the cluster must be used
+// exactly once, by a control plane operator or by the service. Identities of data plane operators are federated with the
+// customer's cluster and must not be assigned.
 func operatorIdentities(found *report, cluster *hub.Cluster) {
 	const prefix = "properties.platform.operatorsAuthentication.userAssignedIdentities."
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
@@ -165,21 +166,21 @@ func operatorIdentities(found *report, cluster *hub.Cluster) {
 		count    int
 	}
 	uses := map[string]*use{}
-	if cluster.Identity != nil && (found.every || len(cluster.Identity.UserAssigned) <= maxIdentities) {
+	if cluster.Identity != nil && (found.allItems || len(cluster.Identity.UserAssigned) <= maxIdentities) {
 		for id := range cluster.Identity.UserAssigned {
 			uses[hub.Key(id)] = &use{assigned: id}
 		}
 	}
 	used := func(field, id string) {
-		if _, ok := resourceRef(found, field, id, identityType, cluster.ID, managedGroup); !ok {
+		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
 			return
 		}
-		at, assigned := uses[hub.Key(id)]
+		identity, assigned := uses[hub.Key(id)]
 		if !assigned {
 			found.invalid(field, id, "identity is not assigned to this resource")
 			return
 		}
-		if at.count++; at.count > 1 {
+		if identity.count++; identity.count > 1 {
 			found.invalid(field, id, "identity is used more than once")
 		}
 	}
@@ -190,28 +191,28 @@ func operatorIdentities(found *report, cluster *hub.Cluster) {
 
 	for _, operator := range operators(found, prefix+"dataPlaneOperators", ids.DataPlaneOperators) {
 		field, id := prefix+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
-		if _, ok := resourceRef(found, field, id, identityType, cluster.ID, managedGroup); !ok {
+		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
 			continue
 		}
-		if at, assigned := uses[hub.Key(id)]; assigned {
+		if identity, assigned := uses[hub.Key(id)]; assigned {
 			found.invalid(field, id, "must not be an identity that is assigned to this resource")
-			at.count++
+			identity.count++
 		}
 	}
 	for _, key := range sortedKeys(uses) {
-		at := uses[key]
-		if at.count > 0 {
+		identity := uses[key]
+		if identity.count > 0 {
 			continue
 		}
-		// One that is no identity at all has been reported for that.
-		if _, isIdentity := resourceRef(&report{}, "", at.assigned, identityType, cluster.ID, ""); isIdentity {
-			found.invalid("identity.userAssignedIdentities["+at.assigned+"]", at.assigned,
+		// Malformed IDs are reported elsewhere.
+		if resourceRef(&report{}, "", identity.assigned, identityType, cluster.ID, "") != nil {
+			found.invalid("identity.userAssignedIdentities["+identity.assigned+"]", identity.assigned,
 				"identity is assigned to this resource but not used by a control plane operator or the service")
 		}
 	}
 }
 
-// operators judges the names of operators, and returns them in order.
+// operators validates the names of operators and returns them in order.
 func operators(report *report, field string, ids map[string]string) []string {
 	if ids == nil {
 		report.required(field)
@@ -229,7 +230,7 @@ func operators(report *report, field string, ids map[string]string) []string {
 	return names
 }
 
-// maxMirrorBytes bounds the repositories of all mirrors together: they travel in one message to the management cluster.
+// maxMirrorBytes bounds the total size of all repositories, because one message to the management cluster contains them.
 const maxMirrorBytes = 128 << 10
 
 func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {

@@ -6,7 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// minClusterVersion is the oldest version that is hosted.
+// minClusterVersion is the oldest version that clusters can have.
 var minClusterVersion = version{major: 4, minor: 20, patch: -1}
 
 func (r *Rules) clusterVersion(report *report, v *hub.Version, subscription *hub.Subscription) {
@@ -25,11 +25,11 @@ func (r *Rules) clusterVersion(report *report, v *hub.Version, subscription *hub
 	channelGroup(report, "properties.version.channelGroup", v.ChannelGroup, subscription)
 }
 
-// keyRotationVersion is the first control plane that can change its key's version.
+// keyRotationVersion is the first control plane version that can rotate etcd's key.
 var keyRotationVersion = version{major: 4, minor: 22, patch: -1}
 
-// clusterVersionStep: a cluster goes up one minor at a time and never down, and its key is changed only where the control
-// plane can follow.
+// clusterVersionStep validates a change of the version: upwards only, by one minor version at a time. It also validates
+// that the control plane's version supports a rotation of etcd's key.
 func clusterVersionStep(report *report, change ClusterChange) {
 	const field = "properties.version.id"
 	id := change.New.Properties.Version.ID
@@ -37,7 +37,7 @@ func clusterVersionStep(report *report, change ClusterChange) {
 	if !ok {
 		return
 	}
-	// What runs counts, not what is wanted: an upgrade that ended early has not moved the control plane.
+	// The running version counts and not the desired one: an upgrade that failed has not changed the control plane.
 	running := old
 	if lowest, ok := lowestVersion(change.ActiveVersions); ok && lowest.ordinal() < old.ordinal() {
 		running = version{major: lowest.major, minor: lowest.minor, patch: -1}

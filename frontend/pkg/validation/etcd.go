@@ -2,7 +2,7 @@ package validation
 
 import "github.com/hcpmesh/hcpmesh/api/hub"
 
-// customerManaged is the mode in which the customer holds the key.
+// customerManaged is the keyManagementMode with a key that the customer manages.
 const customerManaged = "CustomerManaged"
 
 func dataEncryption(report *report, encryption *hub.DataEncryption) {

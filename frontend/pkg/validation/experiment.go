@@ -11,10 +11,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// experiments are the experimental tags of a type of resource, in lower case, with what says what is wrong with a value.
+// experiments maps the lower-case experimental tags of a resource type to checks, which return why a value is invalid.
 type experiments map[string]func(value string) string
 
-// clusterExperiments are the experimental tags of a cluster.
+// clusterExperiments lists the experimental tags of clusters.
 var clusterExperiments = experiments{
 	experiment.SingleReplica:             isBoolean,
 	experiment.SizeOverride:              isSize,
@@ -24,7 +24,7 @@ var clusterExperiments = experiments{
 	experiment.ClusterDeletionDeadline:   isDuration,
 }
 
-// nodePoolExperiments are the experimental tags of a node pool.
+// nodePoolExperiments lists the experimental tags of node pools.
 var nodePoolExperiments = experiments{
 	experiment.NodePoolCreationDeadline: isDuration,
 }
@@ -48,7 +48,7 @@ func (r *Rules) experiment(report *report, key, value string, experiments experi
 	}
 }
 
-// exactVersion: the release that a tag names is one of the cluster's version.
+// exactVersion validates that the release in a tag belongs to the cluster's version.
 func exactVersion(report *report, cluster *hub.Cluster) {
 	wanted, ok := parseVersion(cluster.Properties.Version.ID, 2)
 	if !ok {
@@ -92,7 +92,7 @@ func isExactVersion(value string) string {
 	return ""
 }
 
-// maxDeadline is the latest deadline of an operation: then its record expires.
+// maxDeadline is the longest deadline of an operation. Operation documents expire after this time.
 const maxDeadline = 7 * 24 * time.Hour
 
 func isDuration(value string) string {

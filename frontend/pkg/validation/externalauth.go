@@ -12,26 +12,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ExternalAuthChange is an external auth as it is to be.
+// ExternalAuthChange is a requested change of an external authentication.
 type ExternalAuthChange struct {
 	New *hub.ExternalAuth
-	// Old is the stored one; nil when the external auth is to be created.
+	// Old is the stored external authentication; nil for a new one.
 	Old *hub.ExternalAuth
-	// Cluster is the one that it belongs to.
+	// Cluster is the cluster of the external authentication.
 	Cluster      *hub.Cluster
 	Subscription *hub.Subscription
 }
 
-// ExternalAuth finds what is wrong with a change. Everything that a customer can write of an external auth may be changed.
+// ExternalAuth returns all violations of a change. All properties of an external authentication can be changed.
 func (r *Rules) ExternalAuth(change ExternalAuthChange) []apierror.Violation {
 	now := func(report *report) { externalAuth(report, change.New) }
 	if change.Old == nil {
-		return judge(now, nil).violations()
+		return validate(now, nil).violations()
 	}
-	return judge(now, func(report *report) { externalAuth(report, change.Old) }).violations()
+	return validate(now, func(report *report) { externalAuth(report, change.Old) }).violations()
 }
 
-// The limits of an external auth.
+// The limits of an external authentication.
 const (
 	maxAudiences       = 10
 	maxClients         = 20
@@ -75,7 +75,8 @@ func audiences(report *report, field string, audiences []string) {
 	}
 }
 
-// issuerURL: it is compared with the tokens' `iss`, and discovery happens below it (OpenID Connect Discovery 1.0, section 4).
+// issuerURL validates the URL of an issuer. The URL must equal the claim `iss` of tokens and is the base of the discovery
+// document's URL (OpenID Connect Discovery 1.0, section 4).
 func issuerURL(report *report, field, text string) {
 	if text == "" {
 		report.required(field)
@@ -98,7 +99,7 @@ func issuerURL(report *report, field, text string) {
 	}
 }
 
-// certificates judges PEM certificates; empty is none.
+// certificates validates a possibly empty list of PEM certificates.
 func certificates(report *report, field, text string) {
 	if text == "" {
 		return
@@ -107,27 +108,27 @@ func certificates(report *report, field, text string) {
 		report.tooLong(field, text, maxIssuerCA)
 		return
 	}
-	// What is no certificate is not shown: it may be a secret.
-	refuse := func(message string) { report.add(field, text, "Invalid value: "+message) }
+	// The message does not repeat the value, which may be a secret.
+	invalid := func(message string) { report.add(field, text, "Invalid value: "+message) }
 	count := 0
 	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; count++ {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
-			refuse("must be PEM of type CERTIFICATE")
+			invalid("must be PEM of type CERTIFICATE")
 			return
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			refuse("must be X.509 certificates: " + err.Error())
+			invalid("must be X.509 certificates: " + err.Error())
 			return
 		}
 		rest = []byte(strings.TrimSpace(string(rest)))
 	}
 	if count == 0 {
-		refuse("must be PEM of type CERTIFICATE")
+		invalid("must be PEM of type CERTIFICATE")
 	}
 }
 
-// consoleComponent is the only component that keeps a secret.
+// consoleComponent is the only component that can be a confidential client.
 var consoleComponent = hub.ExternalAuthComponent{Name: "console", AuthClientNamespace: "openshift-console"}
 
 func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []string) {

@@ -5,29 +5,30 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// NodePoolChange is a node pool as it is to be.
+// NodePoolChange is a requested change of a node pool.
 type NodePoolChange struct {
 	New *hub.NodePool
-	// Old is the stored one; nil when the pool is to be created.
+	// Old is the stored node pool; nil for a new one.
 	Old *hub.NodePool
-	// Cluster is the one that it belongs to, ActiveVersions what its control plane runs.
+	// Cluster is the pool's cluster. ActiveVersions are the versions that its control plane runs.
 	Cluster        *hub.Cluster
 	ActiveVersions []string
 	Subscription   *hub.Subscription
 }
 
-// NodePool finds what is wrong with a change.
+// NodePool returns all violations of a change.
 func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
 	now := func(report *report) { r.nodePool(report, change.New, change) }
 	if change.Old == nil {
-		return judge(now, nil).violations()
+		return validate(now, nil).violations()
 	}
-	found := judge(now, func(report *report) { r.nodePool(report, change.Old, change) })
+	found := validate(now, func(report *report) { r.nodePool(report, change.Old, change) })
 	steps := &report{}
 	nodePoolImmutable(immutable{steps}, change.Old, change.New)
 	nodePoolVersionStep(steps, change)
@@ -35,7 +36,7 @@ func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
 	return found.violations()
 }
 
-// maxNodes is the most nodes of a pool that is not in one zone.
+// maxNodes is the most nodes of a pool without an availability zone.
 const maxNodes = 200
 
 func (r *Rules) nodePool(report *report, pool *hub.NodePool, change NodePoolChange) {
@@ -77,9 +78,11 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 		report.invalid(field+"vmSize", p.VMSize, "is not a virtual machine size that %s offers", r.location)
 	}
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
-	if subnetRef(report, field+"subnetId", p.SubnetID, pool.ID, managedGroup) &&
-		armid.Parent(p.SubnetID) != armid.Parent(cluster.Properties.Platform.SubnetID) {
-		report.invalid(field+"subnetId", p.SubnetID, "must be in the virtual network of the cluster's subnet")
+	if subnet := subnetRef(report, field+"subnetId", p.SubnetID, pool.ID, managedGroup); subnet != nil {
+		clusterSubnet, err := arm.ParseResourceID(cluster.Properties.Platform.SubnetID)
+		if err != nil || !sameNetwork(subnet, clusterSubnet) {
+			report.invalid(field+"subnetId", p.SubnetID, "must be in the virtual network of the cluster's subnet")
+		}
 	}
 	if p.AvailabilityZone != "" && !slices.Contains(r.offer.AvailabilityZones, p.AvailabilityZone) {
 		report.unsupported(field+"availabilityZone", p.AvailabilityZone, r.offer.AvailabilityZones...)
@@ -96,23 +99,23 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	requiredText(report, field+"osDisk.diskStorageAccountType", disk.DiskStorageAccountType)
 	requiredText(report, field+"osDisk.diskType", disk.DiskType)
 	if disk.EncryptionSetID != "" {
-		if _, ok := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets",
-			pool.ID, managedGroup); ok && len(disk.EncryptionSetID) > maxEncryptionSetID {
+		if id := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets",
+			pool.ID, managedGroup); id != nil && len(disk.EncryptionSetID) > maxEncryptionSetID {
 			report.tooLong(field+"osDisk.encryptionSetId", disk.EncryptionSetID, maxEncryptionSetID)
 		}
 	}
 }
 
-// minNodePoolVersion is the oldest version that nodes may run.
+// minNodePoolVersion is the oldest version that node pools can have.
 var minNodePoolVersion = version{major: 4, minor: 20, patch: 8}
 
-// maxSkew is how many minors nodes may be behind their control plane, and how many an upgrade may move.
+// maxSkew is the most minor versions between nodes and their control plane, and the most that one upgrade may cover.
 const maxSkew = 2
 
 func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 	const field = "properties.version.id"
 	if v.ID == "" {
-		// The control plane's, until the pool is told otherwise.
+		// Without a version the pool has that of the control plane.
 		return
 	}
 	parsed, ok := parseVersion(v.ID, 3)
@@ -137,7 +140,8 @@ func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 	}
 }
 
-// controlPlaneVersion is the lowest version that the control plane runs, or, before it runs any, what the cluster is to be.
+// controlPlaneVersion returns the lowest version that the control plane runs, or the cluster's desired version before the
+// control plane runs any.
 func controlPlaneVersion(change NodePoolChange) (version, bool) {
 	if lowest, ok := lowestVersion(change.ActiveVersions); ok {
 		return lowest, true
@@ -151,7 +155,7 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 3)
 	now, nowOK := parseVersion(id, 3)
 	if oldOK && id == "" {
-		// Without what it was, nobody could tell whether the next one is lower.
+		// A removed version would make it impossible to reject a downgrade in the next change.
 		report.required(field)
 	}
 	if !oldOK || !nowOK {
@@ -165,13 +169,13 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	}
 }
 
-// The most labels of a pool, and the most taints that HyperShift takes.
+// The most labels of a pool, and the most taints that HyperShift accepts.
 const (
 	maxLabels = 256
 	maxTaints = 50
 )
 
-// The labels that decide a machine's role, which are the service's own.
+// The labels that determine a machine's role are reserved for the service.
 var (
 	forbiddenLabels = []string{"node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
 	roleLabels      = []string{"machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type"}

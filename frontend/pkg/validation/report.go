@@ -1,10 +1,10 @@
-// Package validation holds the rules that a cluster and a node pool must keep, other than those that only the store can
-// decide. It looks at hub resources and finds everything that is wrong at once, in Kubernetes' wording, with the field's
-// path as the caller wrote it.
+// Package validation holds the rules for clusters, node pools and external authentications, except those that need the
+// store. It validates hub resources and returns all violations at once, in Kubernetes' wording, with the paths of the
+// fields.
 //
-// A rule is ratcheting: what the stored resource already violates may stay as it is, so that a new rule never locks an
-// existing cluster out of its updates. Create-only fields and version steps are judged against the stored resource. The
-// package reads no store and no clock; the same code can judge a deployment before it is sent.
+// The rules are ratcheting: a violation that the stored resource already has is not reported, so that a new rule does not
+// block updates of existing clusters. Create-only fields and version steps are compared with the stored resource. The
+// package reads neither a store nor a clock, so that it can also validate a deployment before ARM executes it.
 package validation
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// finding is one violation and the value that caused it, which tells whether it is an old one.
+// finding is a violation and the value that caused it. The value determines whether the stored resource has it already.
 type finding struct {
 	apierror.Violation
 	value string
-	// unjudged says that items were left out.
-	unjudged bool
+	// skippedItems is set if a list has too many items and its items were not validated.
+	skippedItems bool
 }
 
-// index is the place of an item in a list, within a path.
+// index matches the index of a list's item in a path.
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // report collects findings.
 type report struct {
 	findings []finding
-	// every has the items of lists judged that have too many of them.
-	every bool
+	// allItems makes the rules validate the items of lists that have too many.
+	allItems bool
 }
 
-// judge collects what rules find wrong with a resource as it is to be. What they find wrong with the stored one as well is
-// left out; stored is nil when there is none.
-func judge(now, stored func(*report)) *report {
+// validate returns the findings of a requested resource without those that the stored one has too. stored is nil for a new
+// resource.
+func validate(now, stored func(*report)) *report {
 	found := &report{}
 	now(found)
 	if stored == nil || len(found.findings) == 0 {
@@ -50,8 +50,8 @@ func judge(now, stored func(*report)) *report {
 	if !found.ratchet(old) {
 		return found
 	}
-	// As many items are stored as there are now, more than there may be. That is left alone, and not what the items are.
-	found, old = &report{every: true}, &report{every: true}
+	// The stored list has the same number of items, which is too many. That stays allowed, but the items must be validated.
+	found, old = &report{allItems: true}, &report{allItems: true}
 	now(found)
 	stored(old)
 	found.ratchet(old)
@@ -63,8 +63,8 @@ func (r *report) add(field, value, message string) {
 }
 
 func (r *report) invalid(field string, value any, format string, args ...any) {
-	shown := wire.FormatValue(value)
-	r.add(field, shown, fmt.Sprintf("Invalid value: %s: %s", shown, fmt.Sprintf(format, args...)))
+	text := wire.FormatValue(value)
+	r.add(field, text, fmt.Sprintf("Invalid value: %s: %s", text, fmt.Sprintf(format, args...)))
 }
 
 func (r *report) required(field string) {
@@ -79,21 +79,21 @@ func (r *report) unsupported(field, value string, supported ...string) {
 	r.add(field, value, wire.UnsupportedValue(value, supported))
 }
 
-// tooMany reports whether there are so many items that they are not judged one by one.
+// tooMany reports a list with more than most items. It returns whether the caller must skip the items.
 func (r *report) tooMany(field string, count, most int) bool {
 	if count <= most {
 		return false
 	}
 	r.add(field, fmt.Sprint(count), fmt.Sprintf("Too many: %d: must have at most %d items", count, most))
-	r.findings[len(r.findings)-1].unjudged = !r.every
-	return !r.every
+	r.findings[len(r.findings)-1].skippedItems = !r.allItems
+	return !r.allItems
 }
 
 func (r *report) tooLong(field, value string, most int) {
 	r.add(field, value, fmt.Sprintf("Too long: may not be more than %d bytes", most))
 }
 
-// tooLongText is tooLong for a text that need not be ASCII.
+// tooLongText is tooLong for a string whose length counts in characters.
 func (r *report) tooLongText(field, value string, most int) {
 	r.add(field, value, fmt.Sprintf("Too long: may not be more than %d characters", most))
 }
@@ -102,7 +102,7 @@ func (r *report) duplicate(field, value string) {
 	r.add(field, value, "Duplicate value: "+wire.FormatValue(value))
 }
 
-// between requires least <= value <= most; most < 0 is no bound.
+// between requires least <= value <= most. A negative most means no upper limit.
 func (r *report) between(field string, value, least, most int32) {
 	if value < least {
 		r.invalid(field, value, "must be greater than or equal to %d", least)
@@ -112,7 +112,7 @@ func (r *report) between(field string, value, least, most int32) {
 	}
 }
 
-// within limits a text that must be there.
+// within requires a string of at most most characters; see text.
 func (r *report) within(field, value string, most int) {
 	if value == "" {
 		r.required(field)
@@ -121,7 +121,8 @@ func (r *report) within(field, value string, most int) {
 	r.text(field, value, most)
 }
 
-// text limits a text in which anything may stand but control characters: what stores and shows it later takes none.
+// text requires an optional string of at most most characters. Control characters are invalid: systems behind the service
+// reject them.
 func (r *report) text(field, value string, most int) {
 	switch {
 	case len(value) > most && utf8.RuneCountInString(value) > most:
@@ -131,32 +132,33 @@ func (r *report) text(field, value string, most int) {
 	}
 }
 
-// ratchet drops what old has found as well, for the same value. An item of a list may have moved: where it stands does not
-// count, but how often the same was found does. It reports whether it dropped something whose items were not judged.
-func (r *report) ratchet(old *report) (unjudged bool) {
+// ratchet removes the findings that old has too, with the same value. It ignores indices of lists, because an item may have
+// moved, and compares the number of equal findings. It returns whether it removed a finding with skipped items.
+func (r *report) ratchet(old *report) (skippedItems bool) {
 	left := make(map[finding]int, len(old.findings))
 	for _, f := range old.findings {
-		left[f.anywhere()]++
+		left[f.withoutIndices()]++
 	}
 	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool {
-		key := f.anywhere()
+		key := f.withoutIndices()
 		if left[key] == 0 {
 			return false
 		}
 		left[key]--
-		unjudged = unjudged || f.unjudged
+		skippedItems = skippedItems || f.skippedItems
 		return true
 	})
-	return unjudged
+	return skippedItems
 }
 
-// anywhere is the finding without the places of items in lists.
-func (f finding) anywhere() finding {
-	f.Field, f.unjudged = index.ReplaceAllString(f.Field, "[]"), false
+// withoutIndices returns the finding without the indices of lists in its path.
+func (f finding) withoutIndices() finding {
+	f.Field, f.skippedItems = index.ReplaceAllString(f.Field, "[]"), false
 	return f
 }
 
-// replace drops what was found at the fields of other, and adds the findings of other: they say more.
+// replace adds the findings of other and removes earlier findings at the same fields, because those of other are more
+// specific.
 func (r *report) replace(other *report) {
 	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool {
 		return slices.ContainsFunc(other.findings, func(o finding) bool { return Covers(o.Field, f.Field) })
@@ -164,7 +166,7 @@ func (r *report) replace(other *report) {
 	r.findings = append(r.findings, other.findings...)
 }
 
-// violations are the findings in order of field.
+// violations returns the findings in order of field.
 func (r *report) violations() []apierror.Violation {
 	if len(r.findings) == 0 {
 		return nil
@@ -177,7 +179,7 @@ func (r *report) violations() []apierror.Violation {
 	return slices.Compact(violations)
 }
 
-// Sort orders violations by field, as they are shown.
+// Sort sorts violations by field and then by message.
 func Sort(violations []apierror.Violation) {
 	slices.SortStableFunc(violations, func(a, b apierror.Violation) int {
 		if order := strings.Compare(a.Field, b.Field); order != 0 {

@@ -7,23 +7,25 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 )
 
-// ExperimentalFeature is the subscription feature without which nothing experimental is allowed.
+// ExperimentalFeature is the subscription feature that allows experimental behaviour.
 const ExperimentalFeature = hub.ProviderNamespace + "/ExperimentalReleaseFeatures"
 
-// Rules judges resources of one region.
+// Rules validates the resources of one region.
 type Rules struct {
 	offer    *config.Config
 	location string
-	// vmSizes are those that are offered, by lower case.
+	// vmSizes maps the lower-case names of the offered sizes to Azure's casing.
 	vmSizes map[string]string
 }
 
-// NewRules makes the rules of a region that offers offer and is at location.
+// NewRules returns the rules of the region at location with the given offer.
 func NewRules(offer *config.Config, location string) *Rules {
 	rules := &Rules{offer: offer, location: location, vmSizes: map[string]string{}}
 	for _, size := range offer.VMSizes {
@@ -32,12 +34,12 @@ func NewRules(offer *config.Config, location string) *Rules {
 	return rules
 }
 
-// normalLocation is the form under which locations are compared: "West US 3" is westus3.
+// normalLocation returns the form of a location for comparisons: "West US 3" is westus3.
 func normalLocation(location string) string {
 	return strings.ToLower(strings.ReplaceAll(location, " ", ""))
 }
 
-// Location is the region's own name for itself when location means it, and otherwise location as it is.
+// Location returns the region's own name if location names the region, and location otherwise.
 func (r *Rules) Location(location string) string {
 	if normalLocation(location) == normalLocation(r.location) {
 		return r.location
@@ -45,7 +47,7 @@ func (r *Rules) Location(location string) string {
 	return location
 }
 
-// VMSize is the virtual machine size as Azure writes it when the region offers it, and otherwise size as it is.
+// VMSize returns the virtual machine size in Azure's casing if the region offers it, and size otherwise.
 func (r *Rules) VMSize(size string) string {
 	if offered, ok := r.vmSizes[strings.ToLower(size)]; ok {
 		return offered
@@ -60,7 +62,7 @@ const (
 	maxTagValue = 256
 )
 
-// resource judges what every tracked resource has.
+// resource validates the fields of every tracked resource.
 func (r *Rules) resource(report *report, resource *hub.Resource, experiments experiments, subscription *hub.Subscription) {
 	switch {
 	case resource.Location == "":
@@ -83,7 +85,7 @@ func (r *Rules) tags(report *report, tags map[string]string, experiments experim
 		case key == "" || utf8.RuneCountInString(key) > maxTagKey:
 			report.invalid(field, key, "a tag's name must have 1 to %d characters", maxTagKey)
 		case seen[strings.ToLower(key)] != "":
-			// ARM's names of tags are the same in any casing.
+			// ARM compares names of tags without case.
 			report.duplicate(field, key)
 		}
 		seen[strings.ToLower(key)] = key
@@ -94,8 +96,8 @@ func (r *Rules) tags(report *report, tags map[string]string, experiments experim
 	}
 }
 
-// Limits that the published structure does not set. What is accepted must fit into one document of the store and one
-// message to a management cluster, so everything has one.
+// Limits that the published contract does not set. Every list and string needs one, because an accepted resource must fit
+// into one document of Cosmos DB and one message to a management cluster.
 const (
 	maxIdentities = 128
 	maxOperators  = 64
@@ -104,7 +106,7 @@ const (
 
 const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
-// identity judges the managed identity by itself.
+// identity validates a managed identity.
 func identity(report *report, identity *hub.Identity, resourceID string) {
 	if identity == nil {
 		return
@@ -139,40 +141,41 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 	}
 }
 
-// uuid judges what ARM fills in, and a client may send back.
+// uuid validates a UUID that ARM sets and that a client may send back.
 func uuid(report *report, field, value string) {
 	if value != "" && !armid.IsUUID(value) {
 		report.invalid(field, value, "must be a UUID")
 	}
 }
 
-// resourceRef judges an ARM id: of the type, in the subscription of the resource that names it, and not in the managed
-// resource group. The parsed id is for further rules; ok is false when there is nothing to go on with.
-func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup string) (parsed armid.ID, ok bool) {
+// resourceRef validates a reference to an Azure resource. The resource must have the given type, be in the subscription of
+// the owner and be outside the managed resource group. It returns the parsed ID for further rules, or nil if the reference
+// violates a rule other than the last one.
+func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup string) *arm.ResourceID {
 	if id == "" {
 		report.required(field)
-		return armid.ID{}, false
+		return nil
 	}
 	parsed, err := armid.Parse(id)
 	if err != nil {
 		report.invalid(field, id, "must be an Azure resource id: %s", err)
-		return armid.ID{}, false
+		return nil
 	}
-	if !strings.EqualFold(parsed.Type, resourceType) {
+	if !strings.EqualFold(parsed.ResourceType.String(), resourceType) {
 		report.invalid(field, id, "must be the id of a resource of type %s", resourceType)
-		return armid.ID{}, false
+		return nil
 	}
-	if owner := armid.Subscription(ownerID); owner != "" && !strings.EqualFold(owner, parsed.SubscriptionID) {
-		report.invalid(field, id, "must be in the subscription %s of the resource", owner)
-		return armid.ID{}, false
+	if owner, err := arm.ParseResourceID(ownerID); err == nil && !strings.EqualFold(owner.SubscriptionID, parsed.SubscriptionID) {
+		report.invalid(field, id, "must be in the subscription %s of the resource", owner.SubscriptionID)
+		return nil
 	}
-	if managedGroup != "" && strings.EqualFold(parsed.ResourceGroup, managedGroup) {
+	if managedGroup != "" && strings.EqualFold(parsed.ResourceGroupName, managedGroup) {
 		report.invalid(field, id, "must not be in the managed resource group %s", managedGroup)
 	}
-	return parsed, true
+	return parsed
 }
 
-// channelGroup judges a channel group; those that are not for production need the feature.
+// channelGroup validates a channel group. Groups that are not for production need ExperimentalFeature.
 func channelGroup(report *report, field, group string, subscription *hub.Subscription) {
 	switch group {
 	case "":
@@ -193,41 +196,39 @@ func channelGroup(report *report, field, group string, subscription *hub.Subscri
 
 const subnetType = "Microsoft.Network/virtualNetworks/subnets"
 
-// The longest ids that a hosted cluster takes.
+// The longest IDs that HyperShift accepts, in characters.
 const (
 	maxGroupOrNetworkID = 255
 	maxEncryptionSetID  = 285
 )
 
-// subnetRef judges the id of a subnet, whose parts have the names that Azure gives.
-func subnetRef(report *report, field, id, ownerID, managedGroup string) bool {
-	parsed, ok := resourceRef(report, field, id, subnetType, ownerID, managedGroup)
-	if !ok {
-		return false
+// subnetRef validates a reference to a subnet; see resourceRef.
+func subnetRef(report *report, field, id, ownerID, managedGroup string) *arm.ResourceID {
+	parsed := resourceRef(report, field, id, subnetType, ownerID, managedGroup)
+	if parsed == nil {
+		return nil
 	}
-	network, subnet := parsed.Names[0], parsed.Names[1]
+	network, subnet := parsed.Parent.Name, parsed.Name
 	if len(network) < 2 || len(network) > 64 || !isNetworkName(network) {
 		report.invalid(field, id, "the virtual network's name must have 2 to 64 letters, digits, '_', '-' and '.', and end with a letter, a digit or '_'")
 	}
 	if len(subnet) > 80 || !isNetworkName(subnet) || !isAlphanumeric(subnet[0]) {
 		report.invalid(field, id, "the subnet's name must have at most 80 letters, digits, '_', '-' and '.', start with a letter or digit, and end with a letter, a digit or '_'")
 	}
-	if len(armid.Parent(id)) > maxGroupOrNetworkID {
+	if len(parsed.Parent.String()) > maxGroupOrNetworkID {
 		report.invalid(field, id, "the virtual network's id must have no more than %d characters", maxGroupOrNetworkID)
 	}
-	return true
+	return parsed
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+// sameNetwork reports whether two subnets belong to the same virtual network.
+func sameNetwork(a, b *arm.ResourceID) bool {
+	return strings.EqualFold(a.Parent.String(), b.Parent.String())
 }
 
-// immutable notes every create-only field that differs.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// immutable reports create-only fields whose values differ.
 type immutable struct {
 	report *report
 }
@@ -238,7 +239,7 @@ func (i immutable) text(field, old, now string) {
 	}
 }
 
-// id compares without regard to case, as ARM does.
+// id compares ARM IDs, which are case-insensitive.
 func (i immutable) id(field, old, now string) {
 	if !strings.EqualFold(old, now) {
 		i.changed(field, now)

@@ -16,7 +16,8 @@ func isLetter(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// isResourceName reports whether name starts with a letter, ends with a letter or digit, and has only those and hyphens.
+// isResourceName reports whether name starts with a letter, ends with a letter or digit, and contains only letters, digits
+// and hyphens.
 func isResourceName(name string) bool {
 	if name == "" || !isLetter(name[0]) || !isAlphanumeric(name[len(name)-1]) {
 		return false
@@ -29,18 +30,18 @@ func isResourceName(name string) bool {
 	return true
 }
 
-// The longest names.
+// The limits of names, in characters.
 const (
 	maxClusterName  = 54
 	maxNodePoolName = 15
 )
 
-// ClusterName says what is wrong with a cluster's name; empty when nothing is.
+// ClusterName returns why a cluster's name is invalid, or the empty string if it is valid.
 func ClusterName(name string) string {
 	return resourceName(name, maxClusterName)
 }
 
-// NodePoolName says what is wrong with the name of a node pool or an external authentication; empty when nothing is.
+// NodePoolName returns why the name of a node pool or an external authentication is invalid, or the empty string.
 func NodePoolName(name string) string {
 	return resourceName(name, maxNodePoolName)
 }
@@ -55,7 +56,7 @@ func resourceName(name string, most int) string {
 	return ""
 }
 
-// isNetworkName reports whether name has the characters that Azure's networks and subnets have in their names.
+// isNetworkName reports whether name consists of the characters that Azure allows in names of networks and subnets.
 func isNetworkName(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; !isAlphanumeric(c) && c != '_' && c != '-' && c != '.' {
@@ -65,8 +66,8 @@ func isNetworkName(name string) bool {
 	return name != "" && name[len(name)-1] != '-' && name[len(name)-1] != '.'
 }
 
-// isManagedGroupName reports whether name is one of those names of resource groups that a hosted cluster takes: ASCII, and
-// at least two characters.
+// isManagedGroupName reports whether HyperShift accepts name as a managed resource group: a resource group name of at least
+// two characters, all ASCII.
 func isManagedGroupName(name string) bool {
 	for i := range len(name) {
 		if name[i] >= 0x80 {
@@ -76,12 +77,13 @@ func isManagedGroupName(name string) bool {
 	return len(name) > 1 && armid.IsResourceGroupName(name)
 }
 
-// isDNSLabel reports whether name is lower-case letters, digits and hyphens, starts with a letter, and does not end with a hyphen.
+// isDNSLabel reports whether name consists of lower-case letters, digits and hyphens, starts with a letter and does not end
+// with a hyphen.
 func isDNSLabel(name string) bool {
 	return isResourceName(name) && name == strings.ToLower(name)
 }
 
-// labelMessages say what is wrong with the syntax of a label or taint.
+// The messages for a malformed label or taint.
 const (
 	qualifiedNameMessage = "must consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric " +
 		"character, be no more than 63 characters, and may have a DNS subdomain prefix and '/'"
@@ -212,7 +214,7 @@ func isPort(text string) bool {
 	return err == nil && port > 0 && text[0] != '0'
 }
 
-// isURI reports whether text has none but the characters of a URI (RFC 3986, section 2), with % only before two digits.
+// isURI reports whether text contains only characters of a URI (RFC 3986, section 2), and % only before two digits.
 func isURI(text string) bool {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -229,7 +231,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// parseCIDR reads an IPv4 CIDR in canonical form; the message says what is wrong.
+// parseCIDR parses an IPv4 CIDR in canonical form. It returns a message if text is something else.
 func parseCIDR(text string) (prefix netip.Prefix, message string) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {

@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// version is an OpenShift version; patch is -1 where only MAJOR.MINOR is meant.
+// version is an OpenShift version. patch is -1 for a version of the form MAJOR.MINOR.
 type version struct {
 	major, minor, patch int
-	// before is what makes it a pre-release (Semantic Versioning 2.0.0, section 9), as in 0.nightly-2026-03-02-101500.
-	before string
+	// preRelease is the pre-release (Semantic Versioning 2.0.0, section 9), for example 0.nightly-2026-03-02-101500.
+	preRelease string
 }
 
-// maxVersion bounds the text of a version.
+// maxVersion is the longest text of a version.
 const maxVersion = 128
 
-// parseVersion reads MAJOR.MINOR when parts is 2, and MAJOR.MINOR.PATCH, which may be followed by a pre-release, when it is 3.
+// parseVersion parses MAJOR.MINOR if parts is 2, and MAJOR.MINOR.PATCH with an optional pre-release if parts is 3.
 func parseVersion(text string, parts int) (version, bool) {
 	v := version{patch: -1}
 	if len(text) > maxVersion {
 		return version{}, false
 	}
 	if parts == 3 {
-		numbers, before, isBefore := strings.Cut(text, "-")
-		if isBefore && !isPreRelease(before) {
+		numbers, preRelease, found := strings.Cut(text, "-")
+		if found && !isPreRelease(preRelease) {
 			return version{}, false
 		}
-		text, v.before = numbers, before
+		text, v.preRelease = numbers, preRelease
 	}
 	numbers := strings.Split(text, ".")
 	if len(numbers) != parts {
@@ -45,7 +45,7 @@ func parseVersion(text string, parts int) (version, bool) {
 	return v, true
 }
 
-// isPreRelease reports whether text is identifiers with dots between, of which those that are numbers have no leading zeros.
+// isPreRelease reports whether text is a list of identifiers separated by dots. Numeric ones must not have leading zeros.
 func isPreRelease(text string) bool {
 	for identifier := range strings.SplitSeq(text, ".") {
 		if identifier == "" || isNumber(identifier) && len(identifier) > 1 && identifier[0] == '0' {
@@ -60,12 +60,12 @@ func isPreRelease(text string) bool {
 	return true
 }
 
-// isNumber reports whether an identifier is one.
+// isNumber reports whether an identifier is numeric.
 func isNumber(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c < '0' || c > '9' })
 }
 
-// comparePreReleases orders them (section 11); what is none comes after all that are.
+// comparePreReleases compares pre-releases (section 11). The empty one, of a release, is the greatest.
 func comparePreReleases(a, b string) int {
 	switch {
 	case a == b:
@@ -76,12 +76,12 @@ func comparePreReleases(a, b string) int {
 		return -1
 	}
 	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
-		switch aIs, bIs := isNumber(a), isNumber(b); {
-		case aIs && bIs && len(a) != len(b):
+		switch aNumeric, bNumeric := isNumber(a), isNumber(b); {
+		case aNumeric && bNumeric && len(a) != len(b):
 			return len(a) - len(b)
-		case aIs && !bIs:
+		case aNumeric && !bNumeric:
 			return -1
-		case bIs && !aIs:
+		case bNumeric && !aNumeric:
 			return 1
 		}
 		return strings.Compare(a, b)
@@ -93,13 +93,13 @@ func (v version) String() string {
 	if v.patch >= 0 {
 		text += "." + strconv.Itoa(v.patch)
 	}
-	if v.before != "" {
-		text += "-" + v.before
+	if v.preRelease != "" {
+		text += "-" + v.preRelease
 	}
 	return text
 }
 
-// compare orders by major, minor, patch and pre-release; a version without a patch is equal to all of its patches.
+// compare compares by major, minor, patch and pre-release. A version without a patch equals all of its patches.
 func (v version) compare(other version) int {
 	if v.major != other.major {
 		return v.major - other.major
@@ -113,13 +113,13 @@ func (v version) compare(other version) int {
 	if v.patch != other.patch {
 		return v.patch - other.patch
 	}
-	return comparePreReleases(v.before, other.before)
+	return comparePreReleases(v.preRelease, other.preRelease)
 }
 
-// firstMinorOf5 is where 5.0 stands in the sequence of minors: 4.22 is followed by 5.0, and 4.23 by 5.1.
+// firstMinorOf5 is the ordinal of 5.0: 5.0 follows 4.22, and 5.1 follows 4.23.
 const firstMinorOf5 = 23
 
-// ordinal counts minors across the change of the major version.
+// ordinal returns the position in the sequence of minor versions, across major versions.
 func (v version) ordinal() int {
 	if v.major >= 5 {
 		return (v.major-5)*1000 + firstMinorOf5 + v.minor
@@ -127,12 +127,12 @@ func (v version) ordinal() int {
 	return v.minor
 }
 
-// beforeMajor reports whether next is the release of the next major version to which v goes up: 5.0 from 4.22, 5.1 from 4.23.
+// beforeMajor reports whether v can be upgraded to next, of the next major version: 4.22 to 5.0, 4.23 to 5.1.
 func (v version) beforeMajor(next version) bool {
 	return v.major == 4 && next.major == 5 && (v.minor == firstMinorOf5-1 || v.minor == firstMinorOf5) && next.ordinal() == v.ordinal()+1
 }
 
-// lowestVersion of those that can be read.
+// lowestVersion returns the lowest of the valid versions.
 func lowestVersion(texts []string) (lowest version, found bool) {
 	for _, text := range texts {
 		if v, ok := parseVersion(text, 3); ok && (!found || v.compare(lowest) < 0) {

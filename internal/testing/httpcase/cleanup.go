@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
 // waitTerminal waits until every resource of a case's subscription is in a terminal provisioning state.
@@ -19,11 +21,8 @@ func (t Target) waitTerminal(ctx context.Context, variables map[string]string, m
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waiting for terminal states: %s", active)
 		}
-		timer := time.NewTimer(5 * t.retryInterval())
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
+		if err := backoff.Sleep(ctx, 5*t.retryInterval()); err != nil {
+			return err
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 )
 
@@ -117,11 +119,8 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 		if !step.Eventually || time.Now().After(deadline) {
 			return fmt.Errorf("%s %s: %s", step.Method, expand(step.Target, variables), difference)
 		}
-		timer := time.NewTimer(target.retryInterval())
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
+		if err := backoff.Sleep(ctx, target.retryInterval()); err != nil {
+			return err
 		}
 	}
 }

@@ -24,15 +24,15 @@ import (
 // sentEvery is which share of the changes of TestWalk are sent as requests.
 const sentEvery = 13
 
-// TestWalkRequests sends a part of what TestWalk judges: the answer to what is refused is ARM's error with the field that
+// TestSchemaMutationRequests sends a part of what TestWalk judges: the answer to what is refused is ARM's error with the field that
 // is wrong, a preflight says the same, and nothing is stored.
-func TestWalkRequests(t *testing.T) {
+func TestSchemaMutationRequests(t *testing.T) {
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := newHarness(t).tenancy(t)
-	y.ready("ready")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("ready")
 	before := y.documents()
 	sent := 0
 	for _, one := range []struct{ definition, file, patch, kind, name, target string }{
@@ -52,7 +52,7 @@ func TestWalkRequests(t *testing.T) {
 				// TestWalk says of which changes the service thinks otherwise than the document.
 				if change := changes[i]; !change.Allowed && !strings.HasPrefix(change.Path, "tags[") && !slices.Contains([]schemamutation.Kind{schemamutation.Null, schemamutation.Absent, schemamutation.Pattern}, change.Kind) {
 					sent++
-					y.refused(book, at(one.target, uint8(offset)), one.kind, one.name, api.Name, change.Apply(parse(t, body)), change.String())
+					y.mustReject(book, at(one.target, uint8(offset)), one.kind, one.name, api.Name, change.Apply(parse(t, body)), change.String())
 				}
 			}
 		}
@@ -101,8 +101,8 @@ type fieldError struct {
 
 var jsonPath = regexp.MustCompile(`(?s)^(location|tags|identity|name|type|properties)([.\[].*)?$`)
 
-// refused sends a body that must be refused, as a PUT and in a preflight.
-func (y *tenancy) refused(book rulebook.Book, target, kind, name, version string, fields map[string]any, what string) {
+// mustReject sends a body that must be refused, as a PUT and in a preflight.
+func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, version string, fields map[string]any, what string) {
 	y.t.Helper()
 	body, err := json.Marshal(fields)
 	if err != nil {
@@ -151,14 +151,14 @@ func (y *tenancy) refused(book rulebook.Book, target, kind, name, version string
 
 // TestEmptyOperatorsAreShown: operators that are required and of which there are none are shown, as the contract has it, and
 // what is shown can be sent back.
-func TestEmptyOperatorsAreShown(t *testing.T) {
-	y := newHarness(t).tenancy(t)
+func TestResponsesContainEmptyOperators(t *testing.T) {
+	y := newHarness(t).newSubscription(t)
 	identities := "/subscriptions/" + y.subscription + "/resourceGroups/identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", `{"identity":{"userAssignedIdentities":{"`+identities+`/api":null,"`+identities+`/network":null}},
 		"properties":{"platform":{"operatorsAuthentication":{"userAssignedIdentities":{"controlPlaneOperators":{"cluster-api-azure":null,"cloud-network-config":null},
 		"dataPlaneOperators":{"disk-csi-driver":null,"image-registry":null}}}}}}`))
 	for offset := range versions.APIs() {
-		if err := y.settle(context.Background()); err != nil {
+		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		_, _, shown := y.do(http.MethodGet, at(y.cluster("cluster"), uint8(offset)), "")
@@ -168,10 +168,10 @@ func TestEmptyOperatorsAreShown(t *testing.T) {
 
 // TestPoolOfAControlPlaneThatRunsNothing: a node pool of a cluster that has failed may not have a version yet. It is shown
 // as the contract has it, and takes one later.
-func TestPoolOfAControlPlaneThatRunsNothing(t *testing.T) {
+func TestNodePoolOfControlPlaneWithoutVersion(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // by the documents a version has an id: that it may be left out is ours
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	cluster, err := y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
 	if err != nil {
 		t.Fatal(err)
@@ -185,17 +185,17 @@ func TestPoolOfAControlPlaneThatRunsNothing(t *testing.T) {
 	pool := y.cluster("cluster") + "/nodePools/pool"
 	y.mustDo(http.StatusCreated, http.MethodPut, pool, y.body("nodepool.json", `{"properties":{"version":{"channelGroup":"fast"}}}`))
 	for offset := range versions.APIs() {
-		if err := y.settle(context.Background()); err != nil {
+		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		_, _, shown := y.do(http.MethodGet, at(pool, uint8(offset)), "")
 		y.mustDo(http.StatusOK, http.MethodPut, at(pool, uint8(offset)), shown)
-		if err := y.settle(context.Background()); err != nil {
+		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		y.mustDo(http.StatusAccepted, http.MethodPatch, at(pool, uint8(offset)), `{"properties":{"replicas":3}}`)
 	}
-	if err := y.settle(context.Background()); err != nil {
+	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	y.mustDo(http.StatusAccepted, http.MethodPatch, pool, `{"properties":{"version":{"id":"4.20.8"}}}`)

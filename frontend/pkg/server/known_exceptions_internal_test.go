@@ -8,8 +8,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
-// departure is where the service knows better than the document. The first that is meant counts; empty means any.
-type departure struct {
+// knownException is where the service knows better than the document. The first that is meant counts; empty means any.
+type knownException struct {
 	subject string
 	// since and before are api-versions.
 	since, before string
@@ -24,14 +24,14 @@ type departure struct {
 	reason string
 }
 
-func (d departure) is(subject, version, how string, change schemamutation.Mutation) bool {
+func (d knownException) matches(subject, version, how string, change schemamutation.Mutation) bool {
 	return (d.subject == "" || d.subject == subject) && version >= d.since && (d.before == "" || version < d.before) &&
 		(d.how == "" || d.how == how) && (d.place == "" || d.place == change.Place) && (d.kind == "" || d.kind == change.Kind) &&
 		(d.detail == "" || d.detail == change.Detail)
 }
 
-// departures from the documents.
-var departures = []departure{
+// knownExceptions from the documents.
+var knownExceptions = []knownException{
 	{place: "name", kind: schemamutation.ReadOnly, reason: "what is said must be the name in the URL"},
 	{place: "type", kind: schemamutation.ReadOnly, reason: "what is said must be the type in the URL"},
 	{place: "identity.userAssignedIdentities[*].clientId", kind: schemamutation.ReadOnly, reason: "ARM fills it in, and then it is a UUID"},
@@ -91,8 +91,8 @@ const (
 	usernamePlace   = "properties.claim.mappings.username"
 )
 
-// bound is where the service says more than the documents of some versions, in the same terms.
-type bound struct {
+// stricterLimit is where the service says more than the documents of some versions, in the same terms.
+type stricterLimit struct {
 	subject, place string
 	// tighten changes the schema, and reports whether it says more now.
 	tighten func(*schemamutation.Schema) bool
@@ -152,8 +152,8 @@ func createOnly(s *schemamutation.Schema) bool {
 	return more
 }
 
-// bounds of ours.
-var bounds = []bound{
+// stricterLimits of ours.
+var stricterLimits = []stricterLimit{
 	{"cluster", "properties.autoscaling.maxNodesTotal", within(0, 500), "the contract's page"},
 	{"cluster", "properties.autoscaling.maxPodGracePeriodSeconds", within(1, 0), "the contract's page"},
 	{"cluster", "properties.autoscaling.maxNodeProvisionTimeSeconds", within(1, 0), "the contract's page"},

@@ -23,48 +23,48 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// lives are those of a frontend that dies at its external writes: the batches that it commits, and what it sends to Cluster
+// crashingFrontend are those of a frontend that dies at its external writes: the batches that it commits, and what it sends to Cluster
 // Service at once. One follows the other; none knows anything of the one before.
-type lives struct {
-	*tenancy
-	config  server.Config
-	deaths  *crashsweep.Injector
-	handler http.Handler
-	end     func()
+type crashingFrontend struct {
+	*testSubscription
+	config   server.Config
+	injector *crashsweep.Injector
+	handler  http.Handler
+	end      func()
 }
 
-// begin is a new life.
-func (l *lives) begin() {
+// start is a new life.
+func (l *crashingFrontend) start() {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	options := l.cosmos
-	options.Transport = l.deaths.Transport(databasetest.WriteContainer)
+	options.Transport = l.injector.Transport(databasetest.WriteContainer)
 	db, err := database.Open(ctx, options)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	config := l.config
 	config.Database, config.Metrics = db, prometheus.NewRegistry()
-	rpc := clusterservice.NewClient(l.clusterService.serve(l.t, grpc.WithUnaryInterceptor(l.deaths.UnaryClientInterceptor())))
+	rpc := clusterservice.NewClient(l.clusterService.serve(l.t, grpc.WithUnaryInterceptor(l.injector.UnaryClientInterceptor())))
 	dispatcher := dispatch.New(rpc, config.Log, config.Metrics)
 	config.Dispatcher, config.Credentials = dispatcher, rpc
 	var group sync.WaitGroup
 	group.Go(func() { dispatcher.Run(ctx) })
-	l.handler = l.deaths.Handler(server.New(config))
+	l.handler = l.injector.Handler(server.New(config))
 	l.end = sync.OnceFunc(func() { cancel(); group.Wait(); db.Close() })
 	l.t.Cleanup(l.end)
 }
 
-// ask sends a request as a client does that retries what was not answered: it is content with an answer that says that the
+// sendUntilAccepted sends a request as a client does that retries what was not answered: it is content with an answer that says that the
 // same is under way, or done. It returns when the change has also been sent to Cluster Service, if the frontend lived to.
-func (l *lives) ask(method, target, body string) {
+func (l *crashingFrontend) sendUntilAccepted(method, target, body string) {
 	l.t.Helper()
 	for retried := false; ; retried = true {
-		l.revive()
+		l.restart()
 		recorder := httptest.NewRecorder()
 		request := l.request(method, target, body)
 		l.handler.ServeHTTP(recorder, request)
-		if l.deaths.Crashed() {
+		if l.injector.Crashed() {
 			continue // nobody heard the answer
 		}
 		if retried && recorder.Code == http.StatusConflict {
@@ -75,24 +75,24 @@ func (l *lives) ask(method, target, body string) {
 		}
 		l.t.Fatalf("%s %s answered %d: %s", method, target, recorder.Code, recorder.Body)
 	}
-	eventually(l.t, func() bool { return l.deaths.Crashed() || l.sent(target) })
-	l.revive()
+	eventually(l.t, func() bool { return l.injector.Crashed() || l.isSent(target) })
+	l.restart()
 }
 
-// revive replaces a frontend that has died.
-func (l *lives) revive() {
+// restart replaces a frontend that has died.
+func (l *crashingFrontend) restart() {
 	l.t.Helper()
-	if l.deaths.Crashed() {
+	if l.injector.Crashed() {
 		l.end()
-		l.deaths.Restart()
-		l.begin()
+		l.injector.Restart()
+		l.start()
 	}
 }
 
-// sent says whether Cluster Service has what is stored of a resource.
-func (l *lives) sent(id string) bool {
+// isSent says whether Cluster Service has what is stored of a resource.
+func (l *crashingFrontend) isSent(id string) bool {
 	sent := true
-	l.each(func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, _ func(context.Context) error) {
+	l.forEachResource(func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, _ func(context.Context) error) {
 		l.clusterService.mu.Lock()
 		defer l.clusterService.mu.Unlock()
 		if resource.ID == id {
@@ -102,25 +102,25 @@ func (l *lives) sent(id string) bool {
 	return sent
 }
 
-// each goes through what Cluster Service is told of, clusters first, with how it is told.
-func (l *lives) each(do func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, tell func(context.Context) error)) {
+// forEachResource goes through what Cluster Service is told of, clusters first, with how it is told.
+func (l *crashingFrontend) forEachResource(do func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, tell func(context.Context) error)) {
 	l.t.Helper()
 	documents := l.documents()
 	for _, item := range documents.clusters {
 		d := &item.Value
-		do(&d.Cluster.Resource, d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyCluster, l.rpc.DeleteCluster))
+		do(&d.Cluster.Resource, d.UID, d.Generation, d.ProvisioningState, sender(d, d.ProvisioningState, l.rpc.ApplyCluster, l.rpc.DeleteCluster))
 	}
 	for _, item := range documents.nodePools {
 		d := &item.Value
-		do(&d.NodePool.Resource, d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyNodePool, l.rpc.DeleteNodePool))
+		do(&d.NodePool.Resource, d.UID, d.Generation, d.ProvisioningState, sender(d, d.ProvisioningState, l.rpc.ApplyNodePool, l.rpc.DeleteNodePool))
 	}
 	for _, item := range documents.externals {
 		d := &item.Value
-		do(&d.ExternalAuth.Resource, d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyExternalAuth, l.rpc.DeleteExternalAuth))
+		do(&d.ExternalAuth.Resource, d.UID, d.Generation, d.ProvisioningState, sender(d, d.ProvisioningState, l.rpc.ApplyExternalAuth, l.rpc.DeleteExternalAuth))
 	}
 }
 
-func told[D, R any](document *D, state hub.ProvisioningState, apply, remove func(context.Context, *D) (R, error)) func(context.Context) error {
+func sender[D, R any](document *D, state hub.ProvisioningState, apply, remove func(context.Context, *D) (R, error)) func(context.Context) error {
 	if state == hub.Deleting {
 		apply = remove
 	}
@@ -130,22 +130,22 @@ func told[D, R any](document *D, state hub.ProvisioningState, apply, remove func
 	}
 }
 
-// backend does its part: it tells Cluster Service what the frontend had no time to, and ends what is under way.
-func (l *lives) backend() {
+// runBackend does its part: it tells Cluster Service what the frontend had no time to, and ends what is under way.
+func (l *crashingFrontend) runBackend() {
 	l.t.Helper()
 	l.documents().check(l.t)
-	l.each(func(_ *hub.Resource, uid string, _ int64, _ hub.ProvisioningState, tell func(context.Context) error) {
+	l.forEachResource(func(_ *hub.Resource, uid string, _ int64, _ hub.ProvisioningState, tell func(context.Context) error) {
 		if err := tell(l.t.Context()); err != nil {
 			l.t.Fatalf("telling Cluster Service of %s: %v", uid, err)
 		}
 	})
-	if err := l.settle(l.t.Context()); err != nil {
+	if err := l.finishOperations(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// world is what is stored and what Cluster Service has, in words, without what differs between two plays: uids and times.
-func (l *lives) world() (lines []string) {
+// state is what is stored and what Cluster Service has, in words, without what differs between two plays: uids and times.
+func (l *crashingFrontend) state() (lines []string) {
 	l.t.Helper()
 	add := func(format string, values ...any) { lines = append(lines, fmt.Sprintf(format, values...)) }
 	short := func(id string) string { return id[strings.Index(id, "/hcpOpenShiftClusters/")+1:] }
@@ -191,9 +191,9 @@ func (l *lives) world() (lines []string) {
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 8, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
-		l := &lives{deaths: d}
-		l.tenancy = newHarness(t, func(c *server.Config) { l.config = *c }).tenancy(t)
-		l.begin()
+		l := &crashingFrontend{injector: d}
+		l.testSubscription = newHarness(t, func(c *server.Config) { l.config = *c }).newSubscription(t)
+		l.start()
 		cluster := l.cluster("cluster")
 		pool, auth := cluster+"/nodePools/pool", cluster+"/externalAuths/auth"
 		var worlds [][]string
@@ -207,16 +207,16 @@ func TestSweepRequests(t *testing.T) {
 		} {
 			if requests[0].method == http.MethodPost {
 				// One is issued and one pending, by a frontend that lives.
-				for _, done := range []func(){l.backend, func() {}} {
+				for _, done := range []func(){l.runBackend, func() {}} {
 					l.mustDo(http.StatusAccepted, http.MethodPost, cluster+"/requestAdminCredential", signingRequest(t))
 					done()
 				}
 			}
 			for _, request := range requests {
-				l.ask(request.method, request.target, request.body)
+				l.sendUntilAccepted(request.method, request.target, request.body)
 			}
-			l.backend()
-			worlds = append(worlds, l.world())
+			l.runBackend()
+			worlds = append(worlds, l.state())
 		}
 		return worlds
 	})

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	walkedGroup   = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/"
-	walkedCluster = walkedGroup + "group/providers/" + hub.ClusterResourceType + "/cluster"
+	testGroup   = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/"
+	testCluster = testGroup + "group/providers/" + hub.ClusterResourceType + "/cluster"
 )
 
-// walked is a full body of testdata/bodies as a version has it.
-func walked(t testing.TB, file string, schema *schemamutation.Schema, version string) map[string]any {
+// fullBody is a full body of testdata/bodies as a version has it.
+func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version string) map[string]any {
 	t.Helper()
 	content, err := os.ReadFile("../../testdata/bodies/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer("{{location}}", "westus3", "{{network}}", walkedGroup+"network/providers/Microsoft.Network",
-		"{{identity}}", walkedGroup+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities",
+	text := strings.NewReplacer("{{location}}", "westus3", "{{network}}", testGroup+"network/providers/Microsoft.Network",
+		"{{identity}}", testGroup+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities",
 		"{{subscription}}", "11111111-1111-1111-1111-111111111111").Replace(string(content))
 	body, err := wire.ParseObject([]byte(text))
 	if err != nil {
@@ -47,7 +47,7 @@ func walked(t testing.TB, file string, schema *schemamutation.Schema, version st
 		// The vault is named with the key.
 		body = wire.MergePatch(body, parsed(t, `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`))
 	}
-	return prune(schema, body).(map[string]any)
+	return removeUnknownFields(schema, body).(map[string]any)
 }
 
 func parsed(t testing.TB, text string) map[string]any {
@@ -59,8 +59,8 @@ func parsed(t testing.TB, text string) map[string]any {
 	return fields
 }
 
-// prune takes from a value what the schema does not know.
-func prune(schema *schemamutation.Schema, value any) any {
+// removeUnknownFields takes from a value what the schema does not know.
+func removeUnknownFields(schema *schemamutation.Schema, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
@@ -72,53 +72,53 @@ func prune(schema *schemamutation.Schema, value any) any {
 				delete(value, name)
 				continue
 			}
-			value[name] = prune(of, inner)
+			value[name] = removeUnknownFields(of, inner)
 		}
 	case []any:
 		for i, inner := range value {
-			value[i] = prune(schema.Items, inner)
+			value[i] = removeUnknownFields(schema.Items, inner)
 		}
 	}
 	return value
 }
 
-// lonelyCluster is a cluster without the neighbours that only a store knows.
-type lonelyCluster struct{ clusterType }
+// clusterWithoutStore is a cluster without the neighbours that only a store knows.
+type clusterWithoutStore struct{ clusterType }
 
-var _ resourceType[database.ClusterDocument, hub.Cluster] = lonelyCluster{}
+var _ resourceType[database.ClusterDocument, hub.Cluster] = clusterWithoutStore{}
 
-func (lonelyCluster) neighbours(*Server, context.Context, *request, *hub.Cluster, string) ([]apierror.Violation, error) {
+func (clusterWithoutStore) validateAgainstStore(*Server, context.Context, *request, *hub.Cluster, string) ([]apierror.Violation, error) {
 	return nil, nil
 }
 
-// subject is a type of resource that is walked.
-type subject struct {
+// resourceUnderTest is a type of resource that is walked.
+type resourceUnderTest struct {
 	name, definition string
 	// get is the operation that shows it.
 	get string
 	// files are the full bodies, which together have every property.
 	files []string
-	// judge is the type's.
-	judge func(t testing.TB, version *versions.Version) judgeOf
+	// newEvaluator is the type's.
+	newEvaluator func(t testing.TB, version *versions.Version) evaluator
 }
 
-// judgeOf judges bodies of one type at one version.
-type judgeOf interface {
+// evaluator judges bodies of one type at one version.
+type evaluator interface {
 	// create says what is wrong with a body that makes the resource, and keeps what it makes when nothing is.
 	create(body map[string]any) []apierror.Violation
 	// change says what is wrong with a PUT or PATCH of what create made last, and judges what that makes of it; nil when
 	// something is wrong.
-	change(body map[string]any, patch bool) (judgeOf, []apierror.Violation)
+	change(body map[string]any, patch bool) (evaluator, []apierror.Violation)
 	// shown is what create made last, as the version shows it.
 	shown() map[string]any
 	// at judges the same resource at another version.
-	at(version *versions.Version) judgeOf
+	at(version *versions.Version) evaluator
 	// differs says what another one has of the resource that this one has not.
-	differs(from judgeOf) string
+	differs(from evaluator) string
 }
 
-// court is a judgeOf.
-type court[D, R any] struct {
+// resourceEvaluator is a judgeOf.
+type resourceEvaluator[D, R any] struct {
 	t      testing.TB
 	of     resourceType[D, R]
 	server *Server
@@ -129,7 +129,7 @@ type court[D, R any] struct {
 	stored D
 }
 
-func (c *court[D, R]) propose(body map[string]any, patch bool) *proposal {
+func (c *resourceEvaluator[D, R]) propose(body map[string]any, patch bool) *proposal {
 	p := &proposal{content: content{fields: schemamutation.Clone(body).(map[string]any), patch: patch}, uid: "22222222-2222-2222-2222-222222222222"}
 	if c.parent != nil {
 		p.parent = &database.Item[database.ClusterDocument]{Value: *c.parent}
@@ -137,10 +137,10 @@ func (c *court[D, R]) propose(body map[string]any, patch bool) *proposal {
 	return p
 }
 
-func (c *court[D, R]) create(body map[string]any) []apierror.Violation {
+func (c *resourceEvaluator[D, R]) create(body map[string]any) []apierror.Violation {
 	var document D
-	to := c.of.parts(&document)
-	resource, violations, err := fresh(c.server, context.Background(), c.rq, c.of, c.propose(body, false), to.resource, time.Time{})
+	to := c.of.fields(&document)
+	resource, violations, err := decodeNew(c.server, context.Background(), c.rq, c.of, c.propose(body, false), to.resource, time.Time{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -155,23 +155,23 @@ func (c *court[D, R]) create(body map[string]any) []apierror.Violation {
 	return nil
 }
 
-func (c *court[D, R]) change(body map[string]any, patch bool) (judgeOf, []apierror.Violation) {
+func (c *resourceEvaluator[D, R]) change(body map[string]any, patch bool) (evaluator, []apierror.Violation) {
 	document := c.stored
-	resource, violations, err := changed(c.server, c.rq, c.of, c.propose(body, patch), &document, time.Time{})
+	resource, violations, err := decodeChanged(c.server, c.rq, c.of, c.propose(body, patch), &document, time.Time{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	if len(violations) > 0 {
 		return nil, violations
 	}
-	*c.of.parts(&document).resource = *resource
+	*c.of.fields(&document).resource = *resource
 	after := *c
 	after.stored = c.restored(document)
 	return &after, nil
 }
 
 // restored is a document as the store gives it back.
-func (c *court[D, R]) restored(document D) (stored D) {
+func (c *resourceEvaluator[D, R]) restored(document D) (stored D) {
 	text, err := json.Marshal(document)
 	if err != nil {
 		c.t.Fatal(err)
@@ -182,22 +182,22 @@ func (c *court[D, R]) restored(document D) (stored D) {
 	return stored
 }
 
-func (c *court[D, R]) at(version *versions.Version) judgeOf {
+func (c *resourceEvaluator[D, R]) at(version *versions.Version) evaluator {
 	other, rq := *c, *c.rq
 	rq.version = version
 	other.rq = &rq
 	return &other
 }
 
-func (c *court[D, R]) differs(from judgeOf) string {
-	other := from.(*court[D, R])
+func (c *resourceEvaluator[D, R]) differs(from evaluator) string {
+	other := from.(*resourceEvaluator[D, R])
 	if reflect.DeepEqual(c.stored, other.stored) {
 		return ""
 	}
 	return cmp.Diff(c.stored, other.stored)
 }
 
-func (c *court[D, R]) shown() map[string]any {
+func (c *resourceEvaluator[D, R]) shown() map[string]any {
 	text, err := marshal(c.of.encode(c.rq.version, &c.stored))
 	if err != nil {
 		c.t.Fatal(err)
@@ -205,7 +205,7 @@ func (c *court[D, R]) shown() map[string]any {
 	return parsed(c.t, string(text))
 }
 
-func newCourt[D, R any](t testing.TB, of resourceType[D, R], version *versions.Version, child string, parent *database.ClusterDocument, settle func(*D)) judgeOf {
+func newResourceEvaluator[D, R any](t testing.TB, of resourceType[D, R], version *versions.Version, child string, parent *database.ClusterDocument, settle func(*D)) evaluator {
 	t.Helper()
 	offer, err := config.Default()
 	if err != nil {
@@ -213,31 +213,31 @@ func newCourt[D, R any](t testing.TB, of resourceType[D, R], version *versions.V
 	}
 	s := &Server{Config: Config{Rules: validation.NewRules(offer, "westus3"), Offer: offer, Location: "westus3"}}
 	rq := &request{
-		http: httptest.NewRequest(http.MethodPut, "/", nil), version: version, resourceID: walkedCluster,
+		http: httptest.NewRequest(http.MethodPut, "/", nil), version: version, resourceID: testCluster,
 		subscription: &hub.Subscription{State: hub.Registered},
 	}
-	rq.match.params[subscriptionParam], rq.match.params[resourceGroupParam], rq.match.params[clusterParam] = path.Base(path.Dir(path.Dir(walkedGroup))), "group", "cluster"
+	rq.match.params[subscriptionParam], rq.match.params[resourceGroupParam], rq.match.params[clusterParam] = path.Base(path.Dir(path.Dir(testGroup))), "group", "cluster"
 	if child != "" {
 		rq.match.params[childParam] = path.Base(child)
 		rq.resourceID += child
 	}
-	return &court[D, R]{t: t, of: of, server: s, rq: rq, parent: parent, settle: settle}
+	return &resourceEvaluator[D, R]{t: t, of: of, server: s, rq: rq, parent: parent, settle: settle}
 }
 
-// parentOf is the cluster of the children that are walked.
-func parentOf(t testing.TB) *database.ClusterDocument {
+// parentCluster is the cluster of the children that are walked.
+func parentCluster(t testing.TB) *database.ClusterDocument {
 	t.Helper()
 	newest := versions.APIs()[len(versions.APIs())-1].Name
 	schema := resourceSchema(t, newest, "HcpOpenShiftCluster")
-	judge := newCourt(t, lonelyCluster{}, versions.All()[newest], "", nil, runs).(*court[database.ClusterDocument, hub.Cluster])
-	if violations := judge.create(walked(t, "cluster-full.json", schema, newest)); len(violations) > 0 {
+	judge := newResourceEvaluator(t, clusterWithoutStore{}, versions.All()[newest], "", nil, withRunningControlPlane).(*resourceEvaluator[database.ClusterDocument, hub.Cluster])
+	if violations := judge.create(fullBody(t, "cluster-full.json", schema, newest)); len(violations) > 0 {
 		t.Fatal(violations)
 	}
 	return &judge.stored
 }
 
-// runs is a control plane that runs what it should.
-func runs(d *database.ClusterDocument) {
+// withRunningControlPlane is a control plane that runs what it should.
+func withRunningControlPlane(d *database.ClusterDocument) {
 	d.Status.ActiveVersions = []string{d.Cluster.Properties.Version.ID + ".9"}
 }
 
@@ -251,16 +251,16 @@ func resourceSchema(t testing.TB, version, definition string) *schemamutation.Sc
 }
 
 // subjects are the types of resources.
-func subjects() []subject {
-	return []subject{
-		{"cluster", "HcpOpenShiftCluster", "HcpOpenShiftClusters_Get", []string{"cluster-full.json"}, func(t testing.TB, version *versions.Version) judgeOf {
-			return newCourt(t, lonelyCluster{}, version, "", nil, runs)
+func subjects() []resourceUnderTest {
+	return []resourceUnderTest{
+		{"cluster", "HcpOpenShiftCluster", "HcpOpenShiftClusters_Get", []string{"cluster-full.json"}, func(t testing.TB, version *versions.Version) evaluator {
+			return newResourceEvaluator(t, clusterWithoutStore{}, version, "", nil, withRunningControlPlane)
 		}},
-		{"nodePool", "NodePool", "NodePools_Get", []string{"nodepool-full.json", "nodepool.json"}, func(t testing.TB, version *versions.Version) judgeOf {
-			return newCourt(t, nodePoolType{}, version, "/nodePools/pool", parentOf(t), nil)
+		{"nodePool", "NodePool", "NodePools_Get", []string{"nodepool-full.json", "nodepool.json"}, func(t testing.TB, version *versions.Version) evaluator {
+			return newResourceEvaluator(t, nodePoolType{}, version, "/nodePools/pool", parentCluster(t), nil)
 		}},
-		{"externalAuth", "ExternalAuth", "ExternalAuths_Get", []string{"external-auth-full.json"}, func(t testing.TB, version *versions.Version) judgeOf {
-			return newCourt(t, externalAuthType{}, version, "/externalAuths/auth", parentOf(t), nil)
+		{"externalAuth", "ExternalAuth", "ExternalAuths_Get", []string{"external-auth-full.json"}, func(t testing.TB, version *versions.Version) evaluator {
+			return newResourceEvaluator(t, externalAuthType{}, version, "/externalAuths/auth", parentCluster(t), nil)
 		}},
 	}
 }

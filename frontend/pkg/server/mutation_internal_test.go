@@ -35,8 +35,8 @@ const (
 	patched  = "patch"
 )
 
-// TestWalk is the walk.
-func TestWalk(t *testing.T) {
+// TestSchemaMutations is the walk.
+func TestSchemaMutations(t *testing.T) {
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +50,10 @@ func TestWalk(t *testing.T) {
 		}
 	}
 	idle, loose := map[int]bool{}, map[int]bool{}
-	for i := range departures {
+	for i := range knownExceptions {
 		idle[i] = true
 	}
-	for i := range bounds {
+	for i := range stricterLimits {
 		loose[i] = true
 	}
 	tried := 0
@@ -63,9 +63,9 @@ func TestWalk(t *testing.T) {
 				version, schema := all[api.Name], resourceSchema(t, api.Name, subject.definition)
 				var bodies []map[string]any
 				for _, file := range subject.files {
-					bodies = append(bodies, walked(t, file, schema, api.Name))
+					bodies = append(bodies, fullBody(t, file, schema, api.Name))
 				}
-				for i, bound := range bounds {
+				for i, bound := range stricterLimits {
 					if of := schema.Writable()[bound.place]; bound.subject == subject.name && of != nil && bound.tighten(of) {
 						delete(loose, i)
 					}
@@ -74,7 +74,7 @@ func TestWalk(t *testing.T) {
 					t.Errorf("none of %v has %s, which a client can send: nothing is tried of it", subject.files, place)
 				}
 				for _, body := range bodies {
-					w := &walker{t: t, subject: subject.name, version: api.Name, judge: subject.judge(t, version), book: book, known: known, versions: all, seen: map[string]bool{}, idle: idle, contracts: contracts, get: subject.get}
+					w := &mutationTester{t: t, subject: subject.name, version: api.Name, judge: subject.newEvaluator(t, version), book: book, known: known, versions: all, seen: map[string]bool{}, idle: idle, contracts: contracts, get: subject.get}
 					w.body(schema, body)
 					tried += w.tried
 				}
@@ -82,10 +82,10 @@ func TestWalk(t *testing.T) {
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(idle)) {
-		t.Errorf("nothing departs from the document as is said: %+v", departures[i])
+		t.Errorf("nothing departs from the document as is said: %+v", knownExceptions[i])
 	}
 	for _, i := range slices.Sorted(maps.Keys(loose)) {
-		t.Errorf("the documents say as much of %s of a %s", bounds[i].place, bounds[i].subject)
+		t.Errorf("the documents say as much of %s of a %s", stricterLimits[i].place, stricterLimits[i].subject)
 	}
 	t.Logf("%d changes were tried", tried)
 	if tried < 10_000 {
@@ -93,10 +93,10 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-type walker struct {
+type mutationTester struct {
 	t                testing.TB
 	subject, version string
-	judge            judgeOf
+	judge            evaluator
 	book             rulebook.Book
 	known            map[apierror.Violation]bool
 	versions         map[string]*versions.Version
@@ -109,7 +109,7 @@ type walker struct {
 	get string
 }
 
-func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
+func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any) {
 	if violations := w.judge.create(body); len(violations) > 0 {
 		w.t.Fatalf("the full body is refused: %v", violations)
 	}
@@ -125,7 +125,7 @@ func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
 			w.try(change, patched, change.Current(shown), violations)
 		}
 	}
-	var refused []refusedChange
+	var refused []rejectedMutation
 	for _, change := range schema.Mutations(body, samples) {
 		violations := w.judge.create(change.Apply(body))
 		w.try(change, created, nil, violations)
@@ -133,7 +133,7 @@ func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
 			w.shown(change.String())
 		}
 		if len(violations) > 0 && !change.Drop && change.Kind != schemamutation.Null {
-			refused = append(refused, refusedChange{change, violations})
+			refused = append(refused, rejectedMutation{change, violations})
 		}
 	}
 	w.together(body, refused)
@@ -141,7 +141,7 @@ func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
 
 // shown looks at what was made at every version: it is as the version's document has it, and whoever sends it back changes
 // nothing.
-func (w *walker) shown(what string) {
+func (w *mutationTester) shown(what string) {
 	now, err := json.Marshal(w.judge.shown())
 	if err != nil {
 		w.t.Fatal(err)
@@ -175,18 +175,18 @@ func (w *walker) shown(what string) {
 	}
 }
 
-// refusedChange is a change with what was said of it alone.
-type refusedChange struct {
+// rejectedMutation is a change with what was said of it alone.
+type rejectedMutation struct {
 	schemamutation.Mutation
 	alone []apierror.Violation
 }
 
 // together tries three changes at once: of each one something must be said that was said of it alone.
-func (w *walker) together(body map[string]any, refused []refusedChange) {
+func (w *mutationTester) together(body map[string]any, refused []rejectedMutation) {
 	random := rand.New(rand.NewPCG(1, uint64(len(refused))))
 	for range 200 {
-		three := []refusedChange{refused[random.IntN(len(refused))], refused[random.IntN(len(refused))], refused[random.IntN(len(refused))]}
-		if meet(three[0], three[1]) || meet(three[0], three[2]) || meet(three[1], three[2]) {
+		three := []rejectedMutation{refused[random.IntN(len(refused))], refused[random.IntN(len(refused))], refused[random.IntN(len(refused))]}
+		if overlap(three[0], three[1]) || overlap(three[0], three[2]) || overlap(three[1], three[2]) {
 			continue
 		}
 		w.tried++
@@ -203,8 +203,8 @@ func (w *walker) together(body map[string]any, refused []refusedChange) {
 	}
 }
 
-// meet reports whether one of two changes is within what the other one changes, or is said to be wrong there.
-func meet(a, b refusedChange) bool {
+// overlap reports whether one of two changes is within what the other one changes, or is said to be wrong there.
+func overlap(a, b rejectedMutation) bool {
 	within := func(a, b string) bool { return validation.Covers(a, b) || validation.Covers(b, a) }
 	for _, v := range a.alone {
 		for _, other := range b.alone {
@@ -218,11 +218,11 @@ func meet(a, b refusedChange) bool {
 
 // try compares what the service says of a change with what the document and the departures say; before is what the change
 // takes the place of.
-func (w *walker) try(change schemamutation.Mutation, how string, before any, violations []apierror.Violation) {
+func (w *mutationTester) try(change schemamutation.Mutation, how string, before any, violations []apierror.Violation) {
 	w.tried++
 	allowed, at := change.Allowed, change.Path
-	for i, d := range departures {
-		if d.is(w.subject, w.version, how, change) {
+	for i, d := range knownExceptions {
+		if d.matches(w.subject, w.version, how, change) {
 			allowed = d.allowed
 			if d.at != "" {
 				at = d.at
@@ -254,7 +254,7 @@ func (w *walker) try(change schemamutation.Mutation, how string, before any, vio
 }
 
 // described reports whether docs/validation.md has a violation.
-func (w *walker) described(v apierror.Violation) bool {
+func (w *mutationTester) described(v apierror.Violation) bool {
 	known, asked := w.known[v]
 	if !asked {
 		known = w.book.Describes(v.Field, v.Message)
@@ -266,7 +266,7 @@ func (w *walker) described(v apierror.Violation) bool {
 const immutableMessage = "Forbidden: field is immutable"
 
 // TestOlderVersionsKeepWhatNewerSay: no PUT and no PATCH at an older version changes what only newer ones have.
-func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
+func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
 	apis, all := versions.APIs(), versions.All()
 	newest := apis[len(apis)-1].Name
 	// None of these is a default, and none that the version has by itself.
@@ -276,11 +276,11 @@ func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
 	}
 	for _, subject := range subjects() {
 		newer := resourceSchema(t, newest, subject.definition)
-		body := walked(t, subject.files[0], newer, newest)
+		body := fullBody(t, subject.files[0], newer, newest)
 		if patch := unusual[subject.name]; patch != "" {
 			body = wire.MergePatch(body, parsed(t, patch))
 		}
-		stored := subject.judge(t, all[newest])
+		stored := subject.newEvaluator(t, all[newest])
 		if violations := stored.create(body); len(violations) > 0 {
 			t.Fatal(violations)
 		}
@@ -332,8 +332,8 @@ func value(of any, place string) any {
 	return of
 }
 
-// TestWalkCredentialRequests is the walk of the body of requestAdminCredential, which the newest version has.
-func TestWalkCredentialRequests(t *testing.T) {
+// TestCredentialRequestMutations is the walk of the body of requestAdminCredential, which the newest version has.
+func TestCredentialRequestMutations(t *testing.T) {
 	apis := versions.APIs()
 	newest := apis[len(apis)-1].Name
 	schema := resourceSchema(t, newest, "HcpOpenShiftClusterAdminCredentialRequest")
@@ -365,7 +365,7 @@ func TestWalkCredentialRequests(t *testing.T) {
 }
 
 // TestWalkExpressions: of a resource that is right a preflight says nothing, whichever of its values is not known yet.
-func TestWalkExpressions(t *testing.T) {
+func TestPreflightWithExpressions(t *testing.T) {
 	patches := map[string][]string{
 		"cluster-full.json":  {`{"properties":{"network":{"machineCidr":"10.128.0.0/24","podCidr":"10.0.0.0/16"}}}`},
 		"nodepool-full.json": {`{"properties":{"platform":{"osDisk":{"diskType":"Ephemeral"}}}}`, `{"properties":{"autoScaling":null,"replicas":300}}`},
@@ -374,12 +374,12 @@ func TestWalkExpressions(t *testing.T) {
 		for _, api := range versions.APIs() {
 			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
 				version, schema := versions.All()[api.Name], resourceSchema(t, api.Name, subject.definition)
-				judge := subject.judge(t, version)
+				judge := subject.newEvaluator(t, version)
 				tried := 0
 				for _, file := range subject.files {
 					for _, patch := range append(patches[file], "{}") {
-						body := wire.MergePatch(walked(t, file, schema, api.Name), parsed(t, patch))
-						body = prune(schema, body).(map[string]any)
+						body := wire.MergePatch(fullBody(t, file, schema, api.Name), parsed(t, patch))
+						body = removeUnknownFields(schema, body).(map[string]any)
 						if violations := judge.create(body); len(violations) > 0 {
 							t.Fatal(violations)
 						}
@@ -393,7 +393,7 @@ func TestWalkExpressions(t *testing.T) {
 							change.Value = "[parameters('later')]"
 							planned := change.Apply(body)
 							unknown := template.Resolve(planned)
-							if violations := knowable(judge.create(planned), unknown); len(violations) > 0 {
+							if violations := withoutUnknown(judge.create(planned), unknown); len(violations) > 0 {
 								t.Errorf("%s is not known, and refused: %v", change.Path, violations)
 							}
 						}

@@ -11,14 +11,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
+// finishOperations does for every active operation what the backend would: it makes the operation and its resource terminal in one
 // batch, and removes what was to be deleted together with everything that belonged to it.
-func (h *harness) settle(ctx context.Context) error {
-	return h.settleSubscription(ctx, "")
+func (h *harness) finishOperations(ctx context.Context) error {
+	return h.finishOperationsOf(ctx, "")
 }
 
-// settleSubscription is settle for one subscription; empty means all.
-func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
+// finishOperationsOf is settle for one subscription; empty means all.
+func (h *harness) finishOperationsOf(ctx context.Context, subscription string) error {
 	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
 		if subscription != "" && found.Key.SubscriptionID != subscription {
 			return nil
@@ -31,12 +31,12 @@ func (h *harness) settleSubscription(ctx context.Context, subscription string) e
 	})
 }
 
-// settleAndForget settles the subscription, and then removes its operations and credentials: what a fuzz target leaves behind
+// finishAndRemoveOperations settles the subscription, and then removes its operations and credentials: what a fuzz target leaves behind
 // makes each of its inputs slower than the one before.
-func (y *tenancy) settleAndForget() {
+func (y *testSubscription) finishAndRemoveOperations() {
 	y.t.Helper()
 	ctx := context.Background()
-	if err := y.settleSubscription(ctx, y.subscription); err != nil {
+	if err := y.finishOperationsOf(ctx, y.subscription); err != nil {
 		y.t.Fatal(err)
 	}
 	for _, operation := range all(y, y.db.Operations()) {
@@ -49,7 +49,7 @@ func (y *tenancy) settleAndForget() {
 	}
 }
 
-func removed[D any](y *tenancy, item *database.Item[D]) {
+func removed[D any](y *testSubscription, item *database.Item[D]) {
 	y.t.Helper()
 	batch := y.db.NewBatch(y.subscription)
 	database.Remove(batch, item)

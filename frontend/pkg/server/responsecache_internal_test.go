@@ -7,22 +7,22 @@ import (
 
 // TestShownIsBounded: however much is shown, only so much is remembered, and the last is.
 func TestShownIsBounded(t *testing.T) {
-	s := newShownResources()
+	s := newResponseCache()
 	for i := range 200 {
-		key := shownKey{"type", fmt.Sprint(i % 150), "version"}
-		s.put(key, shown{fmt.Sprint(i), make([]byte, shownBytes/100)})
+		key := responseKey{"type", fmt.Sprint(i % 150), "version"}
+		s.put(key, cachedResponse{fmt.Sprint(i), make([]byte, responseCacheBytes/100)})
 		if got := s.get(key); got.etag != fmt.Sprint(i) {
 			t.Fatalf("%q is remembered as the last one, not %d", got.etag, i)
 		}
 		size := 0
-		for key, of := range s.known {
+		for key, of := range s.responses {
 			size += weight(key, of)
 		}
-		if size != s.size || size > shownBytes {
-			t.Fatalf("after %d the size is %d, said to be %d, at most %d", i, size, s.size, shownBytes)
+		if size != s.size || size > responseCacheBytes {
+			t.Fatalf("after %d the size is %d, said to be %d, at most %d", i, size, s.size, responseCacheBytes)
 		}
 	}
-	for key := range s.known {
+	for key := range s.responses {
 		s.forget(key)
 	}
 	if s.size != 0 {

@@ -9,8 +9,8 @@ import (
 // TestReadsAgain: who reads what has not changed is answered the same, and the store is asked but sends no document; every
 // change shows at once, in every api-version, and so does the end.
 func TestReadsAgain(t *testing.T) {
-	y := newHarness(t).tenancy(t)
-	y.ready("cluster")
+	y := newHarness(t).newSubscription(t)
+	y.createCluster("cluster")
 	older := "?api-version=2025-12-23-preview"
 	get := func(query string) (etag, body string, sent int64) {
 		t.Helper()
@@ -44,11 +44,11 @@ func TestReadsAgain(t *testing.T) {
 		t.Errorf("the change does not show in another api-version; answered\n%s", body)
 	}
 
-	if err := y.settle(t.Context()); err != nil {
+	if err := y.finishOperations(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
-	if err := y.settle(t.Context()); err != nil {
+	if err := y.finishOperations(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
