@@ -1,5 +1,5 @@
-// Package service is the emulator as a program: it reads the key, listens, serves until it is told to stop, and
-// reports health and metrics. Everything the protocol is about lives in package emulator.
+// Package app is the emulator as a program: its flags, its HTTP server, health and metrics. Package emulator implements
+// the protocol.
 package app
 
 import (
@@ -18,11 +18,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// Options are the program's flags.
+// Options are the flags of the program.
 type Options struct {
 	Listen       string
 	AddressFile  string
@@ -42,45 +43,45 @@ type Options struct {
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8081", "`address` to serve on; port 0 takes a free one")
-	flags.StringVar(&o.AddressFile, "address-file", "", "`file` to write the address to once it is served")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8081", "`address` to listen on; port 0 selects a free one")
+	flags.StringVar(&o.AddressFile, "address-file", "", "`file` to which the address is written when the server listens")
 	flags.StringVar(&o.DataDir, "data-dir", "", "`folder` for the data")
 	flags.StringVar(&o.KeyFile, "key-file", "", "`file` with the master key in base64")
-	flags.BoolVar(&o.WellKnownKey, "well-known-key", false, "use the key that every Cosmos DB emulator has instead of a file; it protects nothing")
-	flags.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain in PEM; plain HTTP without one")
+	flags.BoolVar(&o.WellKnownKey, "well-known-key", false, "use the public key of all Cosmos DB emulators, which protects nothing, instead of a file")
+	flags.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain in PEM; without it the server uses plain HTTP")
 	flags.StringVar(&o.TLSKey, "tls-key", "", "`file` with the certificate's key in PEM")
-	flags.StringVar(&o.Endpoint, "endpoint", "", "account `URL` as clients see it; that under which a request came when empty")
+	flags.StringVar(&o.Endpoint, "endpoint", "", "`URL` of the account for clients (default: that of the request)")
 	flags.StringVar(&o.Region, "region", "", "`name` of the account's region (default South Central US)")
-	flags.StringVar(&o.Gateway, "gateway", string(emulator.ComputeGateway), "which gateway's reading of URLs to imitate: `compute` takes every id, routing has the old gateway's quirks")
-	flags.BoolVar(&o.ServeCrossPartition, "serve-cross-partition", false, "run ORDER BY, aggregates and the like over all partitions instead of refusing them as the service's gateway does")
-	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "open /_emulator/faults and /_emulator/split, without authentication, for tests")
-	flags.Uint64Var(&o.FaultSeed, "fault-seed", 1, "`seed` of the faults' probabilities")
+	flags.StringVar(&o.Gateway, "gateway", string(emulator.ComputeGateway), "`gateway` whose URL parsing is emulated: compute (accepts all IDs) or routing (the older one, which normalizes URLs)")
+	flags.BoolVar(&o.ServeCrossPartition, "serve-cross-partition", false, "execute ORDER BY, aggregates and similar clauses over all partitions, which the service's gateway rejects")
+	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "enable /_emulator/faults and /_emulator/split, without authentication, for tests")
+	flags.Uint64Var(&o.FaultSeed, "fault-seed", 1, "`seed` of the probabilities of faults")
 }
 
-// Validate names the first flag that is missing or contradicts another.
+// Validate returns an error that names the first missing or contradictory flag.
 func (o *Options) Validate() error {
 	switch {
 	case o.DataDir == "":
 		return errors.New("--data-dir is required")
 	case o.KeyFile == "" && !o.WellKnownKey:
-		return errors.New("--key-file is required, or --well-known-key to go without a secret")
+		return errors.New("--key-file or --well-known-key is required")
 	case o.KeyFile != "" && o.WellKnownKey:
-		return errors.New("--key-file and --well-known-key exclude each other")
+		return errors.New("--key-file and --well-known-key are mutually exclusive")
 	case (o.TLSCert == "") != (o.TLSKey == ""):
-		return errors.New("--tls-cert and --tls-key go together")
+		return errors.New("--tls-cert and --tls-key require each other")
 	case o.Gateway != string(emulator.ComputeGateway) && o.Gateway != string(emulator.RoutingGateway):
-		return fmt.Errorf("--gateway %s: it must be %s or %s", o.Gateway, emulator.ComputeGateway, emulator.RoutingGateway)
+		return fmt.Errorf("--gateway %s: must be %s or %s", o.Gateway, emulator.ComputeGateway, emulator.RoutingGateway)
 	}
 	return nil
 }
 
 const (
-	// headerTimeout bounds how long a client may take to send a request's headers.
+	// headerTimeout bounds the time for reading the header of a request.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// drainTimeout bounds how long requests may still run once the program is told to stop.
-	drainTimeout = 5 * time.Second
-	// The collector's pace: what lives is a few megabytes, for the documents are in the file.
+	// shutdownTimeout bounds the requests that are in progress when the program stops.
+	shutdownTimeout = 5 * time.Second
+	// The settings of the garbage collector: the live heap is a few megabytes, because documents are in the file.
 	gcPercent   = 800
 	memoryLimit = 512 << 20
 )
@@ -103,11 +104,12 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
-	server.Observe = observe(p.Metrics, server)
+	server.Observe = registerMetrics(p.Metrics, server)
 	p.Ready("store", func(context.Context) error { return server.Healthy() })
 	return errors.Join(o.serve(ctx, p, server), server.Close())
 }
 
+// serve serves the emulator until ctx ends.
 func (o *Options) serve(ctx context.Context, p *process.Process, server *emulator.Server) error {
 	scheme := "http"
 	h := &http.Server{Handler: server, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
@@ -129,23 +131,27 @@ func (o *Options) serve(ctx context.Context, p *process.Process, server *emulato
 			return errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
 		}
 	}
-	p.Log.Info("serving Cosmos DB", "address", listener.Addr().String(), "scheme", scheme, "faults", o.EnableFaults)
-	return process.ServeHTTP(ctx, h, listener, drainTimeout)
+	p.Log.Info("serving Cosmos DB", logkey.URL, scheme+"://"+listener.Addr().String())
+	if o.EnableFaults {
+		p.Log.Warn("fault injection is enabled; its endpoints have no authentication", logkey.Path, "/_emulator/")
+	}
+	return process.ServeHTTP(ctx, h, listener, shutdownTimeout)
 }
 
-// observe registers the metrics and returns what feeds them. Labels take their values from small fixed sets.
-func observe(metrics *prometheus.Registry, server *emulator.Server) func(resourceType, operation string, status int, took time.Duration) {
+// registerMetrics registers the metrics and returns the function that records a request. The values of labels are
+// bounded.
+func registerMetrics(metrics *prometheus.Registry, server *emulator.Server) func(resourceType, operation string, status int, took time.Duration) {
 	requests := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "cosmos_emulator_request_seconds", Help: "Time to answer a request.",
+		Name: "cosmos_emulator_request_seconds", Help: "Latency of requests in seconds.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5},
 	}, []string{"resource", "operation", "code"})
-	groups := prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "cosmos_emulator_commits_total", Help: "Transactions committed with an fsync.",
-	}, func() float64 { return float64(server.Stats().Groups) })
-	ops := prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "cosmos_emulator_committed_writes_total", Help: "Write requests that these transactions carried.",
-	}, func() float64 { return float64(server.Stats().Ops) })
-	metrics.MustRegister(requests, groups, ops)
+	commits := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "cosmos_emulator_commits_total", Help: "Number of transactions committed with an fsync.",
+	}, func() float64 { return float64(server.Stats().Commits) })
+	writes := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "cosmos_emulator_committed_writes_total", Help: "Number of write requests in committed transactions.",
+	}, func() float64 { return float64(server.Stats().Writes) })
+	metrics.MustRegister(requests, commits, writes)
 	resources := map[string]bool{"": true, "dbs": true, "colls": true, "docs": true, "pkranges": true, "offers": true}
 	return func(resource, operation string, status int, took time.Duration) {
 		if !resources[resource] {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 func TestValidate(t *testing.T) {
@@ -49,7 +51,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRun serves TLS on a free port, answers, and ends when it is told to with its data released.
+// TestRun serves TLS on a free port, twice with the same data, to check that the data is released when Run returns.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
@@ -61,20 +63,16 @@ func TestRun(t *testing.T) {
 		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))
 		go func() { ended <- o.Run(ctx, p) }()
 		address := ""
-		for deadline := time.Now().Add(10 * time.Second); address == ""; {
-			if time.Now().After(deadline) {
-				t.Fatal("no address")
-			}
+		eventually.Holds(t, 10*time.Second, fmt.Sprintf("the server of round %d listens", round), func() error {
 			select {
 			case err := <-ended:
-				t.Fatalf("round %d: %v", round, err)
-			case <-time.After(5 * time.Millisecond):
+				t.Fatalf("Run: %v", err)
+			default:
 			}
-			b, err := os.ReadFile(o.AddressFile)
-			if err == nil {
-				address = strings.TrimSpace(string(b))
-			}
-		}
+			text, err := os.ReadFile(o.AddressFile)
+			address = strings.TrimSpace(string(text))
+			return err
+		})
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 		resp, err := client.Get("https://" + address + "/dbs")
 		if err != nil {

@@ -12,20 +12,20 @@ import (
 
 func TestRoundTrip(t *testing.T) {
 	cases := map[string]struct{ in, want, reason string }{
-		"order":      {`{"b":1,"a":2}`, `{"b":1,"a":2}`, "properties keep their order"},
-		"numbers":    {`[1.0,1e3,-0,12345678901234567890]`, `[1.0,1e3,-0,12345678901234567890]`, "numbers keep their text"},
-		"twice":      {`{"a":1,"b":2,"a":3}`, `{"a":3,"b":2}`, "the last one counts"},
-		"space":      {" {\n\t\"a\" : [ 1 , null ] } ", `{"a":[1,null]}`, "white space goes"},
-		"escapes":    {`"\u00e9\n\ud83d\ude00\/\u0001"`, "\"é\\n😀/\\u0001\"", "only what must be is escaped"},
-		"lone":       {`"\ud83d"`, "\"\ufffd\"", "half a character"},
+		"order":      {`{"b":1,"a":2}`, `{"b":1,"a":2}`, "the order of properties is preserved"},
+		"numbers":    {`[1.0,1e3,-0,12345678901234567890]`, `[1.0,1e3,-0,12345678901234567890]`, "the text of numbers is preserved"},
+		"twice":      {`{"a":1,"b":2,"a":3}`, `{"a":3,"b":2}`, "the last duplicate is used"},
+		"space":      {" {\n\t\"a\" : [ 1 , null ] } ", `{"a":[1,null]}`, "white space is removed"},
+		"escapes":    {`"\u00e9\n\ud83d\ude00\/\u0001"`, "\"é\\n😀/\\u0001\"", "only required characters are escaped"},
+		"surrogate":  {`"\ud83d"`, "\"\ufffd\"", "a single surrogate half"},
 		"empty":      {`{"a":{},"b":[]}`, `{"a":{},"b":[]}`, "empty containers"},
-		"cut":        {`{"a":`, "", "an incomplete value"},
-		"trailing":   {`{} x`, "", "something after the value"},
+		"truncated":  {`{"a":`, "", "an incomplete value"},
+		"trailing":   {`{} x`, "", "text after the value"},
 		"zero":       {`01`, "", "a leading zero"},
 		"control":    {"\"\n\"", "", "a control character"},
 		"comma":      {`[1,]`, "", "a comma without a value"},
-		"word":       {`nul`, "", "no such word"},
-		"utf-8":      {"\"\xff\"", "", "not UTF-8"},
+		"literal":    {`nul`, "", "an unknown literal"},
+		"utf-8":      {"\"\xff\"", "", "invalid UTF-8"},
 		"huge":       {`1e999`, "", "out of range"},
 		"deep":       {strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2), "", "nesting is bounded"},
 		"many names": {`{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1,"o":1,"p":1,"q":1,"a":2,"q":3}`, `{"a":2,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1,"o":1,"p":1,"q":3}`, "duplicates in large objects"},
@@ -62,27 +62,27 @@ func TestEqualAndCanonical(t *testing.T) {
 				t.Fatal(errA, errB)
 			}
 			if got := Equal(a, b); got != tc.want {
-				t.Errorf("Equal is %v", got)
+				t.Errorf("Equal = %v", got)
 			}
 			if got := Canonical(a) == Canonical(b); got != tc.want {
-				t.Errorf("%s and %s", Canonical(a), Canonical(b))
+				t.Errorf("Canonical: %s and %s", Canonical(a), Canonical(b))
 			}
 			if got := Compare(a, b) == 0; got != tc.want {
-				t.Errorf("Compare is %d", Compare(a, b))
+				t.Errorf("Compare = %d", Compare(a, b))
 			}
 		})
 	}
 }
 
-func TestUndefinedIsLeftOut(t *testing.T) {
+func TestUndefinedIsOmitted(t *testing.T) {
 	v := Value{Kind: Object, Obj: []Member{{"a", Value{}}, {"b", FromArray([]Value{{}, True, {}})}, {"c", FromNumber(0.5)}}}
 	if got := v.JSON(); got != `{"b":[true],"c":0.5}` {
 		t.Error(got)
 	}
 }
 
-// FuzzParse compares with encoding/json: both accept the same texts, except where this package is stricter on
-// purpose (depth, UTF-8, the range of numbers), and they mean the same.
+// FuzzParse compares Parse with encoding/json. Parse accepts a subset of the texts (it limits depth, requires UTF-8 and rejects
+// numbers out of range) and must return the same values.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-2.5e-3,true,null,"\u00e9\ud83d\ude00"]}`, `[`, `"\x"`, `{"a":1,"a":2}`, ` 0 `, "\xff", `1e400`} {
 		f.Add([]byte(s))
@@ -97,16 +97,16 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if stdErr != nil {
-			t.Fatalf("%q is accepted, but encoding/json says: %v", in, stdErr)
+			t.Fatalf("Parse accepted %q, but encoding/json returned: %v", in, stdErr)
 		}
-		var again any
+		var reparsed any
 		d = json.NewDecoder(strings.NewReader(v.JSON()))
 		d.UseNumber()
-		if err := d.Decode(&again); err != nil {
-			t.Fatalf("%q became %q: %v", in, v.JSON(), err)
+		if err := d.Decode(&reparsed); err != nil {
+			t.Fatalf("%q was written as %q: %v", in, v.JSON(), err)
 		}
-		if !reflect.DeepEqual(std, again) { // cmp takes twice as long with each level of nested arrays
-			t.Fatalf("%q became %q", in, v.JSON())
+		if !reflect.DeepEqual(std, reparsed) { // the time of cmp doubles with each level of nested arrays
+			t.Fatalf("%q was written as %q", in, v.JSON())
 		}
 	})
 }

@@ -8,35 +8,37 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is the deepest nesting the service accepts.
+// MaxDepth is the maximum nesting that the service accepts.
 const MaxDepth = 128
 
 var errUnexpectedEnd = errors.New("unexpected end of JSON")
 
-// Parse reads exactly one JSON value. Of a property given twice the last one counts.
+// Parse parses exactly one JSON value. If a property occurs twice, the last value is used.
 func Parse(data []byte) (Value, error) {
 	if !utf8.Valid(data) {
 		return Value{}, errors.New("JSON is not valid UTF-8")
 	}
 	p := parser{data: data}
-	p.space()
+	p.skipSpace()
 	v, err := p.value(0)
 	if err != nil {
 		return Value{}, err
 	}
-	p.space()
+	p.skipSpace()
 	if p.pos != len(p.data) {
 		return Value{}, fmt.Errorf("unexpected %q after the JSON value at offset %d", p.data[p.pos], p.pos)
 	}
 	return v, nil
 }
 
+// parser is a JSON parser at a position.
 type parser struct {
 	data []byte
 	pos  int
 }
 
-func (p *parser) space() {
+// skipSpace skips white space.
+func (p *parser) skipSpace() {
 	for p.pos < len(p.data) {
 		switch p.data[p.pos] {
 		case ' ', '\t', '\n', '\r':
@@ -47,6 +49,7 @@ func (p *parser) space() {
 	}
 }
 
+// value parses a value at a depth.
 func (p *parser) value(depth int) (Value, error) {
 	if depth > MaxDepth {
 		return Value{}, fmt.Errorf("JSON is nested deeper than %d levels", MaxDepth)
@@ -68,17 +71,18 @@ func (p *parser) value(depth int) (Value, error) {
 	case c == '-' || c >= '0' && c <= '9':
 		return p.number()
 	case c == 't':
-		return True, p.word("true")
+		return True, p.literal("true")
 	case c == 'f':
-		return False, p.word("false")
+		return False, p.literal("false")
 	case c == 'n':
-		return NullValue, p.word("null")
+		return NullValue, p.literal("null")
 	default:
 		return Value{}, fmt.Errorf("unexpected %q at offset %d", c, p.pos)
 	}
 }
 
-func (p *parser) word(w string) error {
+// literal parses true, false or null.
+func (p *parser) literal(w string) error {
 	if len(p.data)-p.pos < len(w) || string(p.data[p.pos:p.pos+len(w)]) != w {
 		return fmt.Errorf("unexpected word at offset %d, expected %s", p.pos, w)
 	}
@@ -86,19 +90,20 @@ func (p *parser) word(w string) error {
 	return nil
 }
 
+// object parses an object.
 func (p *parser) object(depth int) (Value, error) {
 	p.pos++
 	v := Value{Kind: Object}
-	p.space()
+	p.skipSpace()
 	if p.pos < len(p.data) && p.data[p.pos] == '}' {
 		p.pos++
 		return v, nil
 	}
 	v.Obj = make([]Member, 0, 8)
-	// Only big objects pay for a map; small ones are searched.
+	// Only large objects need a map; small ones are searched.
 	var seen map[string]int
 	for {
-		p.space()
+		p.skipSpace()
 		if p.pos >= len(p.data) {
 			return Value{}, errUnexpectedEnd
 		}
@@ -109,12 +114,12 @@ func (p *parser) object(depth int) (Value, error) {
 		if err != nil {
 			return Value{}, err
 		}
-		p.space()
+		p.skipSpace()
 		if p.pos >= len(p.data) || p.data[p.pos] != ':' {
 			return Value{}, fmt.Errorf("expected ':' at offset %d", p.pos)
 		}
 		p.pos++
-		p.space()
+		p.skipSpace()
 		member, err := p.value(depth + 1)
 		if err != nil {
 			return Value{}, err
@@ -146,7 +151,7 @@ func (p *parser) object(depth int) (Value, error) {
 			}
 			v.Obj = append(v.Obj, Member{Name: name, Value: member})
 		}
-		p.space()
+		p.skipSpace()
 		if p.pos >= len(p.data) {
 			return Value{}, errUnexpectedEnd
 		}
@@ -162,22 +167,23 @@ func (p *parser) object(depth int) (Value, error) {
 	}
 }
 
+// array parses an array.
 func (p *parser) array(depth int) (Value, error) {
 	p.pos++
 	v := Value{Kind: Array}
-	p.space()
+	p.skipSpace()
 	if p.pos < len(p.data) && p.data[p.pos] == ']' {
 		p.pos++
 		return v, nil
 	}
 	for {
-		p.space()
+		p.skipSpace()
 		e, err := p.value(depth + 1)
 		if err != nil {
 			return Value{}, err
 		}
 		v.Arr = append(v.Arr, e)
-		p.space()
+		p.skipSpace()
 		if p.pos >= len(p.data) {
 			return Value{}, errUnexpectedEnd
 		}
@@ -193,6 +199,7 @@ func (p *parser) array(depth int) (Value, error) {
 	}
 }
 
+// digits skips digits and reports whether there were any.
 func (p *parser) digits() bool {
 	start := p.pos
 	for p.pos < len(p.data) && p.data[p.pos] >= '0' && p.data[p.pos] <= '9' {
@@ -201,6 +208,7 @@ func (p *parser) digits() bool {
 	return p.pos > start
 }
 
+// number parses a number.
 func (p *parser) number() (Value, error) {
 	start := p.pos
 	bad := func() (Value, error) { return Value{}, fmt.Errorf("malformed number at offset %d", start) }
@@ -235,6 +243,7 @@ func (p *parser) number() (Value, error) {
 	return Value{Kind: Number, Num: n, Str: text}, nil
 }
 
+// string parses a string.
 func (p *parser) string() (string, error) {
 	p.pos++
 	start := p.pos
@@ -254,6 +263,7 @@ func (p *parser) string() (string, error) {
 	return "", errUnexpectedEnd
 }
 
+// escaped parses the rest of a string from its first escape. The string begins at start.
 func (p *parser) escaped(start int) (string, error) {
 	out := append(make([]byte, 0, 2*(p.pos-start)+16), p.data[start:p.pos]...)
 	for p.pos < len(p.data) {
@@ -303,6 +313,7 @@ func (p *parser) escaped(start int) (string, error) {
 	return "", errUnexpectedEnd
 }
 
+// hex4 parses four hexadecimal digits.
 func (p *parser) hex4() (rune, error) {
 	if p.pos+4 > len(p.data) {
 		return 0, errUnexpectedEnd
@@ -315,7 +326,7 @@ func (p *parser) hex4() (rune, error) {
 	return rune(n), nil
 }
 
-// lowSurrogate reads the second half of a surrogate pair; a lone half becomes U+FFFD, as in encoding/json.
+// lowSurrogate parses the second half of a surrogate pair. A single half becomes U+FFFD, as in encoding/json.
 func (p *parser) lowSurrogate(high rune) rune {
 	if p.pos+6 > len(p.data) || p.data[p.pos] != '\\' || p.data[p.pos+1] != 'u' {
 		return utf8.RuneError

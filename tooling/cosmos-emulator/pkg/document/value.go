@@ -1,8 +1,9 @@
-// Package document is the JSON value every other package of the emulator speaks: an item's body, a query's
-// parameter, a partition key component. Unlike encoding/json's maps it keeps the order of an object's properties
-// and the text of its numbers, so what a client wrote is what it reads back; and it knows "undefined", the value
-// of a property that is not there, which the query language tells apart from null. Values are treated as
-// immutable once built; only the patch package changes them, on its own copies.
+// Package document implements the JSON values of the emulator: bodies of items, parameters of queries and components of
+// partition keys.
+//
+// Unlike maps of encoding/json, a Value preserves the order of properties and the text of numbers, so that clients read
+// exactly what they wrote. It also represents undefined, the value of a missing property, which the query language
+// distinguishes from null. Values are immutable after they are built; only package patch changes them, on its own copies.
 package document
 
 import (
@@ -11,10 +12,10 @@ import (
 	"strings"
 )
 
-// Kind is the type of a Value. The order of the constants is the order of types in ORDER BY.
+// Kind is the type of a Value.
 type Kind uint8
 
-// The kinds, in the order in which the query language sorts values of different types.
+// The kinds, in the order in which ORDER BY sorts values of different types.
 const (
 	Undefined Kind = iota
 	Null
@@ -25,11 +26,11 @@ const (
 	Object
 )
 
-// Value is one JSON value. The zero Value is undefined.
+// Value is a JSON value. The zero Value is undefined.
 type Value struct {
 	Kind Kind
 	Bool bool
-	// Num is the number's value; Str holds the text it was written in, empty for a computed number.
+	// Num is the value of a number. Str is its text in the document, or empty for a computed number.
 	Num float64
 	Str string
 	Arr []Value
@@ -42,17 +43,17 @@ type Member struct {
 	Value Value
 }
 
-// NullValue, True and False are the constants of JSON.
+// The constants of JSON.
 var (
 	NullValue = Value{Kind: Null}
 	True      = Value{Kind: Bool, Bool: true}
 	False     = Value{Kind: Bool}
 )
 
-// FromBool, FromNumber, FromString and FromArray build values.
+// FromBool returns a boolean.
 func FromBool(b bool) Value { return Value{Kind: Bool, Bool: b} }
 
-// FromNumber builds a number; NaN and the infinities have no JSON form and are undefined.
+// FromNumber returns a number. NaN and the infinities have no JSON form and become undefined.
 func FromNumber(n float64) Value {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
 		return Value{}
@@ -60,19 +61,19 @@ func FromNumber(n float64) Value {
 	return Value{Kind: Number, Num: n}
 }
 
-// FromString builds a string.
+// FromString returns a string.
 func FromString(s string) Value { return Value{Kind: String, Str: s} }
 
-// FromArray builds an array that takes ownership of vs.
+// FromArray returns an array that takes ownership of vs.
 func FromArray(vs []Value) Value { return Value{Kind: Array, Arr: vs} }
 
-// IsDefined says whether the value is there at all.
+// IsDefined reports whether the value is not undefined.
 func (v Value) IsDefined() bool { return v.Kind != Undefined }
 
-// IsTrue says whether the value is the boolean true.
+// IsTrue reports whether the value is the boolean true.
 func (v Value) IsTrue() bool { return v.Kind == Bool && v.Bool }
 
-// Get returns the property, undefined when v is not an object or has none of that name.
+// Get returns a property. It is undefined if v is not an object or has no such property.
 func (v Value) Get(name string) Value {
 	if v.Kind != Object {
 		return Value{}
@@ -85,7 +86,7 @@ func (v Value) Get(name string) Value {
 	return Value{}
 }
 
-// Index returns the array's element, undefined when v is not an array or has no such element.
+// Index returns an element. It is undefined if v is not an array or has no such element.
 func (v Value) Index(i int) Value {
 	if v.Kind != Array || i < 0 || i >= len(v.Arr) {
 		return Value{}
@@ -93,7 +94,7 @@ func (v Value) Index(i int) Value {
 	return v.Arr[i]
 }
 
-// Path follows property names (and, in arrays, nothing: a path never selects inside an array).
+// Path returns the value at a path of property names. A path never selects elements of arrays.
 func (v Value) Path(names []string) Value {
 	for _, n := range names {
 		v = v.Get(n)
@@ -101,7 +102,7 @@ func (v Value) Path(names []string) Value {
 	return v
 }
 
-// With returns a copy of the object with the property set; an existing one keeps its place.
+// With returns a copy of the object with a property set. An existing property keeps its position.
 func (v Value) With(name string, value Value) Value {
 	out := Value{Kind: Object, Obj: make([]Member, len(v.Obj), len(v.Obj)+1)}
 	copy(out.Obj, v.Obj)
@@ -130,7 +131,7 @@ next:
 	return out
 }
 
-// Equal is deep equality: numbers by value, objects without regard to the order of properties.
+// Equal reports deep equality. Numbers are compared by value and objects regardless of the order of their properties.
 // Undefined equals only undefined.
 func Equal(a, b Value) bool {
 	if a.Kind != b.Kind {
@@ -165,8 +166,8 @@ func Equal(a, b Value) bool {
 	return true
 }
 
-// Compare is the total order of ORDER BY, MIN and MAX: first by kind, then by value. Arrays compare element by
-// element, objects by their sorted properties (the service defines no order for these two; this one is stable).
+// Compare is the total order of ORDER BY, MIN and MAX: by kind, then by value. Arrays are compared by element and objects
+// by their sorted properties. The service defines no order for arrays and objects; this one is stable.
 func Compare(a, b Value) int {
 	if a.Kind != b.Kind {
 		return cmp.Compare(a.Kind, b.Kind)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Append writes v as JSON. Undefined properties are left out, undefined array elements too.
+// Append appends v as JSON. It omits undefined properties and elements.
 func Append(dst []byte, v Value) []byte {
 	switch v.Kind {
 	case Null:
@@ -56,9 +56,10 @@ func Append(dst []byte, v Value) []byte {
 	return dst
 }
 
-// JSON is Append into a new string.
+// JSON returns v as JSON.
 func (v Value) JSON() string { return string(Append(nil, v)) }
 
+// appendNumber appends a computed number.
 func appendNumber(dst []byte, n float64) []byte {
 	if n == math.Trunc(n) && math.Abs(n) < 1e15 {
 		return strconv.AppendInt(dst, int64(n), 10)
@@ -68,7 +69,7 @@ func appendNumber(dst []byte, n float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString writes s as a JSON string.
+// AppendString appends s as a JSON string.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -106,15 +107,16 @@ func AppendString(dst []byte, s string) []byte {
 	return append(append(dst, s[start:]...), '"')
 }
 
-// Canonical is a text that is the same for equal values and differs for different ones: properties sorted,
-// numbers in one form. DISTINCT and GROUP BY use it as a key.
+// Canonical returns a text that is equal for equal values and different for different ones: properties are sorted and
+// numbers have one form. DISTINCT and GROUP BY use it as a key.
 func Canonical(v Value) string {
 	var b strings.Builder
-	canonical(&b, v)
+	appendCanonical(&b, v)
 	return b.String()
 }
 
-func canonical(b *strings.Builder, v Value) {
+// appendCanonical writes the canonical text of v.
+func appendCanonical(b *strings.Builder, v Value) {
 	switch v.Kind {
 	case Undefined:
 		b.WriteByte('u')
@@ -123,7 +125,7 @@ func canonical(b *strings.Builder, v Value) {
 	case Array:
 		b.WriteByte('[')
 		for _, e := range v.Arr {
-			canonical(b, e)
+			appendCanonical(b, e)
 			b.WriteByte(',')
 		}
 		b.WriteByte(']')
@@ -134,7 +136,7 @@ func canonical(b *strings.Builder, v Value) {
 		for _, m := range members {
 			b.Write(AppendString(nil, m.Name))
 			b.WriteByte(':')
-			canonical(b, m.Value)
+			appendCanonical(b, m.Value)
 			b.WriteByte(',')
 		}
 		b.WriteByte('}')

@@ -37,13 +37,13 @@ func (s *Server) account(req *request) error {
 	if err != nil {
 		return err
 	}
-	return req.reply(http.StatusOK, 0, body)
+	return req.respond(http.StatusOK, 0, body)
 }
 
 // queryEngineConfiguration tells clients that merge query results themselves what the engine can do.
 const queryEngineConfiguration = `{"maxSqlQueryInputLength":524288,"maxJoinsPerSqlQuery":10,"maxLogicalAndPerSqlQuery":2000,"maxLogicalOrPerSqlQuery":2000,"maxUdfRefPerSqlQuery":0,"maxInExpressionItemsCount":16000,"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true}`
 
-func number(n float64) document.Value { return document.FromNumber(n) }
+func numberValue(n float64) document.Value { return document.FromNumber(n) }
 
 func databaseValue(d *store.Database) document.Value {
 	return document.Value{Kind: document.Object, Obj: []document.Member{
@@ -53,7 +53,7 @@ func databaseValue(d *store.Database) document.Value {
 		{Name: "_etag", Value: document.FromString(d.ETag())},
 		{Name: "_colls", Value: document.FromString("colls/")},
 		{Name: "_users", Value: document.FromString("users/")},
-		{Name: "_ts", Value: number(float64(d.TS))},
+		{Name: "_ts", Value: numberValue(float64(d.TS))},
 	}}
 }
 
@@ -80,15 +80,15 @@ func (s *Server) databases(req *request) error {
 	case "read":
 		if notModified(req, d.ETag()) {
 			req.header(headerETag, d.ETag())
-			return req.reply(http.StatusNotModified, 1, nil)
+			return req.respond(http.StatusNotModified, 1, nil)
 		}
 		req.header(headerETag, d.ETag())
-		return req.reply(http.StatusOK, 1, document.Append(nil, databaseValue(d)))
+		return req.respond(http.StatusOK, 1, document.Append(nil, databaseValue(d)))
 	case "delete":
 		if err := s.store.DeleteDatabase(req.r.Context(), d.Name, req.r.Header.Get("If-Match")); err != nil {
 			return err
 		}
-		return req.reply(http.StatusNoContent, 4.95, nil)
+		return req.respond(http.StatusNoContent, 4.95, nil)
 	}
 	return methodNotAllowed(req)
 }
@@ -112,5 +112,5 @@ func (s *Server) createDatabase(req *request) error {
 		return err
 	}
 	req.header(headerETag, d.ETag())
-	return req.reply(http.StatusCreated, 4.95, document.Append(nil, databaseValue(d)))
+	return req.respond(http.StatusCreated, 4.95, document.Append(nil, databaseValue(d)))
 }

@@ -120,7 +120,7 @@ func BenchmarkUpsert(b *testing.B) {
 		return err
 	})
 	after := s.Stats()
-	b.ReportMetric(float64(after.Ops-before.Ops)/float64(max(1, after.Groups-before.Groups)), "writes/fsync")
+	b.ReportMetric(float64(after.Writes-before.Writes)/float64(max(1, after.Commits-before.Commits)), "writes/fsync")
 	b.ReportMetric(baseline, "raw-puts/s")
 	b.ReportMetric(rate/baseline, "x-raw")
 }

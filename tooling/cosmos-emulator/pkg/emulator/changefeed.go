@@ -19,7 +19,7 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 	if err != nil {
 		return err
 	}
-	n, err := req.maxItems(standardPage)
+	n, err := req.maxItems(defaultPage)
 	if err != nil {
 		return err
 	}
@@ -54,13 +54,13 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 	}
 	req.header(headerSession, sessionToken(id, page.LSN))
 	if len(page.Items) == 0 {
-		return req.reply(http.StatusNotModified, 1, nil)
+		return req.respond(http.StatusNotModified, 1, nil)
 	}
 	rows := make([][]byte, len(page.Items))
 	for i, item := range page.Items {
 		rows[i] = item.Body
 	}
-	return req.reply(http.StatusOK, queryCharge(len(rows)), feed(c.ID(), "Documents", rows))
+	return req.respond(http.StatusOK, queryCharge(len(rows)), feedBody(c.ID(), "Documents", rows))
 }
 
 // parseTime reads HTTP dates and, because Go clients write them, RFC 1123 dates in UTC.

@@ -12,7 +12,7 @@ func containerValue(c *store.Container) document.Value {
 	v := c.Properties
 	for _, m := range []document.Member{
 		{Name: "_rid", Value: document.FromString(c.ID())},
-		{Name: "_ts", Value: number(float64(c.TS))},
+		{Name: "_ts", Value: numberValue(float64(c.TS))},
 		{Name: "_self", Value: document.FromString(c.Self())},
 		{Name: "_etag", Value: document.FromString(c.ETag())},
 		{Name: "_docs", Value: document.FromString("docs/")},
@@ -54,12 +54,12 @@ func (s *Server) containers(req *request) error {
 	case "read":
 		req.header(headerETag, c.ETag())
 		if notModified(req, c.ETag()) {
-			return req.reply(http.StatusNotModified, 1, nil)
+			return req.respond(http.StatusNotModified, 1, nil)
 		}
 		if err := s.quota(req, c); err != nil {
 			return err
 		}
-		return req.reply(http.StatusOK, 1, document.Append(nil, containerValue(c)))
+		return req.respond(http.StatusOK, 1, document.Append(nil, containerValue(c)))
 	case "replace":
 		v, err := req.json()
 		if err != nil {
@@ -69,12 +69,12 @@ func (s *Server) containers(req *request) error {
 			return err
 		}
 		req.header(headerETag, c.ETag())
-		return req.reply(http.StatusOK, 10.67, document.Append(nil, containerValue(c)))
+		return req.respond(http.StatusOK, 10.67, document.Append(nil, containerValue(c)))
 	case "delete":
 		if err := s.store.DeleteContainer(req.r.Context(), d.Name, c.Name, ifMatch); err != nil {
 			return err
 		}
-		return req.reply(http.StatusNoContent, 4.95, nil)
+		return req.respond(http.StatusNoContent, 4.95, nil)
 	}
 	return methodNotAllowed(req)
 }
@@ -106,7 +106,7 @@ func (s *Server) createContainer(req *request, d *store.Database) error {
 		return err
 	}
 	req.header(headerETag, c.ETag())
-	return req.reply(http.StatusCreated, 4.95, document.Append(nil, containerValue(c)))
+	return req.respond(http.StatusCreated, 4.95, document.Append(nil, containerValue(c)))
 }
 
 // ranges serves the container's physical partitions. Clients read them as a change feed: what is new since an
@@ -122,7 +122,7 @@ func (s *Server) ranges(req *request) error {
 	etag := `"` + strconv.Itoa(c.RangeSeq) + `"`
 	req.header(headerETag, etag)
 	if req.r.Header.Get("If-None-Match") == etag {
-		return req.reply(http.StatusNotModified, 1, nil)
+		return req.respond(http.StatusNotModified, 1, nil)
 	}
 	var rows [][]byte
 	for _, r := range c.Ranges {
@@ -136,14 +136,14 @@ func (s *Server) ranges(req *request) error {
 			{Name: "_rid", Value: document.FromString(rid)},
 			{Name: "_self", Value: document.FromString(c.Self() + "pkranges/" + rid + "/")},
 			{Name: "_etag", Value: document.FromString(c.ETag())},
-			{Name: "_ts", Value: number(float64(c.TS))},
+			{Name: "_ts", Value: numberValue(float64(c.TS))},
 			{Name: "minInclusive", Value: document.FromString(r.Min)},
 			{Name: "maxExclusive", Value: document.FromString(r.Max)},
-			{Name: "ridPrefix", Value: number(0)},
-			{Name: "throughputFraction", Value: number(1 / float64(len(c.Ranges)))},
+			{Name: "ridPrefix", Value: numberValue(0)},
+			{Name: "throughputFraction", Value: numberValue(1 / float64(len(c.Ranges)))},
 			{Name: "status", Value: document.FromString("online")},
 			{Name: "parents", Value: parents},
 		}}))
 	}
-	return req.reply(http.StatusOK, 1, feed(c.ID(), "PartitionKeyRanges", rows))
+	return req.respond(http.StatusOK, 1, feedBody(c.ID(), "PartitionKeyRanges", rows))
 }

@@ -21,7 +21,7 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 		}
 		q := r.URL.Query()
 		if _, err := s.store.Split(r.Context(), q.Get("db"), q.Get("container"), q.Get("range")); err != nil {
-			http.Error(w, err.Error(), toStatus(err).status)
+			http.Error(w, err.Error(), toStatusError(err).status)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)

@@ -35,7 +35,7 @@ func (s *Server) items(req *request) error {
 	case "changefeed":
 		return s.changeFeed(req, c)
 	case "batch":
-		return s.batch(req, c)
+		return s.executeBatch(req, c)
 	case "read":
 		return s.readItem(req, c)
 	case "create", "upsert", "replace", "patch", "delete":
@@ -100,9 +100,9 @@ func (s *Server) readItem(req *request, c *store.Container) error {
 	req.header(headerETag, item.ETag)
 	req.header(headerItemLSN, strconv.FormatUint(item.LSN, 10))
 	if notModified(req, item.ETag) {
-		return req.reply(http.StatusNotModified, 1, nil)
+		return req.respond(http.StatusNotModified, 1, nil)
 	}
-	return req.reply(http.StatusOK, readCharge(len(item.Body)), item.Body)
+	return req.respond(http.StatusOK, readCharge(len(item.Body)), item.Body)
 }
 
 func (s *Server) writeItem(req *request, c *store.Container) error {
@@ -113,7 +113,7 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 	if (len(req.segments) == 6) == (req.r.Method == http.MethodPost) {
 		return methodNotAllowed(req)
 	}
-	op := store.Op{IfMatch: req.r.Header.Get("If-Match"), IfNoneMatch: req.r.Header.Get("If-None-Match")}
+	op := store.Operation{IfMatch: req.r.Header.Get("If-Match"), IfNoneMatch: req.r.Header.Get("If-None-Match")}
 	if len(req.segments) == 6 {
 		op.ID = req.segments[5]
 	}
@@ -125,14 +125,14 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 	if err := setVerb(&op, req.operation, c); err != nil {
 		return err
 	}
-	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, []store.Op{op})
+	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, []store.Operation{op})
 	if err != nil {
 		return err
 	}
 	r := results[0]
 	req.session(c, pk, lsn)
 	if r.Outcome == store.Deleted {
-		return req.reply(http.StatusNoContent, writeCharge(0), nil)
+		return req.respond(http.StatusNoContent, writeCharge(0), nil)
 	}
 	req.header(headerETag, r.Item.ETag)
 	status := http.StatusOK
@@ -140,10 +140,10 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 		status = http.StatusCreated
 	}
 	body := r.Item.Body
-	if req.minimal() {
+	if req.wantsMinimalResponse() {
 		body = nil
 	}
-	return req.reply(status, writeCharge(len(r.Item.Body)), body)
+	return req.respond(status, writeCharge(len(r.Item.Body)), body)
 }
 
 var verbs = map[string]store.Verb{
@@ -152,7 +152,7 @@ var verbs = map[string]store.Verb{
 }
 
 // setVerb completes an operation whose body is set.
-func setVerb(op *store.Op, name string, c *store.Container) error {
+func setVerb(op *store.Operation, name string, c *store.Container) error {
 	verb, ok := verbs[strings.ToLower(name)]
 	if !ok {
 		return badRequest("There is no operation %q on items.", name)
@@ -176,7 +176,7 @@ func setVerb(op *store.Op, name string, c *store.Container) error {
 			return out, &store.Error{Kind: store.PreconditionFailed, SubStatus: store.SubStatusConditionNotMet,
 				Message: "One of the specified pre-condition is not met: the patch's condition does not hold."}
 		case err != nil:
-			return out, store.Refuse(store.BadRequest, "%v", err)
+			return out, store.NewError(store.BadRequest, "%v", err)
 		}
 		return out, nil
 	}
@@ -189,8 +189,8 @@ const (
 	maxBatchBytes      = 2 << 20
 )
 
-// batch serves a transactional batch: all of its operations or none.
-func (s *Server) batch(req *request, c *store.Container) error {
+// executeBatch serves a transactional batch: all of its operations or none.
+func (s *Server) executeBatch(req *request, c *store.Container) error {
 	if !isTrue(req.r.Header.Get(headerBatchAtomic)) {
 		return badRequest("Only atomic batches are supported (header x-ms-cosmos-batch-atomic).")
 	}
@@ -211,24 +211,24 @@ func (s *Server) batch(req *request, c *store.Container) error {
 	if len(v.Arr) > maxBatchOperations {
 		return badRequest("Batch request has more operations than what is supported: %d, and the most is %d.", len(v.Arr), maxBatchOperations)
 	}
-	ops := make([]store.Op, len(v.Arr))
+	ops := make([]store.Operation, len(v.Arr))
 	for i, o := range v.Arr {
-		ops[i] = store.Op{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
+		ops[i] = store.Operation{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
 		if err := setVerb(&ops[i], o.Get("operationType").Str, c); err != nil {
 			// A malformed operation fails like one that is refused.
-			return req.batchFailed(len(ops), i, toStatus(err))
+			return req.respondBatchFailure(len(ops), i, toStatusError(err))
 		}
 	}
 	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, ops)
 	if err != nil {
-		var failed *store.FailedOp
+		var failed *store.FailedOperation
 		if errors.As(err, &failed) && failed.Err.SubStatus != store.SubStatusOwnerNotFound {
-			return req.batchFailed(len(ops), failed.Index, toStatus(err))
+			return req.respondBatchFailure(len(ops), failed.Index, toStatusError(err))
 		}
 		return err
 	}
 	req.session(c, pk, lsn)
-	minimal := req.minimal()
+	minimal := req.wantsMinimalResponse()
 	body := []byte{'['}
 	total := 0.0
 	for i, r := range results {
@@ -258,11 +258,11 @@ func (s *Server) batch(req *request, c *store.Container) error {
 		}
 		body = append(body, '}')
 	}
-	return req.reply(http.StatusOK, total, append(body, ']'))
+	return req.respond(http.StatusOK, total, append(body, ']'))
 }
 
-// batchFailed answers a batch of which one operation was refused: that one has its status, the others 424.
-func (req *request) batchFailed(n, index int, e *statusError) error {
+// respondBatchFailure answers a batch of which one operation was refused: that one has its status, the others 424.
+func (req *request) respondBatchFailure(n, index int, e *statusError) error {
 	body := []byte{'['}
 	for i := range n {
 		if i > 0 {
@@ -279,5 +279,5 @@ func (req *request) batchFailed(n, index int, e *statusError) error {
 		}
 		body = append(body, '}')
 	}
-	return req.reply(http.StatusMultiStatus, float64(n), append(body, ']'))
+	return req.respond(http.StatusMultiStatus, float64(n), append(body, ']'))
 }

@@ -61,14 +61,14 @@ func checkThroughput(t store.Throughput) error {
 func offerValue(o *store.Offer) document.Value {
 	content := document.Value{Kind: document.Object}
 	if o.AutoMax > 0 {
-		auto := document.Value{Kind: document.Object}.With("maxThroughput", number(float64(o.AutoMax)))
+		auto := document.Value{Kind: document.Object}.With("maxThroughput", numberValue(float64(o.AutoMax)))
 		if o.Increment > 0 {
-			policy := document.Value{Kind: document.Object}.With("incrementPercent", number(float64(o.Increment)))
+			policy := document.Value{Kind: document.Object}.With("incrementPercent", numberValue(float64(o.Increment)))
 			auto = auto.With("autoUpgradePolicy", document.Value{Kind: document.Object}.With("throughputPolicy", policy))
 		}
 		content = content.With("offerAutopilotSettings", auto)
 	} else {
-		content = content.With("offerThroughput", number(float64(o.Manual)))
+		content = content.With("offerThroughput", numberValue(float64(o.Manual)))
 	}
 	return document.Value{Kind: document.Object, Obj: []document.Member{
 		{Name: "resource", Value: document.FromString(o.Resource)},
@@ -80,7 +80,7 @@ func offerValue(o *store.Offer) document.Value {
 		{Name: "_rid", Value: document.FromString(o.RID)},
 		{Name: "_self", Value: document.FromString("offers/" + o.RID + "/")},
 		{Name: "_etag", Value: document.FromString(o.ETag())},
-		{Name: "_ts", Value: number(float64(o.TS))},
+		{Name: "_ts", Value: numberValue(float64(o.TS))},
 	}}
 }
 
@@ -127,5 +127,5 @@ func (s *Server) offers(req *request) error {
 	req.header(headerETag, o.ETag())
 	req.header(headerReplacePending, "false")
 	req.header(headerMinThroughput, strconv.Itoa(minManualRU))
-	return req.reply(http.StatusOK, 2, document.Append(nil, offerValue(o)))
+	return req.respond(http.StatusOK, 2, document.Append(nil, offerValue(o)))
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// standardPage is the page size when the client names none.
-const standardPage = 100
+// defaultPage is the page size when the client names none.
+const defaultPage = 100
 
-// gatewayCannot is the service's wording, by which old clients recognise that they have to merge themselves.
-const gatewayCannot = "The provided cross partition query can not be directly served by the gateway. " +
+// msgNotServable is the service's wording, by which old clients recognise that they have to merge themselves.
+const msgNotServable = "The provided cross partition query can not be directly served by the gateway. " +
 	"This is a first chance (internal) exception that all newer clients will know how to handle gracefully. " +
 	"This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message. " +
 	"(The query has %s; restrict it to one partition key.)"
@@ -28,7 +28,7 @@ const gatewayCannot = "The provided cross partition query can not be directly se
 // subStatusNotServable tells clients the same without words.
 const subStatusNotServable = 1004
 
-const crossPartitionDisabled = "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
+const msgCrossPartitionDisabled = "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
 	"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
 
 // parseQuery reads {"query": …, "parameters": [{"name": …, "value": …}]}.
@@ -66,7 +66,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 	if err != nil {
 		return err
 	}
-	if err := checkIndexes(q, c); err != nil {
+	if err := checkCompositeIndex(q, c); err != nil {
 		return err
 	}
 	if isTrue(req.r.Header.Get(headerQueryPlan)) {
@@ -77,20 +77,20 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 		return err
 	}
 	if scope.Key == nil {
-		scope.Key = pinnedKey(c.PK, q.Pins(params))
+		scope.Key = keyFromFilter(c.PK, q.Equalities(params))
 	}
 	if scope.Key == nil && scope.Range == (partition.Range{}) && req.operation == "query" {
 		if !isTrue(req.r.Header.Get(headerCrossPartition)) {
-			return badRequest("%s", crossPartitionDisabled)
+			return badRequest("%s", msgCrossPartitionDisabled)
 		}
 		if clause := q.NeedsMerge(); clause != "" && !s.opts.ServeCrossPartition {
-			return &statusError{status: http.StatusBadRequest, subStatus: subStatusNotServable, message: fmt.Sprintf(gatewayCannot, clause)}
+			return &statusError{status: http.StatusBadRequest, subStatus: subStatusNotServable, message: fmt.Sprintf(msgNotServable, clause)}
 		}
 	}
 	var lsn uint64
-	points, few := namedItems(c.PK, q, params)
-	needles := q.Needles(params)
-	nothing := slices.ContainsFunc(q.Folders(params), func(folder string) bool { return !s.store.MayBeBeneath(c, folder) })
+	points, few := itemsNamedByFilter(c.PK, q, params)
+	needles := q.RequiredSubstrings(params)
+	nothing := slices.ContainsFunc(q.RequiredFolders(params), func(folder string) bool { return !s.store.MayHaveFolder(c, folder) })
 	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
 		parse := func(at store.Position, item store.Item) (bool, error) {
 			for _, needle := range needles {
@@ -137,7 +137,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 		req.header(headerIndexUse, base64.StdEncoding.EncodeToString([]byte(
 			`{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`)))
 	}
-	return req.reply(http.StatusOK, queryCharge(page.Read), feed(c.ID(), "Documents", page.Rows))
+	return req.respond(http.StatusOK, queryCharge(page.Read), feedBody(c.ID(), "Documents", page.Rows))
 }
 
 // scope reads which part of the container the headers name.
@@ -173,12 +173,12 @@ func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
 	return scope, nil
 }
 
-// pinnedKey is the partition key that the filter restricts a query to, or nil.
-func pinnedKey(d partition.Definition, pins sql.Pins) partition.Key {
+// keyFromFilter is the partition key that the filter restricts a query to, or nil.
+func keyFromFilter(d partition.Definition, pins sql.Equalities) partition.Key {
 	key := make(partition.Key, 0, len(d.Paths))
 	for _, p := range d.Paths {
-		values := pins[sql.PinKey(p)]
-		if len(values) != 1 || notScalar(values[0]) {
+		values := pins[sql.PathKey(p)]
+		if len(values) != 1 || isNotScalar(values[0]) {
 			return nil
 		}
 		key = append(key, values[0])
@@ -186,33 +186,33 @@ func pinnedKey(d partition.Definition, pins sql.Pins) partition.Key {
 	return key
 }
 
-// namedItems lists the items a filter names by partition key and id, as the client's ReadMany does; false when it
+// itemsNamedByFilter lists the items a filter names by partition key and id, as the client's ReadMany does; false when it
 // does not name them all.
-func namedItems(d partition.Definition, q *sql.Query, params map[string]document.Value) ([]store.Point, bool) {
+func itemsNamedByFilter(d partition.Definition, q *sql.Query, params map[string]document.Value) ([]store.ItemAddress, bool) {
 	paths := make([][]string, 0, len(d.Paths)+1)
 	for _, p := range d.Paths {
 		paths = append(paths, p)
 	}
-	combinations, ok := q.Points(append(paths, []string{"id"}), params)
+	combinations, ok := q.KeyCombinations(append(paths, []string{"id"}), params)
 	if !ok {
 		return nil, false
 	}
-	points := make([]store.Point, 0, len(combinations))
+	points := make([]store.ItemAddress, 0, len(combinations))
 	for _, values := range combinations {
 		n := len(values) - 1
-		if values[n].Kind != document.String || slices.ContainsFunc(values[:n], notScalar) {
+		if values[n].Kind != document.String || slices.ContainsFunc(values[:n], isNotScalar) {
 			continue // equal to no item's
 		}
-		points = append(points, store.Point{Key: values[:n], ID: values[n].Str})
+		points = append(points, store.ItemAddress{Key: values[:n], ID: values[n].Str})
 	}
 	return points, true
 }
 
-func notScalar(v document.Value) bool { return !v.IsDefined() || v.Kind > document.String }
+func isNotScalar(v document.Value) bool { return !v.IsDefined() || v.Kind > document.String }
 
 // runPage runs a query from the request's continuation and sets the next one.
 func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[string]document.Value, rid, text string) (*sql.Page, error) {
-	n, err := req.maxItems(standardPage)
+	n, err := req.maxItems(defaultPage)
 	if err != nil {
 		return nil, err
 	}
@@ -278,12 +278,12 @@ func (s *Server) queryResources(req *request, rid, name string, all []document.V
 	if err != nil {
 		return err
 	}
-	return req.reply(http.StatusOK, queryCharge(page.Read), feed(rid, name, page.Rows))
+	return req.respond(http.StatusOK, queryCharge(page.Read), feedBody(rid, name, page.Rows))
 }
 
-// checkIndexes refuses an order the container's indexes cannot serve: by several properties it takes a composite
+// checkCompositeIndex refuses an order the container's indexes cannot serve: by several properties it takes a composite
 // index that lists them in this order, in these directions or in exactly the opposite ones.
-func checkIndexes(q *sql.Query, c *store.Container) error {
+func checkCompositeIndex(q *sql.Query, c *store.Container) error {
 	paths, err := q.OrderPaths()
 	if err != nil || len(paths) < 2 {
 		return err
@@ -312,7 +312,7 @@ func (s *Server) queryPlan(req *request, q *sql.Query) error {
 	if clause := q.NeedsMerge(); clause != "" {
 		return badRequest("The emulator makes no query plans for queries with %s.", clause)
 	}
-	return req.reply(http.StatusOK, 1, []byte(`{"partitionedQueryExecutionInfoVersion":2,"queryInfo":{"distinctType":"None","top":null,"offset":null,"limit":null,`+
+	return req.respond(http.StatusOK, 1, []byte(`{"partitionedQueryExecutionInfoVersion":2,"queryInfo":{"distinctType":"None","top":null,"offset":null,"limit":null,`+
 		`"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null},`+
 		`"queryRanges":[{"min":"","max":"FF","isMinInclusive":true,"isMaxInclusive":false}]}`))
 }

@@ -37,7 +37,7 @@ type request struct {
 
 // parse reads the path and the body. The request is usable for an error answer even when parse fails.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error) {
-	req := &request{w: w, r: r, activityID: newID()}
+	req := &request{w: w, r: r, activityID: newUUID()}
 	var err error
 	if req.segments, err = s.splitPath(r.URL.EscapedPath()); err != nil {
 		return req, err
@@ -127,7 +127,7 @@ func routingPath(escaped string) ([]string, error) {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), nil
 }
 
-func newID() string {
+func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -253,17 +253,17 @@ func (req *request) maxItems(standard int) (int, error) {
 	if n == -1 {
 		return dynamicPage, nil
 	}
-	return min(n, largestPage), nil
+	return min(n, maxPage), nil
 }
 
 const (
 	dynamicPage = 1000
-	largestPage = 10000
+	maxPage     = 10000
 	// maxPageBytes is the service's limit for one page of results.
 	maxPageBytes = 4 << 20
 )
 
-// minimal says whether the client asked not to be sent what it wrote.
-func (req *request) minimal() bool {
+// wantsMinimalResponse says whether the client asked not to be sent what it wrote.
+func (req *request) wantsMinimalResponse() bool {
 	return strings.EqualFold(req.r.Header.Get("Prefer"), "return=minimal")
 }

@@ -29,7 +29,7 @@ func methodNotAllowed(req *request) error {
 		message: fmt.Sprintf("The method %s is not allowed on %s.", req.r.Method, req.resourceType)}
 }
 
-var statusOf = map[store.Kind]int{
+var statusByKind = map[store.Kind]int{
 	store.NotFound:           http.StatusNotFound,
 	store.Conflict:           http.StatusConflict,
 	store.PreconditionFailed: http.StatusPreconditionFailed,
@@ -38,7 +38,7 @@ var statusOf = map[store.Kind]int{
 	store.Gone:               http.StatusGone,
 }
 
-var codeOf = map[int]string{
+var codeByStatus = map[int]string{
 	http.StatusBadRequest:            "BadRequest",
 	http.StatusUnauthorized:          "Unauthorized",
 	http.StatusForbidden:             "Forbidden",
@@ -55,15 +55,15 @@ var codeOf = map[int]string{
 	http.StatusServiceUnavailable:    "ServiceUnavailable",
 }
 
-// toStatus is the one place where errors get their status.
-func toStatus(err error) *statusError {
+// toStatusError is the one place where errors get their status.
+func toStatusError(err error) *statusError {
 	var status *statusError
 	if errors.As(err, &status) {
 		return status
 	}
 	var refusal *store.Error
 	if errors.As(err, &refusal) {
-		return &statusError{status: statusOf[refusal.Kind], subStatus: refusal.SubStatus, message: refusal.Message}
+		return &statusError{status: statusByKind[refusal.Kind], subStatus: refusal.SubStatus, message: refusal.Message}
 	}
 	var query *sql.Error
 	if errors.As(err, &query) {
@@ -82,7 +82,7 @@ func toStatus(err error) *statusError {
 func queryError(e *sql.Error) string {
 	one := document.Value{Kind: document.Object}.With("severity", document.FromString("Error"))
 	if e.At >= 0 {
-		at := document.Value{Kind: document.Object}.With("start", number(float64(e.At))).With("end", number(float64(e.At+1)))
+		at := document.Value{Kind: document.Object}.With("start", numberValue(float64(e.At))).With("end", numberValue(float64(e.At+1)))
 		one = one.With("location", at)
 	}
 	one = one.With("code", document.FromString(e.Code)).With("message", document.FromString(e.Message))
@@ -92,7 +92,7 @@ func queryError(e *sql.Error) string {
 // header sets a header of the answer; the name is in the form in which net/http keeps it.
 func (req *request) header(name, value string) {
 	if req.values == nil {
-		req.values = make([]string, 0, mostHeaders)
+		req.values = make([]string, 0, typicalHeaders)
 	}
 	// All values share an array: one for each would be most of what a read allocates.
 	req.values = append(req.values, value)
@@ -100,11 +100,11 @@ func (req *request) header(name, value string) {
 	req.w.Header()[name] = req.values[last : last+1 : last+1]
 }
 
-// mostHeaders is about as many headers as an answer has.
-const mostHeaders = 14
+// typicalHeaders is about as many headers as an answer has.
+const typicalHeaders = 14
 
-// common sets the headers of every answer.
-func (req *request) common(charge float64) {
+// setCommonHeaders sets the headers of every answer.
+func (req *request) setCommonHeaders(charge float64) {
 	req.header(headerActivityID, req.activityID)
 	req.header(headerCharge, strconv.FormatFloat(charge, 'f', 2, 64))
 	req.header(headerGatewayVersion, "version=2.0.0")
@@ -112,15 +112,15 @@ func (req *request) common(charge float64) {
 	req.header(headerSchemaVersion, "1.18")
 }
 
-// fail answers with an error.
-func (req *request) fail(err error) {
-	e := toStatus(err)
-	req.common(1)
+// respondError answers with an error.
+func (req *request) respondError(err error) {
+	e := toStatusError(err)
+	req.setCommonHeaders(1)
 	req.header("Content-Type", "application/json")
 	if e.subStatus != 0 {
 		req.header(headerSubStatus, strconv.Itoa(e.subStatus))
 	}
-	code := codeOf[e.status]
+	code := codeByStatus[e.status]
 	if code == "" {
 		code = http.StatusText(e.status)
 	}
@@ -131,9 +131,9 @@ func (req *request) fail(err error) {
 	req.write(e.status, document.Append(nil, body))
 }
 
-// reply answers with JSON, or with nothing when body is nil.
-func (req *request) reply(status int, charge float64, body []byte) error {
-	req.common(charge)
+// respond answers with JSON, or with nothing when body is nil.
+func (req *request) respond(status int, charge float64, body []byte) error {
+	req.setCommonHeaders(charge)
 	if body != nil {
 		req.header("Content-Type", "application/json")
 	}
@@ -150,15 +150,15 @@ func (req *request) write(status int, body []byte) {
 	_, _ = req.w.Write(body) // the client is gone
 }
 
-// discard swallows the answer of a request whose response is to be lost.
-type discard struct{ h http.Header }
+// discardWriter swallows the answer of a request whose response is to be lost.
+type discardWriter struct{ h http.Header }
 
-func (d discard) Header() http.Header         { return d.h }
-func (d discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d discard) WriteHeader(int)             {}
+func (d discardWriter) Header() http.Header         { return d.h }
+func (d discardWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (d discardWriter) WriteHeader(int)             {}
 
-// feed is the body of a list: {"_rid": …, "<name>": [ … ], "_count": n}.
-func feed(rid, name string, rows [][]byte) []byte {
+// feedBody is the body of a list: {"_rid": …, "<name>": [ … ], "_count": n}.
+func feedBody(rid, name string, rows [][]byte) []byte {
 	size := 64
 	for _, r := range rows {
 		size += len(r) + 1

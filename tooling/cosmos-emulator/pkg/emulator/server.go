@@ -137,28 +137,28 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = s.authenticate(req)
 	}
 	if err != nil {
-		req.fail(err)
+		req.respondError(err)
 		return
 	}
 	var fault *faults.Rule
 	if s.opts.EnableFaults {
-		if fault = s.faults.Next(req.faultRequest()); fault != nil && !s.misbehave(req, fault) {
+		if fault = s.faults.Next(req.faultRequest()); fault != nil && !s.injectFault(req, fault) {
 			return
 		}
 	}
 	if fault != nil && fault.DropResponse {
-		req.w = discard{http.Header{}}
+		req.w = discardWriter{http.Header{}}
 	}
 	if err := s.handle(req); err != nil {
-		req.fail(err)
+		req.respondError(err)
 	}
 	if fault != nil && fault.DropResponse {
 		panic(http.ErrAbortHandler) // the connection ends without a byte of the answer
 	}
 }
 
-// misbehave carries out what a fault does before the request; it says whether the request is to be handled.
-func (s *Server) misbehave(req *request, f *faults.Rule) bool {
+// injectFault carries out what a fault does before the request; it says whether the request is to be handled.
+func (s *Server) injectFault(req *request, f *faults.Rule) bool {
 	if f.LatencyMS > 0 {
 		t := time.NewTimer(f.Latency())
 		defer t.Stop()
@@ -177,7 +177,7 @@ func (s *Server) misbehave(req *request, f *faults.Rule) bool {
 	if f.RetryAfterMS > 0 {
 		req.header(headerRetryAfter, fmt.Sprint(f.RetryAfterMS))
 	}
-	req.fail(&statusError{status: f.Status, subStatus: f.SubStatus, message: injectedMessage(f.Status)})
+	req.respondError(&statusError{status: f.Status, subStatus: f.SubStatus, message: injectedMessage(f.Status)})
 	return false
 }
 

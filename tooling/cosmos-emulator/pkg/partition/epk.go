@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// Type markers of a component in the input of the hash.
+// The type markers of components in the input of the hash.
 const (
 	markUndefined = 0x00
 	markNull      = 0x01
@@ -20,7 +20,7 @@ const (
 	markString    = 0x08
 )
 
-// EPK is the effective partition key of a full key, or the start of the range of a prefix.
+// EPK returns the effective partition key of a full key, or the start of the range of a prefix.
 func (d Definition) EPK(k Key) string {
 	switch {
 	case d.Kind == KindMultiHash:
@@ -36,7 +36,7 @@ func (d Definition) EPK(k Key) string {
 		}
 		return hash128(in)
 	default:
-		// Version 1 has 32 bits, written into the low end of 16 bytes; the client does the same.
+		// Version 1 has 32 bits in the low end of 16 bytes, as in the client.
 		var b strings.Builder
 		for _, c := range k {
 			b.WriteString("000000000000000000000000")
@@ -48,6 +48,7 @@ func (d Definition) EPK(k Key) string {
 	}
 }
 
+// hashInput appends a component in the form that the hash expects.
 func hashInput(dst []byte, c document.Value, stringEnd byte) []byte {
 	switch c.Kind {
 	case document.Null:
@@ -67,7 +68,7 @@ func hashInput(dst []byte, c document.Value, stringEnd byte) []byte {
 
 func upperHex(b []byte) string { return strings.ToUpper(hex.EncodeToString(b)) }
 
-// hash128 is the hash in big-endian order with the two top bits cleared, because "FF" is the end of the space.
+// hash128 returns the hash in big-endian order with the two top bits cleared, because "FF" is the end of the space.
 func hash128(in []byte) string {
 	lo, hi := murmur128(in)
 	var b [16]byte
@@ -77,6 +78,7 @@ func hash128(in []byte) string {
 	return upperHex(b[:])
 }
 
+// murmur32 is MurmurHash3_x86_32 with the seed 0.
 func murmur32(data []byte) uint32 {
 	const c1, c2 = 0xcc9e2d51, 0x1b873593
 	var h uint32
@@ -133,7 +135,7 @@ func murmur128(data []byte) (lo, hi uint64) {
 	return h1, h2
 }
 
-// CompareEPK orders EPKs of different lengths: a missing tail counts as zeros.
+// CompareEPK compares EPKs of different lengths. Missing digits count as zeros.
 func CompareEPK(a, b string) int {
 	n := min(len(a), len(b))
 	if c := strings.Compare(a[:n], b[:n]); c != 0 {
@@ -148,24 +150,24 @@ func CompareEPK(a, b string) int {
 // MaxEPK is the exclusive end of the space.
 const MaxEPK = "FF"
 
-// Range is a half-open interval of the EPK space. The zero Max stands for the end of the space.
+// Range is a half-open interval of the EPK space. An empty Max is the end of the space.
 type Range struct {
 	Min, Max string
 }
 
-// Contains says whether the EPK lies in the range.
+// Contains reports whether the range contains an EPK.
 func (r Range) Contains(epk string) bool {
 	return CompareEPK(epk, r.Min) >= 0 && (r.Max == "" || r.Max == MaxEPK || CompareEPK(epk, r.Max) < 0)
 }
 
-// Split divides the space of a definition's hashes into n ranges of equal size.
+// Split divides the space into n ranges of equal size.
 func (d Definition) Split(n int) []Range {
 	out := make([]Range, 0, n)
 	from := ""
 	for i := 1; i <= n; i++ {
 		to := MaxEPK
 		if i < n {
-			to = d.boundary(d.space() / uint64(n) * uint64(i))
+			to = d.formatBoundary(d.spaceSize() / uint64(n) * uint64(i))
 		}
 		out = append(out, Range{Min: from, Max: to})
 		from = to
@@ -173,36 +175,38 @@ func (d Definition) Split(n int) []Range {
 	return out
 }
 
-// Halve divides a range in two at its middle; ok is false when it is too narrow.
+// Halve divides a range at its middle. ok is false if the range is too narrow.
 func (d Definition) Halve(r Range) (left, right Range, ok bool) {
-	lo, hi := d.ends(r)
+	lo, hi := d.bounds(r)
 	if hi-lo < 2 {
 		return r, Range{}, false
 	}
-	at := d.boundary(lo + (hi-lo)/2)
+	at := d.formatBoundary(lo + (hi-lo)/2)
 	return Range{Min: r.Min, Max: at}, Range{Min: at, Max: r.Max}, true
 }
 
-// Width is the size of a range, for comparing ranges of one definition.
+// Width returns the size of a range, for comparisons of ranges of one definition.
 func (d Definition) Width(r Range) uint64 {
-	lo, hi := d.ends(r)
+	lo, hi := d.bounds(r)
 	return hi - lo
 }
 
-// Ranges are computed on numbers: for version 1 the 32 bits at the end of its 16 bytes, otherwise the first 64
-// bits, of which hashes use the lower 62.
-func (d Definition) short() bool { return d.Kind != KindMultiHash && d.Version < 2 }
+// isVersion1 reports whether EPKs have 32 bits at the end of 16 bytes. The EPKs of other definitions begin with 64 bits,
+// of which hashes use the lower 62.
+func (d Definition) isVersion1() bool { return d.Kind != KindMultiHash && d.Version < 2 }
 
-func (d Definition) space() uint64 {
-	if d.short() {
+// spaceSize returns the number of positions that boundaries distinguish.
+func (d Definition) spaceSize() uint64 {
+	if d.isVersion1() {
 		return 1 << 32
 	}
 	return 1 << 62
 }
 
-func (d Definition) boundary(n uint64) string {
+// formatBoundary returns the EPK of a position.
+func (d Definition) formatBoundary(n uint64) string {
 	var b [16]byte
-	if d.short() {
+	if d.isVersion1() {
 		binary.BigEndian.PutUint32(b[12:], uint32(n))
 	} else {
 		binary.BigEndian.PutUint64(b[:8], n)
@@ -210,20 +214,22 @@ func (d Definition) boundary(n uint64) string {
 	return upperHex(b[:])
 }
 
-func (d Definition) ends(r Range) (lo, hi uint64) {
-	hi = d.space()
+// bounds returns the positions of a range's ends.
+func (d Definition) bounds(r Range) (lo, hi uint64) {
+	hi = d.spaceSize()
 	if r.Max != "" && r.Max != MaxEPK {
-		hi = d.number(r.Max)
+		hi = d.parseBoundary(r.Max)
 	}
-	return d.number(r.Min), hi
+	return d.parseBoundary(r.Min), hi
 }
 
-func (d Definition) number(epk string) uint64 {
+// parseBoundary returns the position of an EPK.
+func (d Definition) parseBoundary(epk string) uint64 {
 	b, err := hex.DecodeString((epk + strings.Repeat("0", 32))[:32])
 	if err != nil {
-		return 0 // ranges are our own: boundary wrote them
+		return 0 // unreachable: formatBoundary wrote the ranges
 	}
-	if d.short() {
+	if d.isVersion1() {
 		return uint64(binary.BigEndian.Uint32(b[12:]))
 	}
 	return binary.BigEndian.Uint64(b)

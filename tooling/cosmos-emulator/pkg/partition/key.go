@@ -1,8 +1,9 @@
-// Package partition places items: it reads partition keys from headers and from documents, encodes them into the
-// store's keys, and hashes them to effective partition keys (EPK), the hexadecimal space in which the service
-// describes physical partitions and feed ranges. The client computes the same hash to route its requests, so
-// these functions follow the service's (MurmurHash3, versions 1 and 2, and MultiHash for hierarchical keys) bit
-// for bit. Nothing here does I/O.
+// Package partition implements partition keys: it reads them from headers and documents, encodes them for the store's
+// keys, and hashes them to effective partition keys (EPK).
+//
+// The EPK space is the hexadecimal space in which the service describes physical partitions and feed ranges. Clients
+// compute the same hashes to route requests, so the functions must equal those of the service: MurmurHash3, versions 1
+// and 2, and MultiHash for hierarchical keys. The package does no I/O.
 package partition
 
 import (
@@ -21,10 +22,10 @@ const (
 	KindMultiHash = "MultiHash"
 )
 
-// MaxComponentBytes is the longest string the service accepts as a partition key value.
+// MaxComponentBytes is the maximum length of a string in a partition key.
 const MaxComponentBytes = 2048
 
-// Definition says which properties of a document are its partition key.
+// Definition defines which properties of a document are its partition key.
 type Definition struct {
 	Kind    string
 	Paths   []Path
@@ -34,12 +35,12 @@ type Definition struct {
 // Path is a property path such as /tenant/id, split into names.
 type Path []string
 
-// Key is a partition key value: one component per path, fewer for the prefix of a hierarchical key.
+// Key is the value of a partition key: one component per path, or fewer for a prefix of a hierarchical key.
 type Key []document.Value
 
 var errEmptyPath = errors.New("a path must start with '/' and name a property")
 
-// ParsePath splits a path; a segment in double quotes may contain any character.
+// ParsePath parses a path. A segment in double quotes may contain any character.
 func ParsePath(s string) (Path, error) {
 	if len(s) < 2 || s[0] != '/' {
 		return nil, fmt.Errorf("path %q: %w", s, errEmptyPath)
@@ -72,8 +73,8 @@ func ParsePath(s string) (Path, error) {
 	return out, nil
 }
 
-// ParseHeader reads the value of x-ms-documentdb-partitionkey: a JSON array of components, in which {} stands for
-// a property that is absent.
+// ParseHeader parses the header x-ms-documentdb-partitionkey: a JSON array of components, in which {} represents a
+// missing property.
 func ParseHeader(h string) (Key, error) {
 	v, err := document.Parse([]byte(h))
 	if err != nil {
@@ -87,7 +88,7 @@ func ParseHeader(h string) (Key, error) {
 		if e.Kind == document.Object && len(e.Obj) == 0 {
 			e = document.Value{}
 		}
-		if err := checkComponent(e); err != nil {
+		if err := validateComponent(e); err != nil {
 			return nil, fmt.Errorf("partition key header: %w", err)
 		}
 		key = append(key, e)
@@ -95,7 +96,8 @@ func ParseHeader(h string) (Key, error) {
 	return key, nil
 }
 
-func checkComponent(v document.Value) error {
+// validateComponent returns an error if v cannot be a component of a partition key.
+func validateComponent(v document.Value) error {
 	switch {
 	case v.Kind == document.Array || v.Kind == document.Object:
 		return errors.New("a partition key value must be a string, a number, a boolean or null")
@@ -105,19 +107,19 @@ func checkComponent(v document.Value) error {
 	return nil
 }
 
-// Extract reads the partition key out of a document.
+// Extract returns the partition key of a document.
 func (d Definition) Extract(doc document.Value) (Key, error) {
 	key := make(Key, len(d.Paths))
 	for i, p := range d.Paths {
 		key[i] = doc.Path(p)
-		if err := checkComponent(key[i]); err != nil {
+		if err := validateComponent(key[i]); err != nil {
 			return nil, err
 		}
 	}
 	return key, nil
 }
 
-// Equal compares component by component.
+// Equal reports whether two keys have equal components.
 func (k Key) Equal(other Key) bool {
 	if len(k) != len(other) {
 		return false
@@ -130,8 +132,8 @@ func (k Key) Equal(other Key) bool {
 	return true
 }
 
-// Encode appends the key in a self-delimiting form: the encoding of a prefix of a hierarchical key is a prefix of
-// the encoding of the whole, and no key's encoding is a prefix of another's of the same length.
+// Encode appends the key in a self-delimiting form. The encoding of a prefix of a hierarchical key is a prefix of the
+// encoding of the whole key. No other encoding of a key is a prefix of another one of the same length.
 func (k Key) Encode(dst []byte) []byte {
 	for _, c := range k {
 		dst = append(dst, byte(c.Kind))
@@ -167,7 +169,7 @@ func (k Key) Encode(dst []byte) []byte {
 	return dst
 }
 
-// JSON is the key as the header spells it.
+// JSON returns the key in the form of the header.
 func (k Key) JSON() string {
 	b := []byte{'['}
 	for i, c := range k {

@@ -18,12 +18,12 @@ func TestParsePath(t *testing.T) {
 		"one":        {"/a", Path{"a"}, "a property"},
 		"nested":     {"/a/b/c", Path{"a", "b", "c"}, "a path"},
 		"quoted":     {`/"a b/c"/d`, Path{"a b/c", "d"}, "any character in quotes"},
-		"none":       {"", nil, "nothing"},
-		"no slash":   {"a", nil, "no slash in front"},
+		"none":       {"", nil, "an empty path"},
+		"no slash":   {"a", nil, "no leading slash"},
 		"root":       {"/", nil, "no name"},
-		"empty name": {"/a//b", nil, "a name is missing"},
+		"empty name": {"/a//b", nil, "an empty name"},
 		"open quote": {`/"a`, nil, "the quote is not closed"},
-		"after":      {`/"a"b`, nil, "something after the quote"},
+		"after":      {`/"a"b`, nil, "text after the quote"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -43,15 +43,15 @@ func TestParseHeader(t *testing.T) {
 		header, want string
 		reason       string
 	}{
-		"string":    {`["a"]`, `["a"]`, "the usual"},
-		"escapes":   {`["\u9c40\n"]`, `["鱀\n"]`, "as the Go client escapes"},
-		"levels":    {`["a",1.5,true,null]`, `["a",1.5,true,null]`, "all scalars"},
-		"undefined": {`[{}]`, `[{}]`, "an absent property"},
+		"string":    {`["a"]`, `["a"]`, "a string"},
+		"escapes":   {`["\u9c40\n"]`, `["鱀\n"]`, "escapes of the Go client"},
+		"scalars":   {`["a",1.5,true,null]`, `["a",1.5,true,null]`, "all scalars"},
+		"undefined": {`[{}]`, `[{}]`, "a missing property"},
 		"empty":     {`[]`, `[]`, "no component"},
 		"object":    {`[{"a":1}]`, "", "not a scalar"},
 		"array":     {`[[1]]`, "", "not a scalar"},
 		"scalar":    {`"a"`, "", "not an array"},
-		"junk":      {`[`, "", "not JSON"},
+		"truncated": {`[`, "", "not JSON"},
 		"long":      {`["` + strings.Repeat("x", MaxComponentBytes+1) + `"]`, "", "too long"},
 	}
 	for name, tc := range cases {
@@ -61,13 +61,13 @@ func TestParseHeader(t *testing.T) {
 				t.Fatalf("%s: %v: %s", tc.header, err, tc.reason)
 			}
 			if err == nil && key.JSON() != tc.want {
-				t.Errorf("%s became %s, want %s: %s", tc.header, key.JSON(), tc.want, tc.reason)
+				t.Errorf("%s was parsed as %s, want %s: %s", tc.header, key.JSON(), tc.want, tc.reason)
 			}
 		})
 	}
 }
 
-// TestEncodingIsSelfDelimiting checks that no key followed by an id can be read as another key and id.
+// TestEncodingIsSelfDelimiting checks that the encoding of a key is not a prefix of that of another key.
 func TestEncodingIsSelfDelimiting(t *testing.T) {
 	scalars := []document.Value{{}, document.NullValue, document.True, document.False, document.FromNumber(0), document.FromNumber(-1),
 		document.FromNumber(1), document.FromString(""), document.FromString("\x00"), document.FromString("\x00\x01"), document.FromString("a"),
@@ -80,14 +80,14 @@ func TestEncodingIsSelfDelimiting(t *testing.T) {
 			if other, ok := seen[text]; ok {
 				t.Errorf("%s and %s have the same encoding", key.JSON(), other.JSON())
 			}
-			for have := range seen {
-				if strings.HasPrefix(have, text) || strings.HasPrefix(text, have) {
-					t.Errorf("the encoding of %s and that of %s begin alike", key.JSON(), seen[have].JSON())
+			for existing := range seen {
+				if strings.HasPrefix(existing, text) || strings.HasPrefix(text, existing) {
+					t.Errorf("one of the encodings of %s and %s is a prefix of the other", key.JSON(), seen[existing].JSON())
 				}
 			}
 			seen[text] = key
 			if prefix := string(key[:1].Encode(nil)); !strings.HasPrefix(text, prefix) {
-				t.Errorf("%s does not begin as its first component does", key.JSON())
+				t.Errorf("the encoding of %s does not begin with that of its first component", key.JSON())
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func TestRanges(t *testing.T) {
 			check(d.Split(5))
 			left, right, ok := d.Halve(Range{Max: MaxEPK})
 			if !ok {
-				t.Fatal("the whole space cannot be halved")
+				t.Fatal("Halve rejected the whole space")
 			}
 			check([]Range{left, right})
 			a, b, ok := d.Halve(right)
@@ -156,9 +156,9 @@ func FuzzParseHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := ParseHeader(key.JSON())
-		if err != nil || !again.Equal(key) {
-			t.Fatalf("%q became %s and then %v, %v", header, key.JSON(), again, err)
+		reparsed, err := ParseHeader(key.JSON())
+		if err != nil || !reparsed.Equal(key) {
+			t.Fatalf("%q was parsed as %s, and that as %v, %v", header, key.JSON(), reparsed, err)
 		}
 		if epk := d.EPK(key); len(epk) != 32*len(key) {
 			t.Fatalf("the EPK of %s has %d digits", key.JSON(), len(epk))

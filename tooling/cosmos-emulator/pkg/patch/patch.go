@@ -1,6 +1,6 @@
-// Package patch is the service's partial document update: a list of add, set, replace, remove, incr and move
-// operations with an optional condition, applied to a document in order, all or nothing. It never changes the
-// document it is given.
+// Package patch implements partial document updates: a list of add, set, replace, remove, incr and move operations with
+// an optional condition. The operations are applied in order, and all or none take effect. The package never changes the
+// document that it is given.
 package patch
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/sql"
 )
 
-// MaxOperations is the service's limit.
+// MaxOperations is the service's limit of operations in a patch.
 const MaxOperations = 10
 
-// ErrConditionNotMet says that the document does not satisfy the patch's condition.
+// ErrConditionNotMet is returned if the document does not meet the condition of the patch.
 var ErrConditionNotMet = errors.New("the patch's condition is not met")
 
 // Patch is a parsed patch.
@@ -27,16 +27,17 @@ type Patch struct {
 	operations []operation
 }
 
+// operation is one operation of a patch.
 type operation struct {
 	op    string
 	path  []string
 	from  []string
 	value document.Value
-	text  string // the path as written, for messages
+	text  string // the path in the request, for messages
 }
 
-// Parse reads the body of a patch request: {"condition": …, "operations": […]}, or the operations alone. The
-// forbidden paths (the partition key's) cannot be changed by a patch.
+// Parse parses the body of a patch request: {"condition": …, "operations": […]}, or only the operations. It rejects
+// operations on the forbidden paths, which are those of the partition key.
 func Parse(body document.Value, forbidden [][]string) (*Patch, error) {
 	list := body
 	p := &Patch{}
@@ -57,14 +58,14 @@ func Parse(body document.Value, forbidden [][]string) (*Patch, error) {
 		return nil, errors.New("the patch has no operations")
 	}
 	if len(list.Arr) > MaxOperations {
-		return nil, fmt.Errorf("the patch has %d operations; the most is %d", len(list.Arr), MaxOperations)
+		return nil, fmt.Errorf("the patch has %d operations; the maximum is %d", len(list.Arr), MaxOperations)
 	}
 	for _, v := range list.Arr {
 		o, err := parseOperation(v)
 		if err != nil {
 			return nil, err
 		}
-		if err := o.check(forbidden); err != nil {
+		if err := o.validate(forbidden); err != nil {
 			return nil, err
 		}
 		p.operations = append(p.operations, o)
@@ -72,10 +73,11 @@ func Parse(body document.Value, forbidden [][]string) (*Patch, error) {
 	return p, nil
 }
 
+// parseOperation parses one operation.
 func parseOperation(v document.Value) (operation, error) {
 	o := operation{op: strings.ToLower(v.Get("op").Str), text: v.Get("path").Str, value: v.Get("value")}
 	var err error
-	if o.path, err = pointer(o.text); err != nil {
+	if o.path, err = parsePointer(o.text); err != nil {
 		return o, err
 	}
 	switch o.op {
@@ -90,7 +92,7 @@ func parseOperation(v document.Value) (operation, error) {
 		}
 	case "remove":
 	case "move":
-		if o.from, err = pointer(v.Get("from").Str); err != nil {
+		if o.from, err = parsePointer(v.Get("from").Str); err != nil {
 			return o, err
 		}
 		if len(o.path) > len(o.from) && slices.Equal(o.path[:len(o.from)], o.from) {
@@ -102,8 +104,8 @@ func parseOperation(v document.Value) (operation, error) {
 	return o, nil
 }
 
-// pointer splits a JSON pointer (RFC 6901).
-func pointer(s string) ([]string, error) {
+// parsePointer splits a JSON pointer (RFC 6901).
+func parsePointer(s string) ([]string, error) {
 	if len(s) < 2 || s[0] != '/' {
 		return nil, fmt.Errorf("the patch path %q must start with '/' and name a property", s)
 	}
@@ -117,7 +119,8 @@ func pointer(s string) ([]string, error) {
 	return parts, nil
 }
 
-func (o operation) check(forbidden [][]string) error {
+// validate rejects operations on system properties, the ID and forbidden paths.
+func (o operation) validate(forbidden [][]string) error {
 	for _, path := range [][]string{o.path, o.from} {
 		if len(path) == 0 {
 			continue
@@ -136,7 +139,7 @@ func (o operation) check(forbidden [][]string) error {
 	return nil
 }
 
-// Apply computes the patched document.
+// Apply returns the patched document.
 func (p *Patch) Apply(doc document.Value) (document.Value, error) {
 	if p.condition != nil {
 		src := func(_ []byte, visit func([]byte, document.Value) (bool, error)) error {
@@ -156,20 +159,21 @@ func (p *Patch) Apply(doc document.Value) (document.Value, error) {
 		if o.op == "move" {
 			moved, ok := lookup(doc, o.from)
 			if !ok {
-				return doc, fmt.Errorf("the patch operation move: there is nothing at %q", "/"+strings.Join(o.from, "/"))
+				return doc, fmt.Errorf("the patch operation move: no value at %q", "/"+strings.Join(o.from, "/"))
 			}
-			if doc, err = change(doc, o.from, operation{op: "remove", text: "/" + strings.Join(o.from, "/")}); err != nil {
+			if doc, err = applyAt(doc, o.from, operation{op: "remove", text: "/" + strings.Join(o.from, "/")}); err != nil {
 				return doc, err
 			}
 			o.op, o.value = "add", moved
 		}
-		if doc, err = change(doc, o.path, o); err != nil {
+		if doc, err = applyAt(doc, o.path, o); err != nil {
 			return doc, err
 		}
 	}
 	return doc, nil
 }
 
+// lookup returns the value at a path and whether it exists.
 func lookup(v document.Value, path []string) (document.Value, bool) {
 	for _, p := range path {
 		if v.Kind == document.Array {
@@ -185,8 +189,8 @@ func lookup(v document.Value, path []string) (document.Value, bool) {
 	return v, v.IsDefined()
 }
 
-// change returns a copy of v, sharing what is not touched, with o applied at path.
-func change(v document.Value, path []string, o operation) (document.Value, error) {
+// applyAt returns a copy of v with o applied at path. The copy shares unchanged values with v.
+func applyAt(v document.Value, path []string, o operation) (document.Value, error) {
 	name, last := path[0], len(path) == 1
 	switch v.Kind {
 	case document.Object:
@@ -195,24 +199,25 @@ func change(v document.Value, path []string, o operation) (document.Value, error
 			if !old.IsDefined() {
 				return v, fmt.Errorf("the patch operation %s: the parent of %q does not exist", o.op, o.text)
 			}
-			next, err := change(old, path[1:], o)
+			next, err := applyAt(old, path[1:], o)
 			return v.With(name, next), err
 		}
 		if o.op == "remove" {
 			if !old.IsDefined() {
-				return v, fmt.Errorf("the patch operation remove: there is nothing at %q", o.text)
+				return v, fmt.Errorf("the patch operation remove: no value at %q", o.text)
 			}
 			return v.Without(name), nil
 		}
-		next, err := o.result(old)
+		next, err := o.newValue(old)
 		return v.With(name, next), err
 	case document.Array:
-		return changeElement(v, path, o)
+		return applyToElement(v, path, o)
 	}
-	return v, fmt.Errorf("the patch operation %s: %q leads through a value that is neither object nor array", o.op, o.text)
+	return v, fmt.Errorf("the patch operation %s: a parent of %q is neither an object nor an array", o.op, o.text)
 }
 
-func changeElement(v document.Value, path []string, o operation) (document.Value, error) {
+// applyToElement is applyAt for an array.
+func applyToElement(v document.Value, path []string, o operation) (document.Value, error) {
 	i, err := strconv.Atoi(path[0])
 	if path[0] == "-" && len(path) == 1 && (o.op == "add" || o.op == "set") {
 		i, err = len(v.Arr), nil
@@ -221,12 +226,12 @@ func changeElement(v document.Value, path []string, o operation) (document.Value
 		return v, fmt.Errorf("the patch operation %s: %q is not an index of the array", o.op, o.text)
 	}
 	if i == len(v.Arr) && (len(path) > 1 || o.op != "add" && o.op != "set") {
-		return v, fmt.Errorf("the patch operation %s: there is nothing at %q", o.op, o.text)
+		return v, fmt.Errorf("the patch operation %s: no value at %q", o.op, o.text)
 	}
 	arr := slices.Clone(v.Arr)
 	switch {
 	case len(path) > 1:
-		if arr[i], err = change(arr[i], path[1:], o); err != nil {
+		if arr[i], err = applyAt(arr[i], path[1:], o); err != nil {
 			return v, err
 		}
 	case o.op == "remove":
@@ -234,19 +239,19 @@ func changeElement(v document.Value, path []string, o operation) (document.Value
 	case o.op == "add" || i == len(arr):
 		arr = slices.Insert(arr, i, o.value)
 	default:
-		if arr[i], err = o.result(arr[i]); err != nil {
+		if arr[i], err = o.newValue(arr[i]); err != nil {
 			return v, err
 		}
 	}
 	return document.FromArray(arr), nil
 }
 
-// result is the new value at the operation's path.
-func (o operation) result(old document.Value) (document.Value, error) {
+// newValue returns the value at the path after the operation.
+func (o operation) newValue(old document.Value) (document.Value, error) {
 	switch o.op {
 	case "replace":
 		if !old.IsDefined() {
-			return old, fmt.Errorf("the patch operation replace: there is nothing at %q", o.text)
+			return old, fmt.Errorf("the patch operation replace: no value at %q", o.text)
 		}
 	case "incr":
 		if !old.IsDefined() {

@@ -13,26 +13,26 @@ func arrayContains(a []document.Value) document.Value {
 	}
 	partial := len(a) == 3 && a[2].IsTrue()
 	for _, v := range a[0].Arr {
-		if document.Equal(v, a[1]) || partial && covers(v, a[1]) {
+		if document.Equal(v, a[1]) || partial && containsProperties(v, a[1]) {
 			return document.True
 		}
 	}
 	return document.False
 }
 
-func covers(v, part document.Value) bool {
+func containsProperties(v, part document.Value) bool {
 	if v.Kind != document.Object || part.Kind != document.Object {
 		return document.Equal(v, part)
 	}
 	for _, m := range part.Obj {
-		if !covers(v.Get(m.Name), m.Value) {
+		if !containsProperties(v.Get(m.Name), m.Value) {
 			return false
 		}
 	}
 	return true
 }
 
-func containsSome(a []document.Value, all bool) document.Value {
+func arrayContainsAny(a []document.Value, all bool) document.Value {
 	if a[0].Kind != document.Array {
 		return undefined
 	}

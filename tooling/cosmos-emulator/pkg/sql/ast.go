@@ -16,17 +16,17 @@ type expr interface {
 	eval(e *env) document.Value
 	// children are the direct sub-expressions; bind replaces them through the pointers.
 	children() []*expr
-	// text is the same for expressions that mean the same; GROUP BY matches by it.
-	text() string
+	// canonicalText is the same for expressions that mean the same; GROUP BY matches by it.
+	canonicalText() string
 }
 
 // env holds the variables of one row. Variables of an enclosing query come first.
 type env struct {
-	vars   []document.Value
-	params map[string]document.Value
-	aggs   []document.Value // results of aggregates
-	groups []document.Value // values of the GROUP BY expressions
-	budget *int             // rows that may still be looked at
+	vars       []document.Value
+	params     map[string]document.Value
+	aggregates []document.Value // results of aggregates
+	groups     []document.Value // values of the GROUP BY expressions
+	budget     *int             // rows that may still be looked at
 }
 
 type (
@@ -167,40 +167,48 @@ func pointers(es []expr) []*expr {
 	return out
 }
 
-func texts(es []expr) string {
+func joinTexts(es []expr) string {
 	parts := make([]string, len(es))
 	for i, e := range es {
-		parts[i] = e.text()
+		parts[i] = e.canonicalText()
 	}
 	return strings.Join(parts, ",")
 }
 
-func (n *literal) text() string  { return document.Canonical(n.value) }
-func (n *param) text() string    { return n.name }
-func (n *ident) text() string    { return n.name }
-func (n *property) text() string { return n.of.text() + "[" + document.FromString(n.name).JSON() + "]" }
-func (n *index) text() string    { return n.of.text() + "[" + n.at.text() + "]" }
-func (n *unary) text() string    { return "(" + n.op + " " + n.of.text() + ")" }
-func (n *binary) text() string   { return "(" + n.left.text() + " " + n.op + " " + n.right.text() + ")" }
-func (n *logical) text() string  { return "(" + n.op + " " + texts(n.items) + ")" }
-func (n *ternary) text() string {
-	return "(" + n.cond.text() + "?" + n.yes.text() + ":" + n.no.text() + ")"
+func (n *literal) canonicalText() string { return document.Canonical(n.value) }
+func (n *param) canonicalText() string   { return n.name }
+func (n *ident) canonicalText() string   { return n.name }
+func (n *property) canonicalText() string {
+	return n.of.canonicalText() + "[" + document.FromString(n.name).JSON() + "]"
 }
-func (n *in) text() string { return "(" + n.of.text() + notText(n.not) + " in " + texts(n.list) + ")" }
-func (n *between) text() string {
-	return "(" + n.of.text() + notText(n.not) + " between " + n.low.text() + " and " + n.high.text() + ")"
+func (n *index) canonicalText() string {
+	return n.of.canonicalText() + "[" + n.at.canonicalText() + "]"
 }
-func (n *like) text() string {
-	return "(" + n.of.text() + notText(n.not) + " like " + n.pattern.text() + ")"
+func (n *unary) canonicalText() string { return "(" + n.op + " " + n.of.canonicalText() + ")" }
+func (n *binary) canonicalText() string {
+	return "(" + n.left.canonicalText() + " " + n.op + " " + n.right.canonicalText() + ")"
 }
-func (n *arrayOf) text() string { return "[" + texts(n.items) + "]" }
-func (n *objectOf) text() string {
-	return "{" + strings.Join(n.names, ",") + ":" + texts(n.items) + "}"
+func (n *logical) canonicalText() string { return "(" + n.op + " " + joinTexts(n.items) + ")" }
+func (n *ternary) canonicalText() string {
+	return "(" + n.cond.canonicalText() + "?" + n.yes.canonicalText() + ":" + n.no.canonicalText() + ")"
 }
-func (n *call) text() string      { return n.name + "(" + texts(n.args) + ")" }
-func (n *aggregate) text() string { return n.name + "(" + n.of.text() + ")" }
-func (n *groupRef) text() string  { return n.name }
-func (n *subquery) text() string  { return n.kind + "(subquery)" }
+func (n *in) canonicalText() string {
+	return "(" + n.of.canonicalText() + notText(n.not) + " in " + joinTexts(n.list) + ")"
+}
+func (n *between) canonicalText() string {
+	return "(" + n.of.canonicalText() + notText(n.not) + " between " + n.low.canonicalText() + " and " + n.high.canonicalText() + ")"
+}
+func (n *like) canonicalText() string {
+	return "(" + n.of.canonicalText() + notText(n.not) + " like " + n.pattern.canonicalText() + ")"
+}
+func (n *arrayOf) canonicalText() string { return "[" + joinTexts(n.items) + "]" }
+func (n *objectOf) canonicalText() string {
+	return "{" + strings.Join(n.names, ",") + ":" + joinTexts(n.items) + "}"
+}
+func (n *call) canonicalText() string      { return n.name + "(" + joinTexts(n.args) + ")" }
+func (n *aggregate) canonicalText() string { return n.name + "(" + n.of.canonicalText() + ")" }
+func (n *groupRef) canonicalText() string  { return n.name }
+func (n *subquery) canonicalText() string  { return n.kind + "(subquery)" }
 
 func notText(not bool) string {
 	if not {

@@ -18,14 +18,14 @@ func (q *Query) bind(outer []string, inner bool) error {
 		}
 		switch {
 		case i == 0 && !inner && !isPath(s.of):
-			return unsupported("The first input of FROM must be the container or a property path in it.")
+			return unsupportedError("The first input of FROM must be the container or a property path in it.")
 		case s.sub != nil:
 			if err := s.sub.bind(names, true); err != nil {
 				return err
 			}
 		case i == 0 && !inner:
 			// The first name of the outermost query is the container, whatever it is called.
-			s.of = rebase(s.of)
+			s.of = bindRoot(s.of)
 		default:
 			if err := q.bindExpr(&s.of, names, false); err != nil {
 				return err
@@ -39,7 +39,7 @@ func (q *Query) bind(outer []string, inner bool) error {
 		names = append(names, s.alias)
 	}
 	if len(q.orderBy) > 0 && len(q.sources) == 0 {
-		return unsupported("ORDER BY needs a FROM clause.")
+		return unsupportedError("ORDER BY needs a FROM clause.")
 	}
 	if q.star && len(q.sources) != 1 {
 		return &Error{Code: "SC2040", Message: "'SELECT *' is only valid with a single input set.", At: -1}
@@ -65,9 +65,9 @@ func (q *Query) bind(outer []string, inner bool) error {
 		}
 	}
 	if q.top != nil && (q.offset != nil || q.limit != nil) {
-		return unsupported("TOP and OFFSET LIMIT cannot be used together.")
+		return unsupportedError("TOP and OFFSET LIMIT cannot be used together.")
 	}
-	return q.checkGrouping()
+	return q.bindGrouping()
 }
 
 // isPath says whether an expression is a name followed by property names and constant indexes.
@@ -84,21 +84,21 @@ func isPath(e expr) bool {
 	return false
 }
 
-// rebase turns the path of the outermost FROM into one on variable 0; nil means the container itself.
-func rebase(e expr) expr {
+// bindRoot turns the path of the outermost FROM into one on variable 0; nil means the container itself.
+func bindRoot(e expr) expr {
 	switch n := e.(type) {
 	case *ident:
 		return nil
 	case *property:
-		return &property{rebaseInner(n.of), n.name}
+		return &property{bindRootOperand(n.of), n.name}
 	case *index:
-		return &index{rebaseInner(n.of), n.at}
+		return &index{bindRootOperand(n.of), n.at}
 	}
 	return e
 }
 
-func rebaseInner(e expr) expr {
-	if inner := rebase(e); inner != nil {
+func bindRootOperand(e expr) expr {
+	if inner := bindRoot(e); inner != nil {
 		return inner
 	}
 	return &ident{name: "root", slot: rootSlot}
@@ -135,8 +135,8 @@ func (q *Query) bindExpr(p *expr, names []string, aggregates bool) error {
 	return nil
 }
 
-// checkGrouping replaces what GROUP BY computes and refuses what neither it nor an aggregate provides.
-func (q *Query) checkGrouping() error {
+// bindGrouping replaces what GROUP BY computes and refuses what neither it nor an aggregate provides.
+func (q *Query) bindGrouping() error {
 	if len(q.groupBy) == 0 && len(q.aggregates) == 0 {
 		return nil
 	}
@@ -144,20 +144,20 @@ func (q *Query) checkGrouping() error {
 		return &Error{Code: "SC2102", Message: "'SELECT *' is not valid with GROUP BY.", At: -1}
 	}
 	if len(q.orderBy) > 0 {
-		return unsupported("ORDER BY is not supported together with GROUP BY or aggregates.")
+		return unsupportedError("ORDER BY is not supported together with GROUP BY or aggregates.")
 	}
 	for i := range q.items {
-		if err := q.group(&q.items[i].of); err != nil {
+		if err := q.bindGroup(&q.items[i].of); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (q *Query) group(p *expr) error {
+func (q *Query) bindGroup(p *expr) error {
 	for i, g := range q.groupBy {
-		if g.text() == (*p).text() {
-			*p = &groupRef{slot: i, name: g.text()}
+		if g.canonicalText() == (*p).canonicalText() {
+			*p = &groupRef{slot: i, name: g.canonicalText()}
 			return nil
 		}
 	}
@@ -170,18 +170,18 @@ func (q *Query) group(p *expr) error {
 		}
 		return &Error{Code: "SC2102", Message: fmt.Sprintf("Property reference '%s' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause.", n.name), At: -1}
 	case *subquery:
-		return unsupported("A subquery is not supported in the select list of a query with GROUP BY or aggregates.")
+		return unsupportedError("A subquery is not supported in the select list of a query with GROUP BY or aggregates.")
 	}
 	for _, c := range (*p).children() {
-		if err := q.group(c); err != nil {
+		if err := q.bindGroup(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// check makes sure that every parameter has a value and that TOP, OFFSET and LIMIT are counts, in the subqueries too.
-func (q *Query) check(params map[string]document.Value) error {
+// checkParameters makes sure that every parameter has a value and that TOP, OFFSET and LIMIT are counts, in the subqueries too.
+func (q *Query) checkParameters(params map[string]document.Value) error {
 	var err error
 	q.walk(func(e expr) {
 		if n, ok := e.(*param); ok && err == nil {

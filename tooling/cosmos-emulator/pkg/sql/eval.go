@@ -322,7 +322,7 @@ func (n *call) eval(e *env) document.Value {
 	return n.fn(args)
 }
 
-func (n *aggregate) eval(e *env) document.Value { return e.aggs[n.slot] }
+func (n *aggregate) eval(e *env) document.Value { return e.aggregates[n.slot] }
 func (n *groupRef) eval(e *env) document.Value  { return e.groups[n.slot] }
 
 func (n *subquery) eval(e *env) document.Value {
@@ -331,16 +331,16 @@ func (n *subquery) eval(e *env) document.Value {
 	switch n.kind {
 	case "EXISTS":
 		found := false
-		n.query.inner(&outer, func(document.Value) bool { found = true; return false })
+		n.query.runSubquery(&outer, func(document.Value) bool { found = true; return false })
 		return document.FromBool(found)
 	case "ARRAY":
 		out := []document.Value{}
-		n.query.inner(&outer, func(v document.Value) bool { out = append(out, v); return true })
+		n.query.runSubquery(&outer, func(v document.Value) bool { out = append(out, v); return true })
 		return document.FromArray(out)
 	default:
 		var out document.Value
 		count := 0
-		n.query.inner(&outer, func(v document.Value) bool { out = v; count++; return count < 2 })
+		n.query.runSubquery(&outer, func(v document.Value) bool { out = v; count++; return count < 2 })
 		if count != 1 {
 			return undefined
 		}

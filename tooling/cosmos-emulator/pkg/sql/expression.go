@@ -15,7 +15,7 @@ func (p *parser) list() ([]expr, error) {
 			return nil, err
 		}
 		out = append(out, e)
-		if !p.punct(",") {
+		if !p.acceptPunct(",") {
 			return out, nil
 		}
 	}
@@ -26,23 +26,23 @@ func (p *parser) expr() (expr, error) {
 		return nil, err
 	}
 	defer func() { p.depth-- }()
-	cond, err := p.level(0)
-	if err != nil || !p.punct("?") {
+	cond, err := p.binaryLevel(0)
+	if err != nil || !p.acceptPunct("?") {
 		return cond, err
 	}
 	yes, err := p.expr()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.expect(":"); err != nil {
+	if err := p.expectPunct(":"); err != nil {
 		return nil, err
 	}
 	no, err := p.expr()
 	return &ternary{cond, yes, no}, err
 }
 
-// levels are the binary operators from the weakest to the strongest. NOT binds between AND and the comparisons.
-var levels = [][]string{{"??"}, {"OR"}, {"AND"}, nil, {"=", "!=", "<>", "<", "<=", ">", ">="}, {"|"}, {"^"}, {"&"},
+// precedence are the binary operators from the weakest to the strongest. NOT binds between AND and the comparisons.
+var precedence = [][]string{{"??"}, {"OR"}, {"AND"}, nil, {"=", "!=", "<>", "<", "<=", ">", ">="}, {"|"}, {"^"}, {"&"},
 	{"<<", ">>", ">>>"}, {"||"}, {"+", "-"}, {"*", "/", "%"}}
 
 const (
@@ -50,22 +50,22 @@ const (
 	levelComparison = 4
 )
 
-func (p *parser) level(l int) (expr, error) {
-	if l == len(levels) {
+func (p *parser) binaryLevel(l int) (expr, error) {
+	if l == len(precedence) {
 		return p.unary()
 	}
 	if l == levelNot {
-		if p.word("NOT") {
+		if p.acceptKeyword("NOT") {
 			if err := p.enter(); err != nil {
 				return nil, err
 			}
 			defer func() { p.depth-- }()
-			e, err := p.level(levelNot)
+			e, err := p.binaryLevel(levelNot)
 			return &unary{"NOT", e}, err
 		}
-		return p.level(l + 1)
+		return p.binaryLevel(l + 1)
 	}
-	left, err := p.level(l + 1)
+	left, err := p.binaryLevel(l + 1)
 	if err != nil {
 		return nil, err
 	}
@@ -84,23 +84,23 @@ func (p *parser) level(l int) (expr, error) {
 				continue
 			}
 		}
-		op := p.operator(levels[l])
+		op := p.operator(precedence[l])
 		if op == "" {
 			return left, nil
 		}
-		right, err := p.level(l + 1)
+		right, err := p.binaryLevel(l + 1)
 		if err != nil {
 			return nil, err
 		}
 		if op == "<>" {
 			op = "!="
 		}
-		left = chain(op, left, right)
+		left = combine(op, left, right)
 	}
 }
 
-// chain keeps long AND and OR chains flat, so that ReadMany's thousand alternatives do not nest a thousand deep.
-func chain(op string, left, right expr) expr {
+// combine keeps long AND and OR chains flat, so that ReadMany's thousand alternatives do not nest a thousand deep.
+func combine(op string, left, right expr) expr {
 	if op == "AND" || op == "OR" {
 		if l, ok := left.(*logical); ok && l.op == op {
 			l.items = append(l.items, right)
@@ -125,10 +125,10 @@ func (p *parser) operator(ops []string) string {
 // predicate reads IN, BETWEEN and LIKE after their left side.
 func (p *parser) predicate(of expr) (expr, bool, error) {
 	start := p.pos
-	not := p.word("NOT")
+	not := p.acceptKeyword("NOT")
 	switch {
-	case p.word("IN"):
-		if err := p.expect("("); err != nil {
+	case p.acceptKeyword("IN"):
+		if err := p.expectPunct("("); err != nil {
 			return nil, false, err
 		}
 		if t := p.peek(); t.kind == tokenKeyword && t.text == "SELECT" {
@@ -138,25 +138,25 @@ func (p *parser) predicate(of expr) (expr, bool, error) {
 		if err != nil {
 			return nil, false, err
 		}
-		return &in{of, list, not}, true, p.expect(")")
-	case p.word("BETWEEN"):
-		low, err := p.level(levelComparison + 1)
+		return &in{of, list, not}, true, p.expectPunct(")")
+	case p.acceptKeyword("BETWEEN"):
+		low, err := p.binaryLevel(levelComparison + 1)
 		if err != nil {
 			return nil, false, err
 		}
-		if err := p.expectWord("AND"); err != nil {
+		if err := p.expectKeyword("AND"); err != nil {
 			return nil, false, err
 		}
-		high, err := p.level(levelComparison + 1)
+		high, err := p.binaryLevel(levelComparison + 1)
 		return &between{of, low, high, not}, true, err
-	case p.word("LIKE"):
-		pattern, err := p.level(levelComparison + 1)
+	case p.acceptKeyword("LIKE"):
+		pattern, err := p.binaryLevel(levelComparison + 1)
 		if err != nil {
 			return nil, false, err
 		}
 		n := &like{of: of, pattern: pattern, not: not}
-		if p.word("ESCAPE") {
-			if n.escape, err = p.level(levelComparison + 1); err != nil {
+		if p.acceptKeyword("ESCAPE") {
+			if n.escape, err = p.binaryLevel(levelComparison + 1); err != nil {
 				return nil, false, err
 			}
 		}
@@ -168,7 +168,7 @@ func (p *parser) predicate(of expr) (expr, bool, error) {
 
 func (p *parser) unary() (expr, error) {
 	for _, op := range []string{"-", "+", "~"} {
-		if p.punct(op) {
+		if p.acceptPunct(op) {
 			if err := p.enter(); err != nil {
 				return nil, err
 			}
@@ -187,18 +187,18 @@ func (p *parser) unary() (expr, error) {
 func (p *parser) postfix(e expr) (expr, error) {
 	for {
 		switch {
-		case p.punct("."):
+		case p.acceptPunct("."):
 			name, err := p.name()
 			if err != nil {
 				return nil, err
 			}
 			e = &property{e, name}
-		case p.punct("["):
+		case p.acceptPunct("["):
 			at, err := p.expr()
 			if err != nil {
 				return nil, err
 			}
-			if err := p.expect("]"); err != nil {
+			if err := p.expectPunct("]"); err != nil {
 				return nil, err
 			}
 			if l, ok := at.(*literal); ok && l.value.Kind == document.String {
@@ -228,7 +228,7 @@ func (p *parser) primary() (expr, error) {
 		if strings.EqualFold(t.text, "ARRAY") && p.peek().text == "(" && p.tokens[p.pos+1].text == "SELECT" {
 			return p.subquery("ARRAY")
 		}
-		if p.punct("(") {
+		if p.acceptPunct("(") {
 			return p.call(t)
 		}
 		return &ident{name: t.text}, nil
@@ -243,7 +243,7 @@ func (p *parser) primary() (expr, error) {
 			if err != nil {
 				return nil, err
 			}
-			return e, p.expect(")")
+			return e, p.expectPunct(")")
 		case "[":
 			return p.array()
 		case "{":
@@ -266,37 +266,37 @@ func (p *parser) keyword(t token) (expr, error) {
 	case "EXISTS":
 		return p.subquery("EXISTS")
 	case "UDF":
-		return nil, unsupported("User-defined functions are not supported.")
+		return nil, unsupportedError("User-defined functions are not supported.")
 	}
 	return nil, syntaxError(t)
 }
 
 func (p *parser) subquery(kind string) (expr, error) {
-	if err := p.expect("("); err != nil {
+	if err := p.expectPunct("("); err != nil {
 		return nil, err
 	}
 	q, err := p.query()
 	if err != nil {
 		return nil, err
 	}
-	return &subquery{kind, q}, p.expect(")")
+	return &subquery{kind, q}, p.expectPunct(")")
 }
 
 func (p *parser) array() (expr, error) {
 	n := &arrayOf{}
-	if p.punct("]") {
+	if p.acceptPunct("]") {
 		return n, nil
 	}
 	var err error
 	if n.items, err = p.list(); err != nil {
 		return nil, err
 	}
-	return n, p.expect("]")
+	return n, p.expectPunct("]")
 }
 
 func (p *parser) object() (expr, error) {
 	n := &objectOf{}
-	if p.punct("}") {
+	if p.acceptPunct("}") {
 		return n, nil
 	}
 	for {
@@ -308,7 +308,7 @@ func (p *parser) object() (expr, error) {
 		if t.kind == tokenKeyword {
 			name = t.raw
 		}
-		if err := p.expect(":"); err != nil {
+		if err := p.expectPunct(":"); err != nil {
 			return nil, err
 		}
 		e, err := p.expr()
@@ -316,20 +316,20 @@ func (p *parser) object() (expr, error) {
 			return nil, err
 		}
 		n.names, n.items = append(n.names, name), append(n.items, e)
-		if !p.punct(",") {
-			return n, p.expect("}")
+		if !p.acceptPunct(",") {
+			return n, p.expectPunct("}")
 		}
 	}
 }
 
 func (p *parser) call(name token) (expr, error) {
 	var args []expr
-	if !p.punct(")") {
+	if !p.acceptPunct(")") {
 		var err error
 		if args, err = p.list(); err != nil {
 			return nil, err
 		}
-		if err := p.expect(")"); err != nil {
+		if err := p.expectPunct(")"); err != nil {
 			return nil, err
 		}
 	}

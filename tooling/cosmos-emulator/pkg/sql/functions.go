@@ -53,10 +53,10 @@ var functions = map[string]builtin{
 	}},
 
 	// strings
-	"STARTSWITH":   comparing(strings.HasPrefix),
-	"ENDSWITH":     comparing(strings.HasSuffix),
-	"CONTAINS":     comparing(strings.Contains),
-	"STRINGEQUALS": comparing(func(a, b string) bool { return a == b }),
+	"STARTSWITH":   stringTest(strings.HasPrefix),
+	"ENDSWITH":     stringTest(strings.HasSuffix),
+	"CONTAINS":     stringTest(strings.Contains),
+	"STRINGEQUALS": stringTest(func(a, b string) bool { return a == b }),
 	"LOWER":        onString(func(s string) document.Value { return document.FromString(strings.ToLower(s)) }),
 	"UPPER":        onString(func(s string) document.Value { return document.FromString(strings.ToUpper(s)) }),
 	"LENGTH":       onString(func(s string) document.Value { return document.FromNumber(float64(utf8.RuneCountInString(s))) }),
@@ -88,11 +88,11 @@ var functions = map[string]builtin{
 	}},
 	"REGEXMATCH":      {2, 3, regexMatch},
 	"TOSTRING":        {1, 1, toString},
-	"STRINGTONUMBER":  parsing(document.Number),
-	"STRINGTOBOOLEAN": parsing(document.Bool),
-	"STRINGTONULL":    parsing(document.Null),
-	"STRINGTOARRAY":   parsing(document.Array),
-	"STRINGTOOBJECT":  parsing(document.Object),
+	"STRINGTONUMBER":  parseAs(document.Number),
+	"STRINGTOBOOLEAN": parseAs(document.Bool),
+	"STRINGTONULL":    parseAs(document.Null),
+	"STRINGTOARRAY":   parseAs(document.Array),
+	"STRINGTOOBJECT":  parseAs(document.Object),
 	"STRINGJOIN": {2, 2, func(a []document.Value) document.Value {
 		if a[0].Kind != document.Array || a[1].Kind != document.String || !allKind(document.String, a[0].Arr) {
 			return undefined
@@ -157,8 +157,8 @@ var functions = map[string]builtin{
 
 	// arrays and objects
 	"ARRAY_CONTAINS":     {2, 3, arrayContains},
-	"ARRAY_CONTAINS_ANY": {2, -1, func(a []document.Value) document.Value { return containsSome(a, false) }},
-	"ARRAY_CONTAINS_ALL": {2, -1, func(a []document.Value) document.Value { return containsSome(a, true) }},
+	"ARRAY_CONTAINS_ANY": {2, -1, func(a []document.Value) document.Value { return arrayContainsAny(a, false) }},
+	"ARRAY_CONTAINS_ALL": {2, -1, func(a []document.Value) document.Value { return arrayContainsAny(a, true) }},
 	"ARRAY_LENGTH": {1, 1, func(a []document.Value) document.Value {
 		if a[0].Kind != document.Array {
 			return undefined
@@ -248,8 +248,8 @@ func onNumbers(f func(a, b float64) float64) builtin {
 	}}
 }
 
-// comparing is a test of two strings with an optional flag to ignore case.
-func comparing(f func(a, b string) bool) builtin {
+// stringTest is a test of two strings with an optional flag to ignore case.
+func stringTest(f func(a, b string) bool) builtin {
 	return builtin{2, 3, func(a []document.Value) document.Value {
 		if !allKind(document.String, a[:2]) {
 			return undefined
@@ -267,7 +267,7 @@ func comparing(f func(a, b string) bool) builtin {
 	}}
 }
 
-func parsing(k document.Kind) builtin {
+func parseAs(k document.Kind) builtin {
 	return onString(func(s string) document.Value {
 		v, err := document.Parse([]byte(s))
 		if err != nil || v.Kind != k {

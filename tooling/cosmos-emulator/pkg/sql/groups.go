@@ -8,33 +8,33 @@ import (
 
 // group is the state of one group.
 type group struct {
-	values []document.Value
-	accs   []accumulator
+	values       []document.Value
+	accumulators []accumulator
 }
 
-// groups gathers rows into groups, in the order in which their first rows come.
-type groups struct {
+// groupSet gathers rows into groups, in the order in which their first rows come.
+type groupSet struct {
 	q     *Query
 	byKey map[string]*group
 	order []*group
 }
 
-func newGroups(q *Query) *groups {
-	g := &groups{q: q, byKey: map[string]*group{}}
+func newGroupSet(q *Query) *groupSet {
+	g := &groupSet{q: q, byKey: map[string]*group{}}
 	if len(q.groupBy) == 0 {
-		g.open("", nil) // without GROUP BY there is one group even of nothing
+		g.newGroup("", nil) // without GROUP BY there is one group even of nothing
 	}
 	return g
 }
 
-func (g *groups) open(key string, values []document.Value) *group {
-	one := &group{values: values, accs: make([]accumulator, len(g.q.aggregates))}
+func (g *groupSet) newGroup(key string, values []document.Value) *group {
+	one := &group{values: values, accumulators: make([]accumulator, len(g.q.aggregates))}
 	g.byKey[key] = one
 	g.order = append(g.order, one)
 	return one
 }
 
-func (g *groups) add(e *env) bool {
+func (g *groupSet) add(e *env) bool {
 	var key strings.Builder
 	values := make([]document.Value, len(g.q.groupBy))
 	for i, by := range g.q.groupBy {
@@ -44,27 +44,27 @@ func (g *groups) add(e *env) bool {
 	}
 	one := g.byKey[key.String()]
 	if one == nil {
-		one = g.open(key.String(), values)
+		one = g.newGroup(key.String(), values)
 	}
 	for i, a := range g.q.aggregates {
-		one.accs[i].add(a.of.eval(e))
+		one.accumulators[i].add(a.of.eval(e))
 	}
 	return true
 }
 
 // env is where the group's results are projected from; outer has the variables of the enclosing queries.
 func (g *group) env(q *Query, outer *env) *env {
-	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget, groups: g.values, aggs: make([]document.Value, len(q.aggregates))}
+	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget, groups: g.values, aggregates: make([]document.Value, len(q.aggregates))}
 	for i, a := range q.aggregates {
-		e.aggs[i] = g.accs[i].result(a.name)
+		e.aggregates[i] = g.accumulators[i].result(a.name)
 	}
 	return e
 }
 
-// grouped computes all groups and returns those not returned yet.
-func (r *run) grouped() error {
+// runGrouped computes all groups and returns those not returned yet.
+func (r *run) runGrouped() error {
 	q := r.q
-	gs := newGroups(q)
+	gs := newGroupSet(q)
 	top := &env{params: r.params, budget: &r.budget}
 	if len(q.sources) == 0 {
 		q.rows(top, gs.add)

@@ -55,7 +55,7 @@ func syntaxError(t token) error {
 	return &Error{Code: "SC1001", Message: fmt.Sprintf("Syntax error, incorrect syntax near '%s'.", t.raw), At: t.at}
 }
 
-func unsupported(format string, args ...any) error {
+func unsupportedError(format string, args ...any) error {
 	return &Error{Code: "SC2900", Message: fmt.Sprintf(format, args...), At: -1}
 }
 

@@ -52,8 +52,8 @@ func (p *parser) next() token {
 	return t
 }
 
-// word consumes a keyword, or an identifier that is one only here (OFFSET, LIMIT, ESCAPE, ARRAY).
-func (p *parser) word(w string) bool {
+// acceptKeyword consumes a keyword, or an identifier that is one only here (OFFSET, LIMIT, ESCAPE, ARRAY).
+func (p *parser) acceptKeyword(w string) bool {
 	t := p.peek()
 	if (t.kind == tokenKeyword || t.kind == tokenIdent) && strings.EqualFold(t.text, w) {
 		p.pos++
@@ -62,7 +62,7 @@ func (p *parser) word(w string) bool {
 	return false
 }
 
-func (p *parser) punct(s string) bool {
+func (p *parser) acceptPunct(s string) bool {
 	if t := p.peek(); t.kind == tokenPunct && t.text == s {
 		p.pos++
 		return true
@@ -70,15 +70,15 @@ func (p *parser) punct(s string) bool {
 	return false
 }
 
-func (p *parser) expect(s string) error {
-	if !p.punct(s) {
+func (p *parser) expectPunct(s string) error {
+	if !p.acceptPunct(s) {
 		return syntaxError(p.peek())
 	}
 	return nil
 }
 
-func (p *parser) expectWord(w string) error {
-	if !p.word(w) {
+func (p *parser) expectKeyword(w string) error {
+	if !p.acceptKeyword(w) {
 		return syntaxError(p.peek())
 	}
 	return nil
@@ -105,12 +105,12 @@ func (p *parser) query() (*Query, error) {
 		return nil, err
 	}
 	defer func() { p.depth-- }()
-	if err := p.expectWord("SELECT"); err != nil {
+	if err := p.expectKeyword("SELECT"); err != nil {
 		return nil, err
 	}
 	q := &Query{}
-	q.distinct = p.word("DISTINCT")
-	if p.word("TOP") {
+	q.distinct = p.acceptKeyword("DISTINCT")
+	if p.acceptKeyword("TOP") {
 		n, err := p.count()
 		if err != nil {
 			return nil, err
@@ -120,35 +120,35 @@ func (p *parser) query() (*Query, error) {
 	if err := p.projection(q); err != nil {
 		return nil, err
 	}
-	if p.word("FROM") {
+	if p.acceptKeyword("FROM") {
 		if err := p.from(q); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if p.word("WHERE") {
+	if p.acceptKeyword("WHERE") {
 		if q.where, err = p.expr(); err != nil {
 			return nil, err
 		}
 	}
-	if p.word("GROUP") {
-		if err := p.expectWord("BY"); err != nil {
+	if p.acceptKeyword("GROUP") {
+		if err := p.expectKeyword("BY"); err != nil {
 			return nil, err
 		}
 		if q.groupBy, err = p.list(); err != nil {
 			return nil, err
 		}
 	}
-	if p.word("ORDER") {
+	if p.acceptKeyword("ORDER") {
 		if err := p.order(q); err != nil {
 			return nil, err
 		}
 	}
-	if p.word("OFFSET") {
+	if p.acceptKeyword("OFFSET") {
 		if q.offset, err = p.count(); err != nil {
 			return nil, err
 		}
-		if err := p.expectWord("LIMIT"); err != nil {
+		if err := p.expectKeyword("LIMIT"); err != nil {
 			return nil, err
 		}
 		if q.limit, err = p.count(); err != nil {
@@ -175,11 +175,11 @@ func (p *parser) count() (expr, error) {
 }
 
 func (p *parser) projection(q *Query) error {
-	if p.punct("*") {
+	if p.acceptPunct("*") {
 		q.star = true
 		return nil
 	}
-	if p.word("VALUE") {
+	if p.acceptKeyword("VALUE") {
 		q.value = true
 		e, err := p.expr()
 		if err != nil {
@@ -196,7 +196,7 @@ func (p *parser) projection(q *Query) error {
 			return err
 		}
 		item := selectItem{of: e}
-		if p.word("AS") {
+		if p.acceptKeyword("AS") {
 			if item.name, err = p.alias(); err != nil {
 				return err
 			}
@@ -214,7 +214,7 @@ func (p *parser) projection(q *Query) error {
 		}
 		seen[item.name] = true
 		q.items = append(q.items, item)
-		if !p.punct(",") {
+		if !p.acceptPunct(",") {
 			return nil
 		}
 	}
@@ -246,25 +246,25 @@ func (p *parser) from(q *Query) error {
 			return err
 		}
 		q.sources = append(q.sources, s)
-		if !p.word("JOIN") {
+		if !p.acceptKeyword("JOIN") {
 			return nil
 		}
 		if len(q.sources) > maxJoins {
-			return unsupported("The query has more than %d JOINs.", maxJoins)
+			return unsupportedError("The query has more than %d JOINs.", maxJoins)
 		}
 	}
 }
 
 func (p *parser) source() (source, error) {
-	if p.punct("(") {
+	if p.acceptPunct("(") {
 		sub, err := p.query()
 		if err != nil {
 			return source{}, err
 		}
-		if err := p.expect(")"); err != nil {
+		if err := p.expectPunct(")"); err != nil {
 			return source{}, err
 		}
-		p.word("AS")
+		p.acceptKeyword("AS")
 		alias, err := p.name()
 		return source{alias: alias, sub: sub, each: true}, err
 	}
@@ -272,7 +272,7 @@ func (p *parser) source() (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	if p.word("IN") {
+	if p.acceptKeyword("IN") {
 		of, err := p.collection()
 		return source{alias: first, of: of, each: true}, err
 	}
@@ -282,7 +282,7 @@ func (p *parser) source() (source, error) {
 		return source{}, err
 	}
 	s := source{of: of, alias: implicitName(of)}
-	if p.word("AS") {
+	if p.acceptKeyword("AS") {
 		s.alias, err = p.name()
 	} else if t := p.peek(); t.kind == tokenIdent && !strings.EqualFold(t.text, "OFFSET") {
 		s.alias, err = p.name()
@@ -292,12 +292,12 @@ func (p *parser) source() (source, error) {
 
 // collection is a container name or variable with a path, or a subquery after IN.
 func (p *parser) collection() (expr, error) {
-	if p.punct("(") {
+	if p.acceptPunct("(") {
 		sub, err := p.query()
 		if err != nil {
 			return nil, err
 		}
-		return &subquery{kind: "ARRAY", query: sub}, p.expect(")")
+		return &subquery{kind: "ARRAY", query: sub}, p.expectPunct(")")
 	}
 	name, err := p.name()
 	if err != nil {
@@ -307,11 +307,11 @@ func (p *parser) collection() (expr, error) {
 }
 
 func (p *parser) order(q *Query) error {
-	if err := p.expectWord("BY"); err != nil {
+	if err := p.expectKeyword("BY"); err != nil {
 		return err
 	}
 	if t := p.peek(); t.kind == tokenIdent && strings.EqualFold(t.text, "RANK") {
-		return unsupported("ORDER BY RANK is not supported.")
+		return unsupportedError("ORDER BY RANK is not supported.")
 	}
 	for {
 		e, err := p.expr()
@@ -319,13 +319,13 @@ func (p *parser) order(q *Query) error {
 			return err
 		}
 		item := orderItem{of: e}
-		if p.word("DESC") {
+		if p.acceptKeyword("DESC") {
 			item.desc = true
 		} else {
-			p.word("ASC")
+			p.acceptKeyword("ASC")
 		}
 		q.orderBy = append(q.orderBy, item)
-		if !p.punct(",") {
+		if !p.acceptPunct(",") {
 			return nil
 		}
 	}

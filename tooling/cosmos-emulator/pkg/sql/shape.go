@@ -83,47 +83,47 @@ func (q *Query) fromPath(e expr) ([]string, bool) {
 	return nil, false
 }
 
-// Pins are the values that the filter demands of properties: a document that is in the result has one of the
+// Equalities are the values that the filter demands of properties: a document that is in the result has one of the
 // values of each path. The key is the path's names joined by a NUL.
-type Pins map[string][]document.Value
+type Equalities map[string][]document.Value
 
-// PinKey is the key of a path in Pins.
-func PinKey(path []string) string { return strings.Join(path, "\x00") }
+// PathKey is the key of a path in Pins.
+func PathKey(path []string) string { return strings.Join(path, "\x00") }
 
-// Pins finds, in the conjunctions of the filter, equalities and INs with constants and parameters.
-func (q *Query) Pins(params map[string]document.Value) Pins {
-	out := Pins{}
-	q.pins(q.where, params, out)
+// Equalities finds, in the conjunctions of the filter, equalities and INs with constants and parameters.
+func (q *Query) Equalities(params map[string]document.Value) Equalities {
+	out := Equalities{}
+	q.addEqualities(q.where, params, out)
 	return out
 }
 
-func (q *Query) pins(e expr, params map[string]document.Value, out Pins) {
+func (q *Query) addEqualities(e expr, params map[string]document.Value, out Equalities) {
 	switch n := e.(type) {
 	case *logical:
 		if n.op == "AND" {
 			for _, item := range n.items {
-				q.pins(item, params, out)
+				q.addEqualities(item, params, out)
 			}
 		}
 	case *binary:
 		if n.op != "=" {
 			return
 		}
-		if !q.pin(n.left, []expr{n.right}, params, out) {
-			q.pin(n.right, []expr{n.left}, params, out)
+		if !q.addEquality(n.left, []expr{n.right}, params, out) {
+			q.addEquality(n.right, []expr{n.left}, params, out)
 		}
 	case *in:
 		if !n.not {
-			q.pin(n.of, n.list, params, out)
+			q.addEquality(n.of, n.list, params, out)
 		}
 	case *call:
 		if n.name == "IS_NULL" {
-			q.pin(n.args[0], []expr{&literal{document.NullValue}}, params, out)
+			q.addEquality(n.args[0], []expr{&literal{document.NullValue}}, params, out)
 		}
 	}
 }
 
-func (q *Query) pin(of expr, to []expr, params map[string]document.Value, out Pins) bool {
+func (q *Query) addEquality(of expr, to []expr, params map[string]document.Value, out Equalities) bool {
 	path, ok := q.path(of)
 	if !ok || len(path) == 0 {
 		return false
@@ -139,7 +139,7 @@ func (q *Query) pin(of expr, to []expr, params map[string]document.Value, out Pi
 			return false
 		}
 	}
-	key := PinKey(path)
+	key := PathKey(path)
 	if old, ok := out[key]; !ok || len(values) < len(old) {
 		out[key] = values
 	}

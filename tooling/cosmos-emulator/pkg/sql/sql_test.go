@@ -290,7 +290,7 @@ func TestPins(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, v := range q.Pins(params)[tc.path] {
+			for _, v := range q.Equalities(params)[tc.path] {
 				got = append(got, v.JSON())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -317,7 +317,7 @@ func TestPoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			points, ok := q.Points([][]string{{"pk"}, {"id"}}, nil)
+			points, ok := q.KeyCombinations([][]string{{"pk"}, {"id"}}, nil)
 			var got []string
 			for _, p := range points {
 				got = append(got, p[0].Str+"/"+p[1].Str)
@@ -347,7 +347,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		q.Pins(nil)
+		q.Equalities(nil)
 		_, _ = q.OrderPaths()
 		params := map[string]document.Value{}
 		q.walk(func(e expr) {

@@ -6,8 +6,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// inner runs a subquery for one row of its enclosing query; it says whether visit wants more.
-func (q *Query) inner(outer *env, visit func(v document.Value) bool) bool {
+// runSubquery runs a subquery for one row of its enclosing query; it says whether visit wants more.
+func (q *Query) runSubquery(outer *env, visit func(v document.Value) bool) bool {
 	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget}
 	n, err := q.counts(e.params)
 	if err != nil || n.limit == 0 {
@@ -41,7 +41,7 @@ func (q *Query) inner(outer *env, visit func(v document.Value) bool) bool {
 	}
 	switch {
 	case q.Grouped():
-		gs := newGroups(q)
+		gs := newGroupSet(q)
 		q.rows(e, gs.add)
 		for _, g := range gs.order {
 			if !emit(q.project(g.env(q, e))) {
@@ -49,14 +49,14 @@ func (q *Query) inner(outer *env, visit func(v document.Value) bool) bool {
 			}
 		}
 	case len(q.orderBy) > 0:
-		q.innerSorted(e, emit)
+		q.runSortedSubquery(e, emit)
 	default:
 		q.rows(e, func(row *env) bool { return emit(q.project(row)) })
 	}
 	return !stopped
 }
 
-func (q *Query) innerSorted(e *env, emit func(v document.Value) bool) {
+func (q *Query) runSortedSubquery(e *env, emit func(v document.Value) bool) {
 	type row struct {
 		sortedRow
 		v document.Value

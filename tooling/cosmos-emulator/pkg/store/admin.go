@@ -16,26 +16,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// maxNameLength is the service's limit for ids of databases and containers.
+// maxNameLength is the service's limit for IDs of databases and containers.
 const maxNameLength = 255
 
-// defaultRU is what a container gets when nobody asked for throughput.
-const defaultRU = 400
+// defaultThroughput is the throughput in RU/s of a container that is created without one.
+const defaultThroughput = 400
 
-func checkName(name string) error {
+// validateName returns an error if name is not a valid ID of a database or container.
+func validateName(name string) error {
 	switch {
 	case name == "":
-		return Refuse(BadRequest, "%s", msgMissingID)
+		return NewError(BadRequest, "%s", msgMissingID)
 	case len(name) > maxNameLength:
-		return Refuse(BadRequest, "The id is longer than %d characters.", maxNameLength)
+		return NewError(BadRequest, "The id is longer than %d characters.", maxNameLength)
 	case strings.ContainsAny(name, `/\#?`) || strings.HasSuffix(name, " "):
-		return Refuse(BadRequest, `The id contains one of the characters '/', '\', '#', '?' or ends with a space.`)
+		return NewError(BadRequest, `The id contains one of the characters '/', '\', '#', '?' or ends with a space.`)
 	}
 	return nil
 }
 
-// newRID draws random bytes that begin with prefix; random, so that nothing created again under an old name can be
-// mistaken for what was there before.
+// newRID returns a random resource ID with a prefix. It is random, so that a recreated resource never has the ID of its
+// predecessor.
 func newRID(prefix []byte, n int) []byte {
 	rid := make([]byte, n)
 	copy(rid, prefix)
@@ -43,6 +44,7 @@ func newRID(prefix []byte, n int) []byte {
 	return rid
 }
 
+// putJSON stores v as JSON.
 func putJSON(b *bolt.Bucket, key []byte, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -51,15 +53,15 @@ func putJSON(b *bolt.Bucket, key []byte, v any) error {
 	return b.Put(key, data)
 }
 
-// CreateDatabase creates a database, with an offer when throughput is asked for.
+// CreateDatabase creates a database, with an offer if throughput is requested.
 func (s *Store) CreateDatabase(ctx context.Context, name string, t Throughput) (*Database, error) {
-	if err := checkName(name); err != nil {
+	if err := validateName(name); err != nil {
 		return nil, err
 	}
 	var d *Database
 	err := s.changeCatalog(ctx, func(tx *bolt.Tx, next *catalog) error {
 		if next.databases[name] != nil {
-			return Refuse(Conflict, "%s", msgConflict)
+			return NewError(Conflict, "%s", msgConflict)
 		}
 		b := tx.Bucket(bucketDatabases)
 		seq, err := b.NextSequence()
@@ -78,33 +80,33 @@ func (s *Store) CreateDatabase(ctx context.Context, name string, t Throughput) (
 	return d, err
 }
 
-// DeleteDatabase removes a database with everything in it.
+// DeleteDatabase deletes a database with all of its containers.
 func (s *Store) DeleteDatabase(ctx context.Context, name, ifMatch string) error {
 	return s.changeCatalog(ctx, func(tx *bolt.Tx, next *catalog) error {
 		d := next.databases[name]
 		if d == nil {
-			return Refuse(NotFound, "%s", msgNotFound)
+			return NewError(NotFound, "%s", msgNotFound)
 		}
-		if !matches(ifMatch, d.ETag()) {
-			return Refuse(PreconditionFailed, "%s", msgPrecondition)
+		if !matchesETag(ifMatch, d.ETag()) {
+			return NewError(PreconditionFailed, "%s", msgPrecondition)
 		}
 		for _, c := range d.containers {
-			if err := dropContainer(tx, next, c); err != nil {
+			if err := deleteContainerData(tx, next, c); err != nil {
 				return err
 			}
 		}
 		delete(next.databases, name)
-		if err := dropOffer(tx, next, d.ID()); err != nil {
+		if err := deleteOffer(tx, next, d.ID()); err != nil {
 			return err
 		}
 		return tx.Bucket(bucketDatabases).Delete([]byte(name))
 	})
 }
 
-// CreateContainer creates a container from the properties a client sent.
+// CreateContainer creates a container with the properties of a client's request.
 func (s *Store) CreateContainer(ctx context.Context, database string, props document.Value, t Throughput) (*Container, error) {
 	name := props.Get("id").Str
-	if err := checkName(name); err != nil {
+	if err := validateName(name); err != nil {
 		return nil, err
 	}
 	var c *Container
@@ -114,7 +116,7 @@ func (s *Store) CreateContainer(ctx context.Context, database string, props docu
 			return &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}
 		}
 		if d.containers[name] != nil {
-			return Refuse(Conflict, "%s", msgConflict)
+			return NewError(Conflict, "%s", msgConflict)
 		}
 		b := tx.Bucket(bucketContainers)
 		seq, err := b.NextSequence()
@@ -123,12 +125,12 @@ func (s *Store) CreateContainer(ctx context.Context, database string, props docu
 		}
 		c = &Container{Name: name, RID: newRID(d.RID, 8), TS: s.timestamp(), Seq: seq,
 			Raw: document.Append(nil, withContainerDefaults(props))}
-		if err := c.complete(); err != nil {
+		if err := c.parseProperties(); err != nil {
 			return err
 		}
 		shared := next.offers[d.ID()] != nil
 		if t.isZero() && !shared {
-			t = Throughput{Manual: defaultRU}
+			t = Throughput{Manual: defaultThroughput}
 		}
 		for _, r := range c.PK.Split(t.partitions()) {
 			c.Ranges = append(c.Ranges, PhysicalRange{ID: strconv.Itoa(c.RangeSeq), Min: r.Min, Max: r.Max})
@@ -143,7 +145,7 @@ func (s *Store) CreateContainer(ctx context.Context, database string, props docu
 		}
 		for _, name := range c.buckets() {
 			if _, err := tx.CreateBucket(name); err != nil {
-				return fmt.Errorf("create bucket: %w", err)
+				return fmt.Errorf("creating a bucket: %w", err)
 			}
 		}
 		return putJSON(b, c.RID, c)
@@ -151,7 +153,7 @@ func (s *Store) CreateContainer(ctx context.Context, database string, props docu
 	return c, err
 }
 
-// with is the database with the container added or replaced. Every container points at the new value.
+// with returns a copy of the database with a container added or replaced. All of its containers refer to the copy.
 func (d *Database) with(c *Container) *Database {
 	next := *d
 	next.containers = maps.Clone(d.containers)
@@ -168,7 +170,7 @@ func (d *Database) with(c *Container) *Database {
 	return &next
 }
 
-// withContainerDefaults fills in what the service reports for properties a client left out.
+// withContainerDefaults adds the properties that the service sets by default.
 func withContainerDefaults(props document.Value) document.Value {
 	props = props.Without(systemProperties...)
 	if !props.Get("indexingPolicy").IsDefined() {
@@ -186,7 +188,7 @@ func withContainerDefaults(props document.Value) document.Value {
 	return props
 }
 
-// ReplaceContainer changes a container's properties; its partition key and unique keys cannot change.
+// ReplaceContainer changes the properties of a container. The partition key and the unique keys are immutable.
 func (s *Store) ReplaceContainer(ctx context.Context, database, name string, props document.Value, ifMatch string) (*Container, error) {
 	var c *Container
 	err := s.changeCatalog(ctx, func(tx *bolt.Tx, next *catalog) error {
@@ -194,11 +196,11 @@ func (s *Store) ReplaceContainer(ctx context.Context, database, name string, pro
 		if err != nil {
 			return err
 		}
-		if !matches(ifMatch, old.ETag()) {
-			return Refuse(PreconditionFailed, "%s", msgPrecondition)
+		if !matchesETag(ifMatch, old.ETag()) {
+			return NewError(PreconditionFailed, "%s", msgPrecondition)
 		}
 		if props.Get("id").Str != old.Name {
-			return Refuse(BadRequest, "The container's id cannot be changed.")
+			return NewError(BadRequest, "The container's id cannot be changed.")
 		}
 		if !props.Get("uniqueKeyPolicy").IsDefined() && old.Properties.Get("uniqueKeyPolicy").IsDefined() {
 			props = props.With("uniqueKeyPolicy", old.Properties.Get("uniqueKeyPolicy"))
@@ -211,15 +213,15 @@ func (s *Store) ReplaceContainer(ctx context.Context, database, name string, pro
 		copied := *old
 		c = &copied
 		c.Raw, c.TS, c.Seq, c.UniqueKeys, c.DefaultTTL = document.Append(nil, withContainerDefaults(props)), s.timestamp(), seq, nil, nil
-		if err := c.complete(); err != nil {
+		if err := c.parseProperties(); err != nil {
 			return err
 		}
 		if !document.Equal(c.Properties.Get("partitionKey").Get("paths"), old.Properties.Get("partitionKey").Get("paths")) ||
 			c.PK.Version != old.PK.Version {
-			return Refuse(BadRequest, "The container's partition key definition cannot be changed.")
+			return NewError(BadRequest, "The container's partition key definition cannot be changed.")
 		}
 		if !document.Equal(c.Properties.Get("uniqueKeyPolicy"), old.Properties.Get("uniqueKeyPolicy")) {
-			return Refuse(BadRequest, "The container's unique key policy cannot be changed.")
+			return NewError(BadRequest, "The container's unique key policy cannot be changed.")
 		}
 		if err := rebuildExpiry(tx, c); err != nil {
 			return err
@@ -230,17 +232,17 @@ func (s *Store) ReplaceContainer(ctx context.Context, database, name string, pro
 	return c, err
 }
 
-// DeleteContainer removes a container with its items.
+// DeleteContainer deletes a container with its items.
 func (s *Store) DeleteContainer(ctx context.Context, database, name, ifMatch string) error {
 	return s.changeCatalog(ctx, func(tx *bolt.Tx, next *catalog) error {
 		d, c, err := next.container(database, name)
 		if err != nil {
 			return err
 		}
-		if !matches(ifMatch, c.ETag()) {
-			return Refuse(PreconditionFailed, "%s", msgPrecondition)
+		if !matchesETag(ifMatch, c.ETag()) {
+			return NewError(PreconditionFailed, "%s", msgPrecondition)
 		}
-		if err := dropContainer(tx, next, c); err != nil {
+		if err := deleteContainerData(tx, next, c); err != nil {
 			return err
 		}
 		changed := *d
@@ -251,27 +253,30 @@ func (s *Store) DeleteContainer(ctx context.Context, database, name, ifMatch str
 	})
 }
 
+// container returns a container and its database.
 func (cat *catalog) container(database, name string) (*Database, *Container, error) {
 	d := cat.databases[database]
 	if d == nil || d.containers[name] == nil {
-		return nil, nil, Refuse(NotFound, "%s", msgNotFound)
+		return nil, nil, NewError(NotFound, "%s", msgNotFound)
 	}
 	return d, d.containers[name], nil
 }
 
-func dropContainer(tx *bolt.Tx, next *catalog, c *Container) error {
+// deleteContainerData deletes the buckets, the offer and the description of a container.
+func deleteContainerData(tx *bolt.Tx, next *catalog, c *Container) error {
 	for _, name := range c.buckets() {
 		if err := tx.DeleteBucket(name); err != nil {
-			return fmt.Errorf("delete bucket: %w", err)
+			return fmt.Errorf("deleting a bucket: %w", err)
 		}
 	}
-	if err := dropOffer(tx, next, c.ID()); err != nil {
+	if err := deleteOffer(tx, next, c.ID()); err != nil {
 		return err
 	}
 	return tx.Bucket(bucketContainers).Delete(c.RID)
 }
 
-func dropOffer(tx *bolt.Tx, next *catalog, resourceID string) error {
+// deleteOffer deletes the offer of a resource, if it has one.
+func deleteOffer(tx *bolt.Tx, next *catalog, resourceID string) error {
 	o := next.offers[resourceID]
 	if o == nil {
 		return nil
@@ -280,6 +285,7 @@ func dropOffer(tx *bolt.Tx, next *catalog, resourceID string) error {
 	return tx.Bucket(bucketOffers).Delete([]byte(o.RID))
 }
 
+// putOffer creates or replaces the offer of a resource.
 func (s *Store) putOffer(tx *bolt.Tx, next *catalog, resourceID, self string, t Throughput) error {
 	b := tx.Bucket(bucketOffers)
 	seq, err := b.NextSequence()
@@ -296,11 +302,11 @@ func (s *Store) putOffer(tx *bolt.Tx, next *catalog, resourceID, self string, t 
 	return putJSON(b, []byte(rid), o)
 }
 
-// ReplaceOffer changes throughput. A container whose new throughput needs more physical partitions than it has is
-// split, as the service does; the items do not move, only the ranges they are reported under.
+// ReplaceOffer changes the throughput. If it requires more physical partitions, the container is split, as in the
+// service. Items do not move; only the reported ranges change.
 func (s *Store) ReplaceOffer(ctx context.Context, rid string, t Throughput, ifMatch string) (*Offer, error) {
 	if t.isZero() {
-		return nil, Refuse(BadRequest, "The offer names no throughput.")
+		return nil, NewError(BadRequest, "The offer has no throughput.")
 	}
 	var resourceID string
 	var out *Offer
@@ -311,10 +317,10 @@ func (s *Store) ReplaceOffer(ctx context.Context, rid string, t Throughput, ifMa
 			}
 		}
 		if out == nil {
-			return Refuse(NotFound, "%s", msgNotFound)
+			return NewError(NotFound, "%s", msgNotFound)
 		}
-		if !matches(ifMatch, out.ETag()) {
-			return Refuse(PreconditionFailed, "%s", msgPrecondition)
+		if !matchesETag(ifMatch, out.ETag()) {
+			return NewError(PreconditionFailed, "%s", msgPrecondition)
 		}
 		if err := s.putOffer(tx, next, resourceID, out.Resource, t); err != nil {
 			return err
@@ -340,7 +346,7 @@ func (s *Store) ReplaceOffer(ctx context.Context, rid string, t Throughput, ifMa
 	return out, err
 }
 
-// Split divides one physical partition of a container in two, as the service does when it grows.
+// Split divides a physical partition of a container in two, as the service does when a partition grows.
 func (s *Store) Split(ctx context.Context, database, name, rangeID string) (*Container, error) {
 	var grown Container
 	err := s.changeCatalog(ctx, func(tx *bolt.Tx, next *catalog) error {
@@ -350,7 +356,7 @@ func (s *Store) Split(ctx context.Context, database, name, rangeID string) (*Con
 		}
 		at := slices.IndexFunc(c.Ranges, func(r PhysicalRange) bool { return r.ID == rangeID })
 		if at < 0 {
-			return Refuse(NotFound, "Container %s has no partition key range %s.", name, rangeID)
+			return NewError(NotFound, "Container %s has no partition key range %s.", name, rangeID)
 		}
 		grown = *c
 		if err := grown.split(at); err != nil {
@@ -364,7 +370,7 @@ func (s *Store) Split(ctx context.Context, database, name, rangeID string) (*Con
 
 var errTooNarrow = errors.New("the partition key range is too narrow to be split")
 
-// widest is the index of the first of the widest ranges: the one to split next.
+// widest returns the index of the first of the widest ranges, which is split next.
 func (c *Container) widest() int {
 	at := 0
 	for i, r := range c.Ranges {
@@ -375,8 +381,7 @@ func (c *Container) widest() int {
 	return at
 }
 
-// split replaces the range at index at by two. The children get new ids and take the parent's place in the order
-// of the space.
+// split replaces the range at index at by two ranges with new IDs, at the same position of the list.
 func (c *Container) split(at int) error {
 	old := c.Ranges[at]
 	left, right, ok := c.PK.Halve(old.Range())

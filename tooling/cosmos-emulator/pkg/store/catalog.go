@@ -12,24 +12,24 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// A catalog is the set of databases and containers at one moment. It is never changed: the writer goroutine
-// replaces it after a commit, readers load it without a lock.
+// catalog is the set of databases, containers and offers at one time. It is immutable: the writer replaces it after a
+// commit, and readers load it without a lock.
 type catalog struct {
 	databases map[string]*Database
-	offers    map[string]*Offer // by the RID of the database or container they belong to
+	offers    map[string]*Offer // by the RID of their database or container
 }
 
-// Database is a namespace of containers. Immutable.
+// Database is a namespace of containers. It is immutable.
 type Database struct {
 	Name string `json:"name"`
 	RID  []byte `json:"rid"` // 4 bytes
 	TS   int64  `json:"ts"`
-	Seq  uint64 `json:"seq"` // makes the ETag
+	Seq  uint64 `json:"seq"` // for the ETag
 
 	containers map[string]*Container
 }
 
-// Container is a container's description. Immutable; its items are found through key.
+// Container describes a container. It is immutable. key is the prefix of the buckets with its items.
 type Container struct {
 	Database *Database       `json:"-"`
 	Name     string          `json:"name"`
@@ -37,19 +37,19 @@ type Container struct {
 	TS       int64           `json:"ts"`
 	Seq      uint64          `json:"seq"`
 	Ranges   []PhysicalRange `json:"ranges"`
-	// RangeSeq grows with every split: it is the version of the list of ranges and the next range's number.
+	// RangeSeq grows with every split. It is the version of the list of ranges and the number of the next range.
 	RangeSeq int             `json:"rangeSeq"`
 	Raw      json.RawMessage `json:"properties"`
 
-	Properties document.Value       `json:"-"` // what the client set, without system properties
+	Properties document.Value       `json:"-"` // as set by the client, without system properties
 	PK         partition.Definition `json:"-"`
 	UniqueKeys [][]partition.Path   `json:"-"`
-	// DefaultTTL is in seconds: nil switches expiry off, -1 lets only items expire that say so themselves.
+	// DefaultTTL is in seconds. nil disables expiry, and -1 expires only items with their own TTL.
 	DefaultTTL *int64 `json:"-"`
 	key        string
 }
 
-// PhysicalRange is one physical partition: an interval of the EPK space. Parents are the ranges it was split from.
+// PhysicalRange is a physical partition: an interval of the EPK space. Parents lists the ranges from which it was split.
 type PhysicalRange struct {
 	ID      string   `json:"id"`
 	Min     string   `json:"min"`
@@ -60,8 +60,8 @@ type PhysicalRange struct {
 // Offer is the provisioned throughput of a database or container.
 type Offer struct {
 	RID        string `json:"rid"`
-	ResourceID string `json:"resourceId"` // RID of what it belongs to
-	Resource   string `json:"resource"`   // self link of what it belongs to
+	ResourceID string `json:"resourceId"` // RID of its database or container
+	Resource   string `json:"resource"`   // self link of its database or container
 	Manual     int    `json:"manual,omitempty"`
 	AutoMax    int    `json:"autoMax,omitempty"`
 	Increment  int    `json:"increment,omitempty"`
@@ -69,7 +69,7 @@ type Offer struct {
 	Seq        uint64 `json:"seq"`
 }
 
-// Throughput asks for an offer; the zero value asks for none.
+// Throughput is a requested throughput; the zero value requests none.
 type Throughput struct {
 	Manual    int // RU/s
 	AutoMax   int // RU/s
@@ -78,49 +78,51 @@ type Throughput struct {
 
 func (t Throughput) isZero() bool { return t.Manual == 0 && t.AutoMax == 0 }
 
-// partitionRU is what one physical partition can serve; more throughput means more partitions.
-const partitionRU = 10000
+// throughputPerPartition is the throughput of one physical partition in RU/s. More throughput requires more partitions.
+const throughputPerPartition = 10000
 
-// partitions is how many physical partitions the throughput needs.
+// partitions returns the number of physical partitions that the throughput requires.
 func (t Throughput) partitions() int {
-	return max(1, (max(t.Manual, t.AutoMax)+partitionRU-1)/partitionRU)
+	return max(1, (max(t.Manual, t.AutoMax)+throughputPerPartition-1)/throughputPerPartition)
 }
 
+// encodeRID returns a resource ID in the encoding of the service.
 func encodeRID(rid []byte) string {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(rid), "/", "-")
 }
 
-// ID is the database's resource id in the service's encoding.
+// ID returns the resource ID in the encoding of the service.
 func (d *Database) ID() string { return encodeRID(d.RID) }
 
-// ETag is the database's version.
+// ETag returns the version of the database.
 func (d *Database) ETag() string { return metaETag(d.RID, d.Seq) }
 
-// Self is the database's RID-based link.
+// Self returns the link of the database, made of resource IDs.
 func (d *Database) Self() string { return "dbs/" + d.ID() + "/" }
 
-// ID is the container's resource id in the service's encoding.
+// ID returns the resource ID in the encoding of the service.
 func (c *Container) ID() string { return encodeRID(c.RID) }
 
-// ETag is the container's version.
+// ETag returns the version of the container.
 func (c *Container) ETag() string { return metaETag(c.RID, c.Seq) }
 
-// Self is the container's RID-based link.
+// Self returns the link of the container, made of resource IDs.
 func (c *Container) Self() string { return c.Database.Self() + "colls/" + c.ID() + "/" }
 
-// ETag is the offer's version.
+// ETag returns the version of the offer.
 func (o *Offer) ETag() string { return metaETag([]byte(o.RID), o.Seq) }
 
-// Range is the range's interval.
+// Range returns the interval of the range.
 func (r PhysicalRange) Range() partition.Range { return partition.Range{Min: r.Min, Max: r.Max} }
 
+// metaETag returns the ETag of a resource that is not an item.
 func metaETag(rid []byte, seq uint64) string {
 	var head [4]byte
 	copy(head[:], rid[max(0, len(rid)-4):])
 	return fmt.Sprintf("\"%x-0000-0000-0000-%012x\"", head, seq)
 }
 
-// Range finds a physical partition by id; one that was split away is Gone.
+// Range returns the physical partition with an ID. The error is Gone if the partition was split or never existed.
 func (c *Container) Range(id string) (PhysicalRange, error) {
 	for _, r := range c.Ranges {
 		if r.ID == id {
@@ -128,10 +130,10 @@ func (c *Container) Range(id string) (PhysicalRange, error) {
 		}
 	}
 	return PhysicalRange{}, &Error{Kind: Gone, SubStatus: SubStatusPartitionRangeGone,
-		Message: fmt.Sprintf("Partition key range %s of container %s is gone or was never there.", id, c.Name)}
+		Message: fmt.Sprintf("Partition key range %s of container %s does not exist or was split.", id, c.Name)}
 }
 
-// RangeOf is the physical partition that holds an EPK.
+// RangeOf returns the physical partition that contains an EPK.
 func (c *Container) RangeOf(epk string) PhysicalRange {
 	for _, r := range c.Ranges {
 		if r.Range().Contains(epk) {
@@ -141,15 +143,15 @@ func (c *Container) RangeOf(epk string) PhysicalRange {
 	return c.Ranges[len(c.Ranges)-1] // unreachable: the ranges cover the space
 }
 
-// complete derives the fields that are not stored.
-func (c *Container) complete() error {
+// parseProperties sets the fields that are derived from Raw and RID.
+func (c *Container) parseProperties() error {
 	c.key = string(c.RID)
 	v, err := document.Parse(c.Raw)
 	if err != nil {
 		return fmt.Errorf("container properties: %w", err)
 	}
 	if v.Kind != document.Object {
-		return Refuse(BadRequest, "The container's properties are not a JSON object.")
+		return NewError(BadRequest, "The container's properties are not a JSON object.")
 	}
 	c.Properties = v
 	pk := v.Get("partitionKey")
@@ -159,7 +161,7 @@ func (c *Container) complete() error {
 	if ttl := v.Get("defaultTtl"); ttl.IsDefined() && ttl.Kind != document.Null {
 		n, ok := ttlSeconds(ttl)
 		if !ok {
-			return Refuse(BadRequest, "The value of defaultTtl must be -1 or a positive number of seconds.")
+			return NewError(BadRequest, "The value of defaultTtl must be -1 or a positive number of seconds.")
 		}
 		c.DefaultTTL = &n
 	}
@@ -168,19 +170,19 @@ func (c *Container) complete() error {
 		for _, p := range uk.Get("paths").Arr {
 			path, err := partition.ParsePath(p.Str)
 			if err != nil {
-				return Refuse(BadRequest, "uniqueKeyPolicy: %v", err)
+				return NewError(BadRequest, "uniqueKeyPolicy: %v", err)
 			}
 			paths = append(paths, path)
 		}
 		if len(paths) == 0 {
-			return Refuse(BadRequest, "uniqueKeyPolicy: a unique key needs at least one path")
+			return NewError(BadRequest, "uniqueKeyPolicy: a unique key needs at least one path")
 		}
 		c.UniqueKeys = append(c.UniqueKeys, paths)
 	}
 	return nil
 }
 
-// ttlSeconds reads a TTL: a whole number that is -1 or positive.
+// ttlSeconds returns a TTL, which must be -1 or a positive integer.
 func ttlSeconds(v document.Value) (int64, bool) {
 	n := int64(v.Num)
 	ok := v.Kind == document.Number && float64(n) == v.Num && (n == -1 || n > 0) && n <= 1<<31-1
@@ -190,18 +192,19 @@ func ttlSeconds(v document.Value) (int64, bool) {
 // maxPathsPerKey is the service's limit for hierarchical partition keys.
 const maxPathsPerKey = 3
 
+// parseDefinition parses a partition key definition.
 func parseDefinition(v document.Value) (partition.Definition, error) {
 	d := partition.Definition{Kind: v.Get("kind").Str, Version: 1}
 	if ver := v.Get("version"); ver.IsDefined() {
 		if ver.Kind != document.Number || ver.Num != 1 && ver.Num != 2 {
-			return d, Refuse(BadRequest, "The partition key definition's version must be 1 or 2.")
+			return d, NewError(BadRequest, "The partition key definition's version must be 1 or 2.")
 		}
 		d.Version = int(ver.Num)
 	}
 	for _, p := range v.Get("paths").Arr {
 		path, err := partition.ParsePath(p.Str)
 		if err != nil {
-			return d, Refuse(BadRequest, "The partition key definition is invalid: %v", err)
+			return d, NewError(BadRequest, "The partition key definition is invalid: %v", err)
 		}
 		d.Paths = append(d.Paths, path)
 	}
@@ -210,34 +213,34 @@ func parseDefinition(v document.Value) (partition.Definition, error) {
 	}
 	switch {
 	case len(d.Paths) == 0:
-		return d, Refuse(BadRequest, "The container needs a partition key definition with at least one path.")
+		return d, NewError(BadRequest, "The container needs a partition key definition with at least one path.")
 	case d.Kind == partition.KindHash && len(d.Paths) > 1:
-		return d, Refuse(BadRequest, "A partition key of the kind Hash has exactly one path; use MultiHash for a hierarchical key.")
+		return d, NewError(BadRequest, "A partition key of the kind Hash has exactly one path; use MultiHash for a hierarchical key.")
 	case d.Kind == partition.KindMultiHash && len(d.Paths) > maxPathsPerKey:
-		return d, Refuse(BadRequest, "A hierarchical partition key has at most %d paths.", maxPathsPerKey)
+		return d, NewError(BadRequest, "A hierarchical partition key has at most %d paths.", maxPathsPerKey)
 	case d.Kind == partition.KindMultiHash:
 		d.Version = 2
 	case d.Kind != partition.KindHash:
-		return d, Refuse(BadRequest, "Partition key kind %q is not supported.", d.Kind)
+		return d, NewError(BadRequest, "Partition key kind %q is not supported.", d.Kind)
 	}
 	return d, nil
 }
 
-// Databases lists the databases by name.
+// Databases returns the databases, sorted by name.
 func (s *Store) Databases() []*Database {
 	all := slices.Collect(maps.Values(s.catalog.Load().databases))
 	slices.SortFunc(all, func(a, b *Database) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// Containers lists the database's containers by name.
+// Containers returns the containers of the database, sorted by name.
 func (d *Database) Containers() []*Container {
 	all := slices.Collect(maps.Values(d.containers))
 	slices.SortFunc(all, func(a, b *Container) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// Database finds a database by name or, failing that, by RID.
+// Database returns the database with a name or a resource ID.
 func (s *Store) Database(name string) (*Database, error) {
 	cat := s.catalog.Load()
 	if d := cat.databases[name]; d != nil {
@@ -251,7 +254,7 @@ func (s *Store) Database(name string) (*Database, error) {
 	return nil, &Error{Kind: NotFound, Message: msgNotFound}
 }
 
-// Container finds a container by the names or the RIDs of it and its database.
+// Container returns a container by the names or the resource IDs of itself and its database.
 func (s *Store) Container(database, name string) (*Container, error) {
 	d, err := s.Database(database)
 	if err != nil {
@@ -268,14 +271,14 @@ func (s *Store) Container(database, name string) (*Container, error) {
 	return nil, &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}
 }
 
-// Offers lists the offers in the order of their ids.
+// Offers returns the offers, sorted by ID.
 func (s *Store) Offers() []*Offer {
 	all := slices.Collect(maps.Values(s.catalog.Load().offers))
 	slices.SortFunc(all, func(a, b *Offer) int { return strings.Compare(a.RID, b.RID) })
 	return all
 }
 
-// Offer finds an offer by its id, which clients may have folded to lower case.
+// Offer returns the offer with an ID. Clients may have changed the ID to lower case.
 func (s *Store) Offer(rid string) (*Offer, error) {
 	for _, o := range s.catalog.Load().offers {
 		if strings.EqualFold(o.RID, rid) {

@@ -2,10 +2,10 @@ package store
 
 import "fmt"
 
-// Kind classifies what the store refused. The HTTP layer maps it to a status; nobody matches on text.
+// Kind classifies the errors of rejected requests. The HTTP layer maps it to a status. No code matches on messages.
 type Kind int
 
-// The kinds of refusal.
+// The kinds.
 const (
 	NotFound Kind = iota + 1
 	Conflict
@@ -15,7 +15,7 @@ const (
 	Gone
 )
 
-// SubStatus values the service reports beside the HTTP status.
+// The sub-status codes of the service.
 const (
 	SubStatusPartitionKeyMismatch = 1001
 	SubStatusConditionNotMet      = 1110
@@ -23,21 +23,22 @@ const (
 	SubStatusPartitionRangeGone   = 1002
 )
 
-// Error is a refusal: the request was understood and nothing was changed.
+// Error rejects a valid request that changed nothing.
 type Error struct {
 	Kind      Kind
 	SubStatus int
 	Message   string
 }
 
+// Error returns the message for the client.
 func (e *Error) Error() string { return e.Message }
 
-// Refuse builds an Error.
-func Refuse(kind Kind, format string, args ...any) *Error {
+// NewError returns an Error with a formatted message.
+func NewError(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// The service's own wording of the refusals clients know.
+// The messages of the service.
 const (
 	msgNotFound     = "Entity with the specified id does not exist in the system. More info: https://aka.ms/cosmosdb-tsg-not-found"
 	msgConflict     = "Entity with the specified id already exists in the system."

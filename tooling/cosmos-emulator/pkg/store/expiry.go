@@ -8,13 +8,14 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// reapBatch bounds how many expired items one transaction removes.
-const reapBatch = 200
+// expiryBatch bounds the expired items that one transaction removes.
+const expiryBatch = 200
 
-// rebuildExpiry writes a container's expiry index anew, after its default TTL changed.
+// rebuildExpiry rebuilds the expiry index of a container after a change of its default TTL.
 func rebuildExpiry(tx *bolt.Tx, c *Container) error {
 	name := c.bucket('t')
 	if err := tx.DeleteBucket(name); err != nil {
@@ -37,10 +38,10 @@ func rebuildExpiry(tx *bolt.Tx, c *Container) error {
 	})
 }
 
-// reap is the goroutine that removes expired items.
-func (s *Store) reap(every time.Duration) {
+// removeExpiredPeriodically is the goroutine that removes expired items.
+func (s *Store) removeExpiredPeriodically(interval time.Duration) {
 	defer s.done.Done()
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -55,28 +56,30 @@ func (s *Store) reap(every time.Duration) {
 				if c.DefaultTTL == nil {
 					continue
 				}
-				if err := s.reapContainer(ctx, c); err != nil && !errors.Is(err, ErrClosed) {
-					s.log.Error("removing expired items failed", "container", c.Name, "error", err)
+				if err := s.removeAllExpired(ctx, c); err != nil && !errors.Is(err, ErrClosed) {
+					s.log.Error("removing expired items failed", logkey.Container, c.Name, logkey.Error, err)
 				}
 			}
 		}
 	}
 }
 
-func (s *Store) reapContainer(ctx context.Context, c *Container) error {
+// removeAllExpired removes all expired items of a container.
+func (s *Store) removeAllExpired(ctx context.Context, c *Container) error {
 	for {
-		due, err := s.expiryDue(c)
+		due, err := s.hasExpired(c)
 		if err != nil || !due {
 			return err
 		}
-		if err := s.enqueue(&op{ctx: ctx, run: func(tx *bolt.Tx) (bool, error) { return s.removeExpired(tx, c) }}); err != nil {
+		if err := s.submitInternal(&writeRequest{ctx: ctx, run: func(tx *bolt.Tx) (bool, error) { return s.removeExpired(tx, c) }}); err != nil {
 			return err
 		}
 	}
 }
 
-// enqueue is submit for the store's own goroutines, which must not wait for the writer's end in Close.
-func (s *Store) enqueue(o *op) error {
+// submitInternal is submitAndWait for the store's own goroutines. It does not wait for the writer after Close was called,
+// because Close waits for these goroutines.
+func (s *Store) submitInternal(o *writeRequest) error {
 	o.finished = make(chan struct{})
 	select {
 	case <-s.stop:
@@ -91,7 +94,8 @@ func (s *Store) enqueue(o *op) error {
 	}
 }
 
-func (s *Store) expiryDue(c *Container) (bool, error) {
+// hasExpired reports whether a container has expired items.
+func (s *Store) hasExpired(c *Container) (bool, error) {
 	var due bool
 	err := s.db.View(func(tx *bolt.Tx) error {
 		index := tx.Bucket(c.bucket('t'))
@@ -105,6 +109,7 @@ func (s *Store) expiryDue(c *Container) (bool, error) {
 	return due, err
 }
 
+// removeExpired removes up to expiryBatch expired items of a container.
 func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error) {
 	d := s.catalog.Load().databases[c.Database.Name]
 	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
@@ -112,17 +117,17 @@ func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error)
 	}
 	c = d.containers[c.Name]
 	now := s.timestamp()
-	type victim struct{ at, key []byte }
-	var victims []victim
+	type entry struct{ at, key []byte }
+	var entries []entry
 	cursor := tx.Bucket(c.bucket('t')).Cursor()
-	for k, v := cursor.First(); k != nil && len(victims) < reapBatch; k, v = cursor.Next() {
+	for k, v := cursor.First(); k != nil && len(entries) < expiryBatch; k, v = cursor.Next() {
 		if int64(binary.BigEndian.Uint64(k)) > now {
 			break
 		}
-		victims = append(victims, victim{append([]byte(nil), k...), append([]byte(nil), v...)})
+		entries = append(entries, entry{append([]byte(nil), k...), append([]byte(nil), v...)})
 	}
 	docs, unique := tx.Bucket(c.bucket('d')), tx.Bucket(c.bucket('u'))
-	for _, v := range victims {
+	for _, v := range entries {
 		if err := tx.Bucket(c.bucket('t')).Delete(v.at); err != nil {
 			return false, err
 		}
@@ -160,7 +165,7 @@ func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error)
 			return false, err
 		}
 	}
-	if len(victims) == 0 {
+	if len(entries) == 0 {
 		return false, nil
 	}
 	_, err = docs.NextSequence()

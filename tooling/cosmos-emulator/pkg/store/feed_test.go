@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestChangeFeedMissesNothing follows the feed of every physical partition while writers write. Of every item the
-// last version must arrive, versions of an item only in order, and a transaction never in part.
-func TestChangeFeedMissesNothing(t *testing.T) {
+// TestChangeFeedIsComplete reads the feed of every physical partition during concurrent writes. The feed must return the last version
+// of every item, versions of an item in order, and no part of a transaction.
+func TestChangeFeedIsComplete(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 30000)
 	const writers, rounds, keys = 6, 80, 10
@@ -26,9 +26,9 @@ func TestChangeFeedMissesNothing(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(w)))
 			for n := range rounds {
 				pk := fmt.Sprint("k", r.IntN(keys))
-				var ops []Op
+				var ops []Operation
 				for i := range 1 + r.IntN(3) {
-					ops = append(ops, Op{Verb: Upsert, Body: parse(t, fmt.Sprintf(`{"id":"%d-%d","pk":"%s","n":%d,"tx":"%d/%d"}`, w, i, pk, n, w, n))})
+					ops = append(ops, Operation{Verb: Upsert, Body: parse(t, fmt.Sprintf(`{"id":"%d-%d","pk":"%s","n":%d,"tx":"%d/%d"}`, w, i, pk, n, w, n))})
 				}
 				if _, err := do(s, c, pk, ops...); err != nil {
 					t.Error(err)
@@ -63,7 +63,7 @@ func TestChangeFeedMissesNothing(t *testing.T) {
 					v := parse(t, string(item.Body))
 					id := v.Get("pk").Str + "/" + v.Get("id").Str
 					if old, ok := seen.Swap(id, v.Get("n").Num); ok && old.(float64) >= v.Get("n").Num {
-						t.Errorf("%s came as %v after %v", id, v.Get("n").Num, old)
+						t.Errorf("%s: version %v after %v", id, v.Get("n").Num, old)
 					}
 				}
 				if page.LSN < after {
@@ -78,7 +78,7 @@ func TestChangeFeedMissesNothing(t *testing.T) {
 				}
 				select {
 				case <-done:
-					last = true // once more, now that nothing comes
+					last = true // read once more after the last write
 				default:
 				}
 			}
@@ -88,20 +88,20 @@ func TestChangeFeedMissesNothing(t *testing.T) {
 	missing := 0
 	final.Range(func(id, n any) bool {
 		if got, ok := seen.Load(id); !ok || got != n {
-			t.Errorf("%v: the feed ended at %v, the item is at %v", id, got, n)
+			t.Errorf("%v: the feed ended at version %v, the item has version %v", id, got, n)
 			missing++
 		}
 		return missing < 10
 	})
 }
 
-func TestTransactionsAreNotCutByPages(t *testing.T) {
+func TestPagesContainWholeTransactions(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 0)
 	for n := range 4 {
-		var ops []Op
+		var ops []Operation
 		for i := range 5 {
-			ops = append(ops, Op{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d-%d","pk":"p"}`, n, i))})
+			ops = append(ops, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d-%d","pk":"p"}`, n, i))})
 		}
 		if _, err := do(s, c, "p", ops...); err != nil {
 			t.Fatal(err)
@@ -122,17 +122,17 @@ func TestTransactionsAreNotCutByPages(t *testing.T) {
 		t.Errorf("pages of at most 6 rounded up to whole transactions: %s", diff)
 	}
 	if _, err := s.ChangesAfter(c, Scope{}, after+1, 0, 6, 1<<20); kindOf(err) != BadRequest {
-		t.Errorf("a continuation from elsewhere: %v", err)
+		t.Errorf("a continuation of another container: %v", err)
 	}
 }
 
-func TestSplitKeepsTheFeed(t *testing.T) {
+func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 0)
 	write := func(from, to int) {
 		for i := from; i < to; i++ {
 			pk := fmt.Sprint("k", i)
-			if _, err := do(s, c, pk, Op{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"i","pk":"%s"}`, pk))}); err != nil {
+			if _, err := do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"i","pk":"%s"}`, pk))}); err != nil {
 				t.Fatal(err)
 			}
 		}

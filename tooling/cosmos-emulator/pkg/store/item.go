@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// Item is a stored item. Body is the whole document with its system properties and must not be changed.
+// Item is a stored item. Body is the document with its system properties and must not be modified.
 type Item struct {
 	Body []byte
 	ETag string
@@ -20,7 +20,7 @@ type Item struct {
 	TS   int64 // seconds
 }
 
-// systemProperties are what the store adds to every document and ignores in what clients send.
+// systemProperties lists the properties that the store adds to every document and ignores in requests.
 var systemProperties = []string{"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"}
 
 // The buckets of a container, by the first letter of their names:
@@ -28,8 +28,8 @@ var systemProperties = []string{"_rid", "_self", "_etag", "_attachments", "_ts",
 //	d  partition key + id                -> record
 //	o  document number                   -> reference   (the order of a scan over all partitions)
 //	p  partition key + document number   -> reference   (the order of a scan over one partition)
-//	c  LSN + index in its transaction    -> reference   (the change feed; an item is here once, at its last change)
-//	u  unique key                        -> record key of the owner
+//	c  LSN + index in its transaction    -> reference   (the change feed; one entry per item, for its last change)
+//	u  unique key                        -> record key of the item
 //	t  expiry time + document number     -> record key
 //
 // A reference is the item's EPK and its record key. Bucket d's sequence is the container's LSN, bucket o's the
@@ -42,20 +42,22 @@ func (c *Container) buckets() [][]byte {
 	return out
 }
 
+// bucket returns the name of one of the container's buckets.
 func (c *Container) bucket(kind byte) []byte { return append([]byte{kind}, c.key...) }
 
 // record is the stored form of an item.
 type record struct {
 	lsn    uint64
-	index  uint16 // place in its transaction
+	index  uint16 // index in its transaction
 	ts     int64
-	number uint64 // document number: never reused in a container, part of the RID
-	ttl    int32  // the item's own ttl property, 0 when it has none
+	number uint64 // document number: unique in a container, part of the RID
+	ttl    int32  // the item's own TTL; 0 if it has none
 	body   []byte
 }
 
 const recordHeader = 8 + 2 + 8 + 8 + 4
 
+// encode returns the stored form of the record.
 func (r *record) encode() []byte {
 	b := make([]byte, 0, recordHeader+len(r.body))
 	b = binary.BigEndian.AppendUint64(b, r.lsn)
@@ -66,7 +68,7 @@ func (r *record) encode() []byte {
 	return append(b, r.body...)
 }
 
-// decodeRecord shares b with the record: copy the body before the transaction ends.
+// decodeRecord decodes a record. The body refers to b and must be copied before the transaction ends.
 func decodeRecord(b []byte) (record, error) {
 	if len(b) < recordHeader {
 		return record{}, fmt.Errorf("record of %d bytes is too short", len(b))
@@ -81,7 +83,7 @@ func decodeRecord(b []byte) (record, error) {
 	}, nil
 }
 
-// expires is when the item expires in seconds; ok is false when it never does.
+// expires returns the time in seconds at which the item expires. ok is false if it never expires.
 func (r *record) expires(c *Container) (at int64, ok bool) {
 	if c.DefaultTTL == nil {
 		return 0, false
@@ -93,12 +95,14 @@ func (r *record) expires(c *Container) (at int64, ok bool) {
 	return r.ts + ttl, ttl > 0
 }
 
+// expired reports whether the item has expired.
 func (r *record) expired(c *Container, now int64) bool {
 	at, ok := r.expires(c)
 	return ok && at <= now
 }
 
-// etag names this version of this item and no other: the container's RID is random and (lsn, index) is unique in it.
+// etag returns the ETag of this version. It is unique, because the container's RID is random and (lsn, index) is unique
+// in the container.
 func (r *record) etag(c *Container) string {
 	const digits = "0123456789abcdef"
 	b := make([]byte, 0, 38)
@@ -118,12 +122,12 @@ func (r *record) etag(c *Container) string {
 	return string(append(b, '"'))
 }
 
-// item copies the body out of the transaction.
+// item returns the item with a copy of the body.
 func (r *record) item(c *Container) Item {
 	return Item{Body: append([]byte(nil), r.body...), ETag: r.etag(c), LSN: r.lsn, TS: r.ts}
 }
 
-// build makes the stored body: the client's properties in their order, then the system properties.
+// build sets the stored body: the client's properties in their order, then the system properties.
 func (r *record) build(c *Container, doc document.Value) {
 	self := make([]byte, 0, 16)
 	self = binary.BigEndian.AppendUint64(append(self, c.key...), r.number)
@@ -139,26 +143,32 @@ func (r *record) build(c *Container, doc document.Value) {
 	r.body = document.Append(make([]byte, 0, 1024), clean)
 }
 
+// recordKey returns the key of an item in bucket d.
 func recordKey(pk partition.Key, id string) []byte {
 	return append(pk.Encode(make([]byte, 0, 64)), id...)
 }
 
+// u64 encodes n in big-endian order, which sorts like the number.
 func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
+// changeKey returns the key of a change in bucket c.
 func changeKey(lsn uint64, index uint16) []byte {
 	return binary.BigEndian.AppendUint16(u64(lsn), index)
 }
 
+// partitionOrderKey returns the key of an item in bucket p.
 func partitionOrderKey(pk partition.Key, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(pk.Encode(make([]byte, 0, 64)), number)
 }
 
+// encodeReference encodes an EPK and a record key.
 func encodeReference(epk string, key []byte) []byte {
 	b := make([]byte, 0, 1+len(epk)+len(key))
 	b = append(b, byte(len(epk)))
 	return append(append(b, epk...), key...)
 }
 
+// decodeReference decodes an EPK and a record key.
 func decodeReference(b []byte) (epk string, key []byte, err error) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return "", nil, fmt.Errorf("reference of %d bytes is too short", len(b))
@@ -167,7 +177,7 @@ func decodeReference(b []byte) (epk string, key []byte, err error) {
 	return string(b[1:n]), b[n:], nil
 }
 
-// uniqueKey is the key under which a document occupies its i-th unique key within its logical partition.
+// uniqueKey returns the key in bucket u of a document's values for the i-th unique key in its logical partition.
 func uniqueKey(c *Container, pk partition.Key, i int, doc document.Value) []byte {
 	h := sha256.New()
 	for _, p := range c.UniqueKeys[i] {
@@ -180,6 +190,7 @@ func uniqueKey(c *Container, pk partition.Key, i int, doc document.Value) []byte
 	return h.Sum(append(pk.Encode(make([]byte, 0, 96)), byte(i)))
 }
 
+// lastItemTS returns the timestamp of the last change of a container.
 func lastItemTS(tx *bolt.Tx, c *Container) int64 {
 	changes, docs := tx.Bucket(c.bucket('c')), tx.Bucket(c.bucket('d'))
 	if changes == nil || docs == nil {
@@ -200,12 +211,12 @@ func lastItemTS(tx *bolt.Tx, c *Container) int64 {
 	return r.ts
 }
 
-// matches is If-Match: an empty condition holds, "*" holds for whatever exists.
-func matches(condition, etag string) bool {
+// matchesETag reports whether an If-Match condition holds: "" always does, and "*" matches every existing resource.
+func matchesETag(condition, etag string) bool {
 	return condition == "" || condition == "*" || sameETag(condition, etag)
 }
 
-// sameETag compares with and without the quotes, which some clients drop.
+// sameETag compares ETags with or without their quotes, which some clients omit.
 func sameETag(a, b string) bool {
 	trim := func(s string) string {
 		if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {

@@ -9,14 +9,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// Point is the address of an item.
-type Point struct {
+// ItemAddress identifies an item in a container.
+type ItemAddress struct {
 	Key partition.Key
 	ID  string
 }
 
-// Lookup is Scan over the items at the points only: the same order, the same positions.
-func (s *Store) Lookup(c *Container, scope Scope, points []Point, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
+// Lookup is like Scan for the items at the given addresses only, with the same order and positions.
+func (s *Store) Lookup(c *Container, scope Scope, points []ItemAddress, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
 	type found struct {
 		at Position
 		r  record

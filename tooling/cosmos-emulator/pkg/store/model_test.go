@@ -14,25 +14,25 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// modelItem is an item as the model knows it: created and changed are places in the orders of creation and change.
+// modelItem is an item of the model. created and changed are its positions in the order of creation and of change.
 type modelItem struct {
 	n, u             int
 	etag             string
 	created, changed int
 }
 
-// model is what the store should be, in the simplest form: a map.
+// model is the specification of the store: a map.
 type model struct {
 	items map[string]modelItem // by partition key and id
 	clock int
 }
 
-// apply runs a batch on a copy; it returns the copy and the kinds of the results, or the index of the refusal.
+// apply applies a batch to a copy of the model. It returns the copy, or the index and the kind of the first rejected operation.
 func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 	next := model{maps.Clone(m.items), m.clock}
 	for i, op := range ops {
 		key := pk + "/" + op.id
-		have, exists := next.items[key]
+		current, exists := next.items[key]
 		taken := false
 		for other, item := range next.items {
 			taken = taken || other != key && other[:2] == pk && item.u == op.u
@@ -43,7 +43,7 @@ func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 			return m, i, Conflict
 		case !exists && op.verb != Create && op.verb != Upsert:
 			return m, i, NotFound
-		case exists && op.ifMatch != "" && op.ifMatch != have.etag:
+		case exists && op.ifMatch != "" && op.ifMatch != current.etag:
 			return m, i, PreconditionFailed
 		case op.verb == Delete:
 			delete(next.items, key)
@@ -54,10 +54,10 @@ func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 			return m, i, Conflict
 		}
 		if !exists {
-			have = modelItem{created: next.clock}
+			current = modelItem{created: next.clock}
 		}
-		have.n, have.u, have.changed, have.etag = op.n, op.u, next.clock, "" // the store names the ETag
-		next.items[key] = have
+		current.n, current.u, current.changed, current.etag = op.n, op.u, next.clock, "" // the store assigns the ETag
+		next.items[key] = current
 	}
 	return next, -1, 0
 }
@@ -69,54 +69,54 @@ type modelOp struct {
 	ifMatch string
 }
 
-// TestStoreIsAMap runs random batches on the store and on the model and compares all that can be seen.
-func TestStoreIsAMap(t *testing.T) {
+// TestStoreMatchesModel applies random batches to the store and to the model and compares all results.
+func TestStoreMatchesModel(t *testing.T) {
 	const seed, batches = 20, 600
 	r := rand.New(rand.NewPCG(seed, seed))
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path, nil)
 	c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`, 30000)
 	m := model{items: map[string]modelItem{}}
-	refused := map[Kind]int{}
+	rejected := map[Kind]int{}
 	for batch := range batches {
 		pk := fmt.Sprint("p", r.IntN(3))
-		var mine []modelOp
-		var ops []Op
+		var batchOps []modelOp
+		var ops []Operation
 		for range 1 + r.IntN(4) {
 			o := modelOp{verb: []Verb{Create, Upsert, Upsert, Replace, Delete, Read}[r.IntN(6)], id: fmt.Sprint(r.IntN(6)), n: batch, u: r.IntN(8)}
 			if r.IntN(3) == 0 && o.verb != Create {
 				o.ifMatch = `"stale"`
-				// The ETag of an item this batch changed before is not known yet, so only the first one to touch it may use it.
-				touched := slices.ContainsFunc(mine, func(p modelOp) bool { return p.id == o.id })
-				if have, ok := m.items[pk+"/"+o.id]; ok && r.IntN(4) > 0 && !touched {
-					o.ifMatch = have.etag
+				// The ETag of an item that an earlier operation of the batch changed is not known yet, so only the first operation may use it.
+				touched := slices.ContainsFunc(batchOps, func(p modelOp) bool { return p.id == o.id })
+				if current, ok := m.items[pk+"/"+o.id]; ok && r.IntN(4) > 0 && !touched {
+					o.ifMatch = current.etag
 				}
 			}
-			mine = append(mine, o)
+			batchOps = append(batchOps, o)
 			body := document.Value{}
 			if o.verb != Delete && o.verb != Read {
 				body = parse(t, fmt.Sprintf(`{"id":%q,"pk":%q,"n":%d,"u":%d}`, o.id, pk, o.n, o.u))
 			}
-			ops = append(ops, Op{Verb: o.verb, ID: o.id, Body: body, IfMatch: o.ifMatch})
+			ops = append(ops, Operation{Verb: o.verb, ID: o.id, Body: body, IfMatch: o.ifMatch})
 		}
-		next, at, kind := m.apply(pk, mine)
+		next, at, kind := m.apply(pk, batchOps)
 		results, err := do(s, c, pk, ops...)
 		if at >= 0 {
-			var failed *FailedOp
+			var failed *FailedOperation
 			if !errors.As(err, &failed) || failed.Index != at || failed.Err.Kind != kind {
-				t.Fatalf("seed %d, batch %d: %v, want operation %d refused with kind %d\n%+v", seed, batch, err, at, kind, mine)
+				t.Fatalf("seed %d, batch %d: %v, want operation %d rejected with kind %d\n%+v", seed, batch, err, at, kind, batchOps)
 			}
-			refused[kind]++
+			rejected[kind]++
 			continue
 		}
 		if err != nil {
-			t.Fatalf("seed %d, batch %d: %v, want success\n%+v", seed, batch, err, mine)
+			t.Fatalf("seed %d, batch %d: %v, want success\n%+v", seed, batch, err, batchOps)
 		}
 		m = next
-		for i, o := range mine {
-			if have, ok := m.items[pk+"/"+o.id]; ok && o.verb != Delete {
-				have.etag = results[i].Item.ETag
-				m.items[pk+"/"+o.id] = have
+		for i, o := range batchOps {
+			if current, ok := m.items[pk+"/"+o.id]; ok && o.verb != Delete {
+				current.etag = results[i].Item.ETag
+				m.items[pk+"/"+o.id] = current
 			}
 		}
 		if batch%150 == 149 {
@@ -130,8 +130,8 @@ func TestStoreIsAMap(t *testing.T) {
 			compare(t, s, c, m)
 		}
 	}
-	if len(refused) != 3 {
-		t.Errorf("refusals of %d kinds, the test wants 3: %v", len(refused), refused)
+	if len(rejected) != 3 {
+		t.Errorf("rejections of %d kinds, want 3: %v", len(rejected), rejected)
 	}
 }
 

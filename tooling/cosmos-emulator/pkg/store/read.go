@@ -9,15 +9,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// Scope is the part of a container that a read looks at.
+// Scope is the part of a container that a read covers.
 type Scope struct {
-	// Key restricts to a logical partition, or to all with this prefix of a hierarchical key; nil does not.
+	// Key restricts the scope to a logical partition, or to all with a prefix of a hierarchical key; nil means no
+	// restriction.
 	Key partition.Key
-	// Range restricts to an interval of the EPK space; the zero Range does not.
+	// Range restricts the scope to an interval of the EPK space; the zero Range means no restriction.
 	Range partition.Range
 }
 
-// Get reads one item.
+// Get returns an item and the LSN of the snapshot.
 func (s *Store) Get(c *Container, pk partition.Key, id string) (item Item, lsn uint64, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
@@ -27,14 +28,14 @@ func (s *Store) Get(c *Container, pk partition.Key, id string) (item Item, lsn u
 		lsn = docs.Sequence()
 		raw := docs.Get(recordKey(pk, id))
 		if raw == nil {
-			return Refuse(NotFound, "%s", msgNotFound)
+			return NewError(NotFound, "%s", msgNotFound)
 		}
 		r, err := decodeRecord(raw)
 		if err != nil {
 			return err
 		}
 		if r.expired(c, s.now().Unix()) {
-			return Refuse(NotFound, "%s", msgNotFound)
+			return NewError(NotFound, "%s", msgNotFound)
 		}
 		item = r.item(c)
 		return nil
@@ -42,7 +43,7 @@ func (s *Store) Get(c *Container, pk partition.Key, id string) (item Item, lsn u
 	return item, lsn, err
 }
 
-// LSN is the container's last log sequence number.
+// LSN returns the last log sequence number of a container.
 func (s *Store) LSN(c *Container) (lsn uint64, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
@@ -55,12 +56,12 @@ func (s *Store) LSN(c *Container) (lsn uint64, err error) {
 	return lsn, err
 }
 
-// Position is a place in the order of a scan: that of the last item seen. It stays valid for ever, whatever is
-// written meanwhile, because an item keeps its place as long as it lives.
+// Position is the position of an item in the order of a scan. It stays valid regardless of later writes, because an item
+// keeps its position until it is deleted.
 type Position []byte
 
-// Scan calls visit with the items of the scope after a position, in the order in which they were created, from one
-// snapshot, until visit returns false. The body is only valid during the call.
+// Scan calls visit for the items of a scope after a position, in the order of their creation, from one snapshot, until
+// visit returns false. The body is valid only during the call.
 func (s *Store) Scan(c *Container, scope Scope, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
@@ -105,16 +106,16 @@ func (s *Store) Scan(c *Container, scope Scope, after Position, visit func(at Po
 	return lsn, err
 }
 
-// Changes is a page of the change feed. Reading on after LSN misses nothing and repeats nothing.
-type Changes struct {
+// ChangePage is a page of the change feed. The next page begins after LSN, without gaps or duplicates.
+type ChangePage struct {
 	Items []Item
 	LSN   uint64
 }
 
-// ChangesAfter reads the items of a scope whose last change came after an LSN (and not before since, in seconds),
-// in commit order: at most about maxItems and maxBytes, but never part of a transaction.
-func (s *Store) ChangesAfter(c *Container, scope Scope, after uint64, since int64, maxItems, maxBytes int) (Changes, error) {
-	out := Changes{LSN: after}
+// ChangesAfter returns the items of a scope that changed after an LSN, and not before since (in seconds), in commit
+// order. A page has about maxItems items and maxBytes bytes, and never a part of a transaction.
+func (s *Store) ChangesAfter(c *Container, scope Scope, after uint64, since int64, maxItems, maxBytes int) (ChangePage, error) {
+	out := ChangePage{LSN: after}
 	err := s.db.View(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
 		if docs == nil {
@@ -122,7 +123,7 @@ func (s *Store) ChangesAfter(c *Container, scope Scope, after uint64, since int6
 		}
 		current := docs.Sequence()
 		if after > current {
-			return Refuse(BadRequest, "The change feed continuation is ahead of the container: it was issued for another one.")
+			return NewError(BadRequest, "The change feed continuation was issued for another container: it is ahead of this one.")
 		}
 		now := s.now().Unix()
 		var prefix []byte

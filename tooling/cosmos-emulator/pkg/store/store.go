@@ -1,9 +1,13 @@
-// Package store keeps databases, containers and items durably in one bbolt file and hands out their changes in
-// commit order. All writes pass through one goroutine that takes whatever requests are waiting, runs them one
-// after another in one transaction and acknowledges them after the transaction's fsync: that gives group commit,
-// serialisable batches and, because every write gets its log sequence number (LSN) in the order in which it
-// commits, a change feed in which nothing can appear behind a reader's back. Reads are bbolt snapshots, so they
-// never see a write that a crash could still take away. The store must never acknowledge before the fsync.
+// Package store stores databases, containers and items durably in one bbolt file and returns their changes in commit
+// order.
+//
+// One goroutine executes all writes. It collects the waiting requests, runs them one after the other in one transaction,
+// and acknowledges them after the fsync of that transaction. This gives group commit and serializable batches. Every
+// write gets its log sequence number (LSN) in commit order, so that the change feed never inserts a change before one
+// that was already read.
+//
+// Reads are snapshots of bbolt, so they never return a write that a crash could undo. The store must never acknowledge a
+// write before the fsync.
 package store
 
 import (
@@ -20,48 +24,50 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // Options configure a store.
 type Options struct {
-	// Path of the file; it is created when absent and locked while open.
+	// Path is the path of the file. It is created if it does not exist, and locked while it is open.
 	Path string
-	// Now is the clock for timestamps and expiry; time.Now when nil.
+	// Now is the clock for timestamps and expiry; nil means time.Now.
 	Now func() time.Time
-	// ReapInterval is how often expired items are removed; a second when zero. They are invisible from the moment
-	// they expire, so the interval only bounds disk use.
-	ReapInterval time.Duration
-	Logger       *slog.Logger
+	// ExpiryInterval is the interval at which expired items are removed; 0 means one second. Expired items are never
+	// returned, so the interval affects only disk usage.
+	ExpiryInterval time.Duration
+	Logger         *slog.Logger
 }
 
-// Store is an open store. Its methods may be called concurrently.
+// Store is an open store. It is safe for concurrent use.
 type Store struct {
 	db      *bolt.DB
 	now     func() time.Time
 	log     *slog.Logger
 	catalog atomic.Pointer[catalog]
-	lastTS  int64 // owned by the writer: timestamps never go backwards
-	folders *folders
+	lastTS  int64 // used by the writer only: timestamps never decrease
+	folders *folderIndex
 
-	ops     chan *op
-	stop    chan struct{}
-	closing sync.Once
-	done    sync.WaitGroup
-	broken  atomic.Pointer[error]
-	stats   Stats
+	ops       chan *writeRequest
+	stop      chan struct{}
+	closeOnce sync.Once
+	done      sync.WaitGroup
+	commitErr atomic.Pointer[error]
+	stats     Stats
 }
 
-// Stats counts what the writer did. Read it with atomic loads through Store.Stats.
+// Stats counts the work of the writer.
 type Stats struct {
-	Groups, Ops uint64
+	Commits, Writes uint64
 }
 
 const (
-	// maxGroup bounds how many requests share one fsync, and with it how long the first one waits for the last.
+	// maxGroup bounds the requests that share one fsync.
 	maxGroup = 256
-	// queueLength bounds the requests that wait for the writer; callers block beyond it.
+	// queueLength bounds the requests that wait for the writer. Callers block if the queue is full.
 	queueLength = 1024
-	// initialMmap is address space, not memory: it spares readers the wait for a remap while the file grows.
+	// initialMmap reserves address space, not memory. It avoids that readers wait for a remap while the file grows.
 	initialMmap = 1 << 30
 )
 
@@ -73,18 +79,18 @@ var (
 	keyFormat        = []byte("format")
 	formatVersion    = []byte("hcpmesh-cosmos-1")
 
-	// ErrClosed is the answer to writes after Close.
+	// ErrClosed is returned for writes after Close.
 	ErrClosed = errors.New("the store is closed")
 )
 
-// op is one request to the writer. run may be called more than once, each time on a transaction that holds no
-// trace of the time before; it either returns an *Error and has written nothing, or has done all its writes. It
-// says whether there were any: a group without writes needs no fsync.
-type op struct {
+// writeRequest is a request to the writer. run may be called repeatedly, each time in a transaction without any of its
+// earlier writes. It either returns an *Error and has written nothing, or has made all of its writes. wrote reports
+// whether there were any: a group without writes needs no fsync.
+type writeRequest struct {
 	ctx       context.Context
-	exclusive bool // changes the catalog: runs in a transaction of its own
+	exclusive bool // changes the catalog: needs a transaction without other requests
 	run       func(tx *bolt.Tx) (wrote bool, err error)
-	after     func() // runs in the writer after the commit
+	onCommit  func() // called by the writer after the commit
 	err       error
 	finished  chan struct{}
 }
@@ -98,9 +104,9 @@ func Open(o Options) (*Store, error) {
 		InitialMmapSize: initialMmap,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open %s (is another emulator using it?): %w", o.Path, err)
+		return nil, fmt.Errorf("opening %s, which another emulator may have locked: %w", o.Path, err)
 	}
-	s := &Store{db: db, now: o.Now, log: o.Logger, ops: make(chan *op, queueLength), stop: make(chan struct{}), folders: newFolders()}
+	s := &Store{db: db, now: o.Now, log: o.Logger, ops: make(chan *writeRequest, queueLength), stop: make(chan struct{}), folders: newFolderIndex()}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -108,22 +114,22 @@ func Open(o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("load %s: %w", o.Path, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("loading %s: %w", o.Path, err), db.Close())
 	}
-	interval := o.ReapInterval
+	interval := o.ExpiryInterval
 	if interval == 0 {
 		interval = time.Second
 	}
 	s.done.Add(2)
-	go s.write()
-	go s.reap(interval)
+	go s.runWriter()
+	go s.removeExpiredPeriodically(interval)
 	return s, nil
 }
 
-// Close stops the writer after the requests it already took and closes the file.
+// Close stops the writer after its current requests and closes the file.
 func (s *Store) Close() error {
 	var err error
-	s.closing.Do(func() {
+	s.closeOnce.Do(func() {
 		close(s.stop)
 		s.done.Wait()
 		err = s.db.Close()
@@ -133,18 +139,18 @@ func (s *Store) Close() error {
 
 // Stats returns a copy of the counters.
 func (s *Store) Stats() Stats {
-	return Stats{Groups: atomic.LoadUint64(&s.stats.Groups), Ops: atomic.LoadUint64(&s.stats.Ops)}
+	return Stats{Commits: atomic.LoadUint64(&s.stats.Commits), Writes: atomic.LoadUint64(&s.stats.Writes)}
 }
 
-// Healthy returns why the store can no longer write, or nil.
+// Healthy returns the error of the last commit if it failed, or nil.
 func (s *Store) Healthy() error {
-	if p := s.broken.Load(); p != nil {
+	if p := s.commitErr.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// load reads the catalog.
+// load reads the catalog from the file.
 func (s *Store) load() error {
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		for _, b := range [][]byte{bucketDatabases, bucketContainers, bucketOffers, bucketMeta} {
@@ -157,7 +163,7 @@ func (s *Store) load() error {
 		case got == nil:
 			return meta.Put(keyFormat, formatVersion)
 		case !bytes.Equal(got, formatVersion):
-			return fmt.Errorf("format %q is not %q", got, formatVersion)
+			return fmt.Errorf("file format %q, want %q", got, formatVersion)
 		}
 		return nil
 	})
@@ -185,7 +191,7 @@ func (s *Store) load() error {
 			if err := json.Unmarshal(v, c); err != nil {
 				return fmt.Errorf("container %x: %w", k, err)
 			}
-			if err := c.complete(); err != nil {
+			if err := c.parseProperties(); err != nil {
 				return fmt.Errorf("container %x: %w", k, err)
 			}
 			c.Database = byRID[string(c.RID[:4])]
@@ -193,7 +199,7 @@ func (s *Store) load() error {
 				return fmt.Errorf("container %x has no database", k)
 			}
 			c.Database.containers[c.Name] = c
-			if err := s.folders.fill(tx, c); err != nil {
+			if err := s.folders.load(tx, c); err != nil {
 				return fmt.Errorf("container %x: %w", k, err)
 			}
 			s.lastTS = max(s.lastTS, c.TS, lastItemTS(tx, c))
@@ -215,8 +221,8 @@ func (s *Store) load() error {
 	return err
 }
 
-// submit hands a request to the writer and waits until it is durable or refused.
-func (s *Store) submit(o *op) error {
+// submitAndWait sends a request to the writer and waits until it is durable or rejected.
+func (s *Store) submitAndWait(o *writeRequest) error {
 	o.finished = make(chan struct{})
 	select {
 	case <-s.stop:
@@ -230,7 +236,7 @@ func (s *Store) submit(o *op) error {
 		return o.err
 	case <-s.stop:
 	}
-	// The writer finishes what it took; what it did not take is refused.
+	// The writer completes the requests that it received; the others are rejected.
 	s.done.Wait()
 	select {
 	case <-o.finished:
@@ -240,15 +246,15 @@ func (s *Store) submit(o *op) error {
 	}
 }
 
-// write is the writer goroutine.
-func (s *Store) write() {
+// runWriter is the writer goroutine.
+func (s *Store) runWriter() {
 	defer s.done.Done()
-	var held *op // an exclusive request that ended the previous group
-	group := make([]*op, 0, maxGroup)
+	var next *writeRequest // an exclusive request that ended the previous group
+	group := make([]*writeRequest, 0, maxGroup)
 	for {
 		group = group[:0]
-		first := held
-		held = nil
+		first := next
+		next = nil
 		if first == nil {
 			select {
 			case <-s.stop:
@@ -257,13 +263,13 @@ func (s *Store) write() {
 			}
 		}
 		group = append(group, first)
-		for !first.exclusive && held == nil && len(group) < maxGroup {
+		for !first.exclusive && next == nil && len(group) < maxGroup {
 			select {
-			case next := <-s.ops:
-				if next.exclusive {
-					held = next
+			case request := <-s.ops:
+				if request.exclusive {
+					next = request
 				} else {
-					group = append(group, next)
+					group = append(group, request)
 				}
 				continue
 			default:
@@ -274,32 +280,33 @@ func (s *Store) write() {
 	}
 }
 
-// commit runs a group in one transaction. An unexpected failure of one request takes the transaction with it, so
-// each is then tried alone.
-func (s *Store) commit(group []*op) {
+// commit runs a group in one transaction. If one request fails unexpectedly, the transaction is rolled back and each
+// request is run in its own transaction.
+func (s *Store) commit(group []*writeRequest) {
 	err := s.tryCommit(group)
 	if err != nil && len(group) > 1 {
 		for _, o := range group {
-			s.commit([]*op{o})
+			s.commit([]*writeRequest{o})
 		}
 		return
 	}
-	atomic.AddUint64(&s.stats.Groups, 1)
-	atomic.AddUint64(&s.stats.Ops, uint64(len(group)))
+	atomic.AddUint64(&s.stats.Commits, 1)
+	atomic.AddUint64(&s.stats.Writes, uint64(len(group)))
 	for _, o := range group {
 		if err != nil {
 			o.err = err
-		} else if o.err == nil && o.after != nil {
-			o.after()
+		} else if o.err == nil && o.onCommit != nil {
+			o.onCommit()
 		}
 		close(o.finished)
 	}
 }
 
-func (s *Store) tryCommit(group []*op) error {
+// tryCommit runs a group in one transaction.
+func (s *Store) tryCommit(group []*writeRequest) error {
 	tx, err := s.db.Begin(true)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	dirty := false
 	for _, o := range group {
@@ -307,10 +314,10 @@ func (s *Store) tryCommit(group []*op) error {
 			continue
 		}
 		var wrote bool
-		wrote, o.err = runSafely(o, tx)
+		wrote, o.err = runRecovered(o, tx)
 		dirty = dirty || wrote
-		var refusal *Error
-		if o.err != nil && !errors.As(o.err, &refusal) {
+		var rejected *Error
+		if o.err != nil && !errors.As(o.err, &rejected) {
 			return errors.Join(o.err, tx.Rollback())
 		}
 	}
@@ -318,18 +325,17 @@ func (s *Store) tryCommit(group []*op) error {
 		return tx.Rollback()
 	}
 	if err := tx.Commit(); err != nil {
-		err = fmt.Errorf("commit: %w", err)
-		s.broken.Store(&err)
-		s.log.Error("the store cannot commit", "error", err)
+		err = fmt.Errorf("committing: %w", err)
+		s.commitErr.Store(&err)
+		s.log.Error("committing to the store failed", logkey.Error, err)
 		return err
 	}
-	s.broken.Store(nil)
+	s.commitErr.Store(nil)
 	return nil
 }
 
-// runSafely turns a panic into an error, so that a fault in one request cannot end the writer with requests of
-// others half acknowledged.
-func runSafely(o *op, tx *bolt.Tx) (wrote bool, err error) {
+// runRecovered converts a panic to an error, so that a fault in one request does not terminate the writer during a group.
+func runRecovered(o *writeRequest, tx *bolt.Tx) (wrote bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic in a write: %v\n%s", r, debug.Stack())
@@ -338,22 +344,22 @@ func runSafely(o *op, tx *bolt.Tx) (wrote bool, err error) {
 	return o.run(tx)
 }
 
-// timestamp is the time of a write in seconds, never before an earlier write's. Writer only.
+// timestamp returns the time of a write in seconds. It never decreases. Only the writer may call it.
 func (s *Store) timestamp() int64 {
 	s.lastTS = max(s.lastTS, s.now().Unix())
 	return s.lastTS
 }
 
-// changeCatalog commits one catalog change: change gets a copy of the catalog to edit.
+// changeCatalog commits a change of the catalog. change edits a copy of the catalog.
 func (s *Store) changeCatalog(ctx context.Context, change func(tx *bolt.Tx, next *catalog) error) error {
 	var next *catalog
-	o := &op{ctx: ctx, exclusive: true}
+	o := &writeRequest{ctx: ctx, exclusive: true}
 	o.run = func(tx *bolt.Tx) (bool, error) {
 		old := s.catalog.Load()
 		next = &catalog{databases: maps.Clone(old.databases), offers: maps.Clone(old.offers)}
 		err := change(tx, next)
 		return err == nil, err
 	}
-	o.after = func() { s.catalog.Store(next) }
-	return s.submit(o)
+	o.onCommit = func() { s.catalog.Store(next) }
+	return s.submitAndWait(o)
 }

@@ -31,10 +31,10 @@ type clock struct{ seconds atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(c.seconds.Load(), 0) }
 
-// open opens a store on a file; the reaper only runs when the test asks for it.
+// open opens a store. Expired items are removed only if the test does so.
 func open(t testing.TB, path string, now func() time.Time) *Store {
 	t.Helper()
-	s, err := Open(Options{Path: path, Now: now, ReapInterval: time.Hour})
+	s, err := Open(Options{Path: path, Now: now, ExpiryInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func container(t testing.TB, s *Store, props string, rus int) *Container {
 	t.Helper()
 	ctx := context.Background()
 	if _, err := s.CreateDatabase(ctx, "db", Throughput{}); err != nil {
-		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Kind != Conflict {
+		var rejected *Error
+		if !errors.As(err, &rejected) || rejected.Kind != Conflict {
 			t.Fatal(err)
 		}
 	}
@@ -66,15 +66,15 @@ const plain = `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"vers
 
 func key(pk string) partition.Key { return partition.Key{document.FromString(pk)} }
 
-func do(s *Store, c *Container, pk string, ops ...Op) ([]Result, error) {
+func do(s *Store, c *Container, pk string, ops ...Operation) ([]Result, error) {
 	results, _, err := s.Transact(context.Background(), c, key(pk), ops)
 	return results, err
 }
 
 func kindOf(err error) Kind {
-	var refusal *Error
-	if errors.As(err, &refusal) {
-		return refusal.Kind
+	var rejected *Error
+	if errors.As(err, &rejected) {
+		return rejected.Kind
 	}
 	return 0
 }
@@ -83,36 +83,36 @@ func TestOperations(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 0)
 	body := func(id, extra string) document.Value { return parse(t, `{"id":"`+id+`","pk":"p"`+extra+`}`) }
-	first, err := do(s, c, "p", Op{Verb: Create, Body: body("a", "")})
+	first, err := do(s, c, "p", Operation{Verb: Create, Body: body("a", "")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	etag := first[0].Item.ETag
 	cases := map[string]struct {
-		op     Op
+		op     Operation
 		pk     string
 		want   Kind
 		reason string
 	}{
-		"create again":        {Op{Verb: Create, Body: body("a", "")}, "p", Conflict, "the id is taken"},
-		"same id elsewhere":   {Op{Verb: Create, Body: parse(t, `{"id":"a","pk":"q"}`)}, "q", 0, "ids are unique within a partition key only"},
-		"wrong key":           {Op{Verb: Create, Body: body("b", "")}, "q", BadRequest, "header and body disagree"},
-		"no id":               {Op{Verb: Create, Body: parse(t, `{"pk":"p"}`)}, "p", BadRequest, "an id is required"},
-		"replace nothing":     {Op{Verb: Replace, ID: "z", Body: body("z", "")}, "p", NotFound, "replace needs an item"},
-		"delete nothing":      {Op{Verb: Delete, ID: "z"}, "p", NotFound, "delete needs an item"},
-		"delete no match":     {Op{Verb: Delete, ID: "z", IfMatch: etag}, "p", NotFound, "absence beats the condition"},
-		"stale":               {Op{Verb: Replace, ID: "a", Body: body("a", ""), IfMatch: `"no"`}, "p", PreconditionFailed, "the ETag differs"},
-		"upsert stale":        {Op{Verb: Upsert, Body: body("a", ""), IfMatch: `"no"`}, "p", PreconditionFailed, "upserts are conditional too"},
-		"upsert new":          {Op{Verb: Upsert, Body: body("new", ""), IfMatch: `"no"`}, "p", 0, "there is nothing to compare with"},
-		"upsert if none":      {Op{Verb: Upsert, Body: body("a", ""), IfNoneMatch: "*"}, "p", PreconditionFailed, "it exists"},
-		"rename":              {Op{Verb: Replace, ID: "a", Body: body("other", "")}, "p", BadRequest, "ids do not change"},
-		"too large":           {Op{Verb: Upsert, Body: body("big", `,"x":"`+strings.Repeat("x", MaxItemBytes)+`"`)}, "p", TooLarge, "2 MiB"},
-		"not an object":       {Op{Verb: Replace, ID: "a", Body: parse(t, `[]`)}, "p", BadRequest, "items are objects"},
-		"current etag":        {Op{Verb: Read, ID: "a", IfMatch: etag}, "p", 0, "the ETag is the current one"},
-		"unquoted etag":       {Op{Verb: Read, ID: "a", IfMatch: strings.Trim(etag, `"`)}, "p", 0, "some clients drop the quotes"},
-		"any etag":            {Op{Verb: Read, ID: "a", IfMatch: "*"}, "p", 0, "* matches what exists"},
-		"system properties":   {Op{Verb: Upsert, Body: body("sys", `,"_etag":"mine","_ts":1`)}, "p", 0, "what clients send of them is ignored"},
-		"nested partition id": {Op{Verb: Create, Body: parse(t, `{"id":"n","pk":{"a":1}}`)}, "p", BadRequest, "a partition key is a scalar"},
+		"create again":      {Operation{Verb: Create, Body: body("a", "")}, "p", Conflict, "the ID exists"},
+		"same id elsewhere": {Operation{Verb: Create, Body: parse(t, `{"id":"a","pk":"q"}`)}, "q", 0, "IDs are unique only within a partition key"},
+		"wrong key":         {Operation{Verb: Create, Body: body("b", "")}, "q", BadRequest, "the key differs from that of the body"},
+		"no id":             {Operation{Verb: Create, Body: parse(t, `{"pk":"p"}`)}, "p", BadRequest, "the ID is required"},
+		"replace nothing":   {Operation{Verb: Replace, ID: "z", Body: body("z", "")}, "p", NotFound, "Replace requires an item"},
+		"delete nothing":    {Operation{Verb: Delete, ID: "z"}, "p", NotFound, "Delete requires an item"},
+		"delete no match":   {Operation{Verb: Delete, ID: "z", IfMatch: etag}, "p", NotFound, "existence is checked before the condition"},
+		"stale":             {Operation{Verb: Replace, ID: "a", Body: body("a", ""), IfMatch: `"no"`}, "p", PreconditionFailed, "the ETag differs"},
+		"upsert stale":      {Operation{Verb: Upsert, Body: body("a", ""), IfMatch: `"no"`}, "p", PreconditionFailed, "conditions apply to upserts"},
+		"upsert new":        {Operation{Verb: Upsert, Body: body("new", ""), IfMatch: `"no"`}, "p", 0, "the condition is ignored for a new item"},
+		"upsert if none":    {Operation{Verb: Upsert, Body: body("a", ""), IfNoneMatch: "*"}, "p", PreconditionFailed, "it exists"},
+		"rename":            {Operation{Verb: Replace, ID: "a", Body: body("other", "")}, "p", BadRequest, "IDs are immutable"},
+		"too large":         {Operation{Verb: Upsert, Body: body("big", `,"x":"`+strings.Repeat("x", MaxItemBytes)+`"`)}, "p", TooLarge, "2 MiB"},
+		"not an object":     {Operation{Verb: Replace, ID: "a", Body: parse(t, `[]`)}, "p", BadRequest, "items are objects"},
+		"current etag":      {Operation{Verb: Read, ID: "a", IfMatch: etag}, "p", 0, "the ETag is the current one"},
+		"unquoted etag":     {Operation{Verb: Read, ID: "a", IfMatch: strings.Trim(etag, `"`)}, "p", 0, "some clients omit the quotes"},
+		"any etag":          {Operation{Verb: Read, ID: "a", IfMatch: "*"}, "p", 0, "* matches every item"},
+		"system properties": {Operation{Verb: Upsert, Body: body("sys", `,"_etag":"client","_ts":1`)}, "p", 0, "system properties of requests are ignored"},
+		"object as key":     {Operation{Verb: Create, Body: parse(t, `{"id":"n","pk":{"a":1}}`)}, "p", BadRequest, "a partition key is a scalar"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -130,18 +130,18 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestWritesSurviveAReopen checks that everything an item is found by comes back.
-func TestWritesSurviveAReopen(t *testing.T) {
+// TestWritesArePersistent checks that items and all indexes are the same after the store is reopened.
+func TestWritesArePersistent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path, nil)
 	c := container(t, s, `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/name"]}]},"defaultTtl":-1}`, 20000)
 	for i := range 20 {
 		pk := fmt.Sprint("p", i%3)
-		if _, err := do(s, c, pk, Op{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d","pk":"%s","name":"n%d"}`, i, pk, i))}); err != nil {
+		if _, err := do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d","pk":"%s","name":"n%d"}`, i, pk, i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := do(s, c, "p0", Op{Verb: Delete, ID: "3"}, Op{Verb: Upsert, Body: parse(t, `{"id":"6","pk":"p0","name":"changed"}`)}); err != nil {
+	if _, err := do(s, c, "p0", Operation{Verb: Delete, ID: "3"}, Operation{Verb: Upsert, Body: parse(t, `{"id":"6","pk":"p0","name":"changed"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	before := dump(t, s, c)
@@ -159,8 +159,8 @@ func TestWritesSurviveAReopen(t *testing.T) {
 	if len(c.Ranges) != 2 {
 		t.Errorf("the container has %d physical partitions, want 2", len(c.Ranges))
 	}
-	if _, err := do(s, c, "p1", Op{Verb: Create, Body: parse(t, `{"id":"new","pk":"p1","name":"n4"}`)}); kindOf(err) != Conflict {
-		t.Errorf("a taken unique key: %v", err)
+	if _, err := do(s, c, "p1", Operation{Verb: Create, Body: parse(t, `{"id":"new","pk":"p1","name":"n4"}`)}); kindOf(err) != Conflict {
+		t.Errorf("a duplicate unique key: %v", err)
 	}
 }
 
@@ -190,7 +190,7 @@ func dump(t testing.TB, s *Store, c *Container) dumped {
 	return d
 }
 
-// TestBatchesAreAtomicUnderConcurrency moves money between accounts: any torn batch would change the sum.
+// TestBatchesAreAtomicUnderConcurrency moves money between accounts. A batch that is applied in part would change the sum.
 func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 0)
@@ -199,7 +199,7 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 		return parse(t, fmt.Sprintf(`{"id":"%d","pk":"bank","n":%v}`, id, n))
 	}
 	for i := range accounts {
-		if _, err := do(s, c, "bank", Op{Verb: Create, Body: body(i, start)}); err != nil {
+		if _, err := do(s, c, "bank", Operation{Verb: Create, Body: body(i, start)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,12 +234,12 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 				}
 				va, _ := document.Parse(a.Body)
 				vb, _ := document.Parse(b.Body)
-				ops := []Op{
+				ops := []Operation{
 					{Verb: Replace, ID: fmt.Sprint(from), Body: body(from, va.Get("n").Num-1), IfMatch: a.ETag},
 					{Verb: Replace, ID: fmt.Sprint(to), Body: body(to, vb.Get("n").Num+1), IfMatch: b.ETag},
 				}
 				if r.IntN(4) == 0 {
-					ops = append(ops, Op{Verb: Create, Body: body(from, 0)}) // always refused, after two changes
+					ops = append(ops, Operation{Verb: Create, Body: body(from, 0)}) // always rejected, after two changes
 				}
 				_, err := do(s, c, "bank", ops...)
 				switch kindOf(err) {
@@ -253,7 +253,7 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 					moved.Add(1)
 				}
 				if got := sum(); got != accounts*start {
-					t.Errorf("the sum is %v, want %d: a batch was torn", got, accounts*start)
+					t.Errorf("the sum is %v, want %d: a batch was applied in part", got, accounts*start)
 					return
 				}
 			}
@@ -261,17 +261,17 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 	}
 	wg.Wait()
 	if moved.Load() == 0 || lost.Load() == 0 {
-		t.Errorf("%d batches committed and %d were refused; the test needs both", moved.Load(), lost.Load())
+		t.Errorf("%d batches were committed and %d were rejected; want both", moved.Load(), lost.Load())
 	}
 }
 
-// TestBatchSeesItself checks that later operations see earlier ones, and that a refusal names its operation.
-func TestBatchSeesItself(t *testing.T) {
+// TestBatchReadsItsWrites checks that operations use the results of earlier ones, and that an error has the index of its operation.
+func TestBatchReadsItsWrites(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 0)
 	a := parse(t, `{"id":"a","pk":"p","n":1}`)
 	results, err := do(s, c, "p",
-		Op{Verb: Create, Body: a}, Op{Verb: Upsert, Body: a}, Op{Verb: Read, ID: "a"}, Op{Verb: Delete, ID: "a"}, Op{Verb: Create, Body: a})
+		Operation{Verb: Create, Body: a}, Operation{Verb: Upsert, Body: a}, Operation{Verb: Read, ID: "a"}, Operation{Verb: Delete, ID: "a"}, Operation{Verb: Create, Body: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,20 +285,20 @@ func TestBatchSeesItself(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(etags) != 4 { // create, upsert (read has the same), delete (none), create
-		t.Errorf("%d different ETags, want 4: every version has its own", len(etags))
+		t.Errorf("%d different ETags, want 4: one per version", len(etags))
 	}
 	before := dump(t, s, c)
-	_, err = do(s, c, "p", Op{Verb: Delete, ID: "a"}, Op{Verb: Create, Body: parse(t, `{"id":"b","pk":"p"}`)}, Op{Verb: Replace, ID: "a", Body: a})
-	var failed *FailedOp
+	_, err = do(s, c, "p", Operation{Verb: Delete, ID: "a"}, Operation{Verb: Create, Body: parse(t, `{"id":"b","pk":"p"}`)}, Operation{Verb: Replace, ID: "a", Body: a})
+	var failed *FailedOperation
 	if !errors.As(err, &failed) || failed.Index != 2 || failed.Err.Kind != NotFound {
 		t.Errorf("got %v, want operation 2 not found", err)
 	}
 	if diff := cmp.Diff(before, dump(t, s, c)); diff != "" {
-		t.Errorf("the refused batch left something: %s", diff)
+		t.Errorf("the rejected batch changed the store: %s", diff)
 	}
 }
 
-func TestContainersAreChecked(t *testing.T) {
+func TestInvalidContainers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	container(t, s, plain, 0)
 	cases := map[string]struct {
@@ -306,13 +306,13 @@ func TestContainersAreChecked(t *testing.T) {
 		want   Kind
 		reason string
 	}{
-		"again":        {plain, Conflict, "the id is taken"},
+		"again":        {plain, Conflict, "the ID exists"},
 		"no key":       {`{"id":"x"}`, BadRequest, "a partition key is required"},
 		"two paths":    {`{"id":"x","partitionKey":{"kind":"Hash","paths":["/a","/b"]}}`, BadRequest, "Hash has one path"},
-		"four paths":   {`{"id":"x","partitionKey":{"kind":"MultiHash","paths":["/a","/b","/c","/d"],"version":2}}`, BadRequest, "three at most"},
+		"four paths":   {`{"id":"x","partitionKey":{"kind":"MultiHash","paths":["/a","/b","/c","/d"],"version":2}}`, BadRequest, "at most three"},
 		"bad path":     {`{"id":"x","partitionKey":{"paths":["a"]}}`, BadRequest, "paths begin with a slash"},
-		"slash":        {`{"id":"x/y","partitionKey":{"paths":["/a"]}}`, BadRequest, "not in an id"},
-		"zero ttl":     {`{"id":"x","partitionKey":{"paths":["/a"]},"defaultTtl":0}`, BadRequest, "0 is no TTL"},
+		"slash":        {`{"id":"x/y","partitionKey":{"paths":["/a"]}}`, BadRequest, "slashes are invalid in IDs"},
+		"zero ttl":     {`{"id":"x","partitionKey":{"paths":["/a"]},"defaultTtl":0}`, BadRequest, "0 is not a valid TTL"},
 		"hierarchical": {`{"id":"h","partitionKey":{"kind":"MultiHash","paths":["/a","/b"],"version":2}}`, 0, "two levels"},
 	}
 	for name, tc := range cases {
@@ -325,21 +325,21 @@ func TestContainersAreChecked(t *testing.T) {
 	}
 }
 
-// TestDeletedContainerTakesNoWrites checks a request that still holds the container's old description.
-func TestDeletedContainerTakesNoWrites(t *testing.T) {
+// TestWriteToDeletedContainer writes with the description of a container that was deleted and recreated.
+func TestWriteToDeletedContainer(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	old := container(t, s, plain, 0)
 	if err := s.DeleteContainer(context.Background(), "db", "items", ""); err != nil {
 		t.Fatal(err)
 	}
-	renewed := container(t, s, plain, 0)
-	if _, err := do(s, old, "p", Op{Verb: Create, Body: parse(t, `{"id":"a","pk":"p"}`)}); kindOf(err) != NotFound {
+	recreated := container(t, s, plain, 0)
+	if _, err := do(s, old, "p", Operation{Verb: Create, Body: parse(t, `{"id":"a","pk":"p"}`)}); kindOf(err) != NotFound {
 		t.Errorf("got %v, want not found", err)
 	}
-	if d := dump(t, s, renewed); len(d.Scan) != 0 || d.LSN != 0 {
+	if d := dump(t, s, recreated); len(d.Scan) != 0 || d.LSN != 0 {
 		t.Errorf("the new container has %+v", d)
 	}
-	if renewed.ID() == old.ID() {
+	if recreated.ID() == old.ID() {
 		t.Error("the new container has the old one's RID")
 	}
 }

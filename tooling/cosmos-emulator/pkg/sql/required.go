@@ -8,10 +8,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// Needles are texts that occur in the JSON (as document.Append writes it) of every document that passes the filter: the
+// RequiredSubstrings are texts that occur in the JSON (as document.Append writes it) of every document that passes the filter: the
 // strings that it demands of properties, and what it demands that they start with. Looking for them takes a small part
 // of the time of parsing a document to find out that the filter is not for it.
-func (q *Query) Needles(params map[string]document.Value) [][]byte {
+func (q *Query) RequiredSubstrings(params map[string]document.Value) [][]byte {
 	var needles [][]byte
 	for _, e := range q.conjuncts() {
 		switch n := e.(type) {
@@ -19,8 +19,8 @@ func (q *Query) Needles(params map[string]document.Value) [][]byte {
 			if n.op != "=" {
 				continue
 			}
-			pins := Pins{}
-			q.pins(n, params, pins)
+			pins := Equalities{}
+			q.addEqualities(n, params, pins)
 			for _, values := range pins {
 				if len(values) == 1 && values[0].Kind == document.String {
 					needles = append(needles, document.Append(nil, values[0]))
@@ -28,7 +28,7 @@ func (q *Query) Needles(params map[string]document.Value) [][]byte {
 			}
 		case *call:
 			if n.name == "STARTSWITH" && len(n.args) == 2 {
-				needles = q.prefix(n, params, needles)
+				needles = q.addPrefix(n, params, needles)
 			}
 		}
 	}
@@ -37,9 +37,9 @@ func (q *Query) Needles(params map[string]document.Value) [][]byte {
 	return needles
 }
 
-func (q *Query) prefix(n *call, params map[string]document.Value, needles [][]byte) [][]byte {
-	pins := Pins{}
-	if !q.pin(n.args[0], n.args[1:], params, pins) {
+func (q *Query) addPrefix(n *call, params map[string]document.Value, needles [][]byte) [][]byte {
+	pins := Equalities{}
+	if !q.addEquality(n.args[0], n.args[1:], params, pins) {
 		return needles
 	}
 	for _, values := range pins {
@@ -52,17 +52,17 @@ func (q *Query) prefix(n *call, params map[string]document.Value, needles [][]by
 	return needles
 }
 
-// Folders are the strings, beginning and ending with a slash, that the filter demands some property of a document, not within
+// RequiredFolders are the strings, beginning and ending with a slash, that the filter demands some property of a document, not within
 // another, to begin with.
-func (q *Query) Folders(params map[string]document.Value) []string {
+func (q *Query) RequiredFolders(params map[string]document.Value) []string {
 	var found []string
 	for _, e := range q.conjuncts() {
 		n, ok := e.(*call)
 		if !ok || n.name != "STARTSWITH" || len(n.args) != 2 {
 			continue
 		}
-		pins := Pins{}
-		q.pin(n.args[0], n.args[1:], params, pins)
+		pins := Equalities{}
+		q.addEquality(n.args[0], n.args[1:], params, pins)
 		for path, values := range pins {
 			if text := values[0].Str; values[0].Kind == document.String && !strings.Contains(path, "\x00") &&
 				strings.HasPrefix(text, "/") && strings.HasSuffix(text, "/") {

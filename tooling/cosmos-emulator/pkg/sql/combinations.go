@@ -2,13 +2,13 @@ package sql
 
 import "github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 
-// maxPoints is the most combinations of values that Points lists; the client's ReadMany asks for a thousand at once.
-const maxPoints = 2000
+// maxCombinations is the most combinations of values that Points lists; the client's ReadMany asks for a thousand at once.
+const maxCombinations = 2000
 
-// Points lists the combinations of values that the filter demands of the paths: a document in the result has one of
+// KeyCombinations lists the combinations of values that the filter demands of the paths: a document in the result has one of
 // them. ok is false when the filter leaves any of the paths open, and then all documents have to be looked at. The
 // caller still runs the query over what it finds: Points only saves it from looking elsewhere.
-func (q *Query) Points(paths [][]string, params map[string]document.Value) (points [][]document.Value, ok bool) {
+func (q *Query) KeyCombinations(paths [][]string, params map[string]document.Value) (points [][]document.Value, ok bool) {
 	if q.where == nil {
 		return nil, false
 	}
@@ -21,15 +21,15 @@ func (q *Query) alternatives(e expr, paths [][]string, params map[string]documen
 		var all [][]document.Value
 		for _, item := range chain.items {
 			some, ok := q.alternatives(item, paths, params)
-			if !ok || len(all)+len(some) > maxPoints {
+			if !ok || len(all)+len(some) > maxCombinations {
 				return nil, false
 			}
 			all = append(all, some...)
 		}
 		return all, true
 	}
-	pins := Pins{}
-	q.pins(e, params, pins)
+	pins := Equalities{}
+	q.addEqualities(e, params, pins)
 	if points, ok := product(pins, paths); ok {
 		return points, true
 	}
@@ -46,11 +46,11 @@ func (q *Query) alternatives(e expr, paths [][]string, params map[string]documen
 	return nil, false
 }
 
-func product(pins Pins, paths [][]string) ([][]document.Value, bool) {
+func product(pins Equalities, paths [][]string) ([][]document.Value, bool) {
 	points := [][]document.Value{nil}
 	for _, path := range paths {
-		values, ok := pins[PinKey(path)]
-		if !ok || len(values)*len(points) > maxPoints {
+		values, ok := pins[PathKey(path)]
+		if !ok || len(values)*len(points) > maxCombinations {
 			return nil, false
 		}
 		next := make([][]document.Value, 0, len(values)*len(points))

@@ -9,8 +9,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// TestMayBeBeneath: what was written is there to be found, also in a file that is opened again.
-func TestMayBeBeneath(t *testing.T) {
+// TestMayHaveFolder checks the folders of written items, before and after the store is reopened.
+func TestMayHaveFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	var c *Container
 	check := func(s *Store) {
@@ -18,8 +18,8 @@ func TestMayBeBeneath(t *testing.T) {
 		for folder, want := range map[string]bool{
 			"/": true, "/a/": true, "/a/b/": true, "/a/b/c/": false, "/a/bb/": true, "/b/": false, "/x/": false, "/in/": false,
 		} {
-			if got := s.MayBeBeneath(c, folder); got != want {
-				t.Errorf("beneath %s: %v, want %v", folder, got, want)
+			if got := s.MayHaveFolder(c, folder); got != want {
+				t.Errorf("MayHaveFolder(%s) = %v, want %v", folder, got, want)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func TestMayBeBeneath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Transact(t.Context(), c, partition.Key{document.FromString("p")}, []Op{{Verb: Create, Body: body}}); err != nil {
+		if _, _, err := s.Transact(t.Context(), c, partition.Key{document.FromString("p")}, []Operation{{Verb: Create, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 	}

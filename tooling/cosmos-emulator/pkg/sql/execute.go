@@ -61,7 +61,7 @@ type Page struct {
 
 // Run produces the page after a token (nil: the first), of at most maxRows rows and about maxBytes bytes.
 func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxRows, maxBytes int) (*Page, error) {
-	if err := q.check(params); err != nil {
+	if err := q.checkParameters(params); err != nil {
 		return nil, err
 	}
 	n, err := q.counts(params)
@@ -74,14 +74,14 @@ func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxR
 	}
 	switch {
 	case q.Grouped():
-		err = r.grouped()
+		err = r.runGrouped()
 	case len(q.orderBy) > 0:
-		err = r.ordered()
+		err = r.runOrdered()
 	default:
-		err = r.streamed()
+		err = r.runStreamed()
 	}
 	if err == nil && r.budget < 0 {
-		err = unsupported("The query looks at more than %d rows for one page of results.", maxRowsRead)
+		err = unsupportedError("The query looks at more than %d rows for one page of results.", maxRowsRead)
 	}
 	if err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ type run struct {
 // refused instead of holding a snapshot and a processor for ever.
 const maxRowsRead = 20_000_000
 
-// spend counts a row; false means that the query has to end.
-func (e *env) spend() bool {
+// countRow counts a row; false means that the query has to end.
+func (e *env) countRow() bool {
 	if e.budget == nil {
 		return true
 	}
@@ -131,7 +131,7 @@ func (q *Query) rows(e *env, visit func(e *env) bool) bool {
 }
 
 func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
-	if !e.spend() {
+	if !e.countRow() {
 		return false
 	}
 	if i == len(q.sources) {
@@ -147,7 +147,7 @@ func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
 		return q.join(&inner, i+1, visit)
 	}
 	if s.sub != nil {
-		return s.sub.inner(e, bind)
+		return s.sub.runSubquery(e, bind)
 	}
 	v := s.of.eval(e)
 	if !s.each {
@@ -204,9 +204,9 @@ func (q *Query) project(e *env) document.Value {
 	return out
 }
 
-// streamed runs a query without an order: it stops reading when the page is full. It cannot know whether more
+// runStreamed runs a query without an order: it stops reading when the page is full. It cannot know whether more
 // will match, so a full page always has a continuation, as the service's has.
-func (r *run) streamed() error {
+func (r *run) runStreamed() error {
 	q := r.q
 	if r.limit == 0 {
 		return nil
@@ -306,8 +306,8 @@ func (q *Query) compareRows(a, b *sortedRow) int {
 	return a.row - b.row
 }
 
-// ordered collects and sorts everything, and returns what comes after the token's row.
-func (r *run) ordered() error {
+// runOrdered collects and sorts everything, and returns what comes after the token's row.
+func (r *run) runOrdered() error {
 	q := r.q
 	var all []*sortedRow
 	err := r.src(nil, func(at []byte, doc document.Value) (bool, error) {

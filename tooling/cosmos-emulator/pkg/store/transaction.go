@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// Verb is what an operation does to its item.
+// Verb is the kind of an operation.
 type Verb int
 
 // The verbs.
@@ -24,22 +24,22 @@ const (
 	Patch
 )
 
-// Op is one operation of a transaction.
-type Op struct {
+// Operation is one operation of a transaction.
+type Operation struct {
 	Verb Verb
-	// ID names the item for Replace, Delete, Read and Patch; Create and Upsert take it from the body.
+	// ID is the ID of the item for Replace, Delete, Read and Patch. Create and Upsert use the ID in the body.
 	ID   string
 	Body document.Value
 	// IfMatch and IfNoneMatch are ETags, "*" or empty.
 	IfMatch, IfNoneMatch string
-	// Modify computes a Patch from the current document; an *Error it returns refuses the operation.
+	// Modify returns the patched document for a Patch. If it returns an *Error, the operation is rejected.
 	Modify func(current document.Value) (document.Value, error)
 }
 
-// Outcome is what became of an operation.
+// Outcome is the effect of a successful operation.
 type Outcome int
 
-// The outcomes of operations that were not refused.
+// The outcomes.
 const (
 	Created Outcome = iota + 1
 	Replaced
@@ -48,48 +48,49 @@ const (
 	NotModified
 )
 
-// Result is one operation's. For a Delete the item is empty.
+// Result is the result of one operation. The item is empty for a Delete.
 type Result struct {
 	Outcome Outcome
 	Item    Item
 }
 
-// FailedOp says which operation of a transaction was refused; all others were undone.
-type FailedOp struct {
+// FailedOperation reports which operation of a transaction was rejected. No operation of the transaction took effect.
+type FailedOperation struct {
 	Index int
 	Err   *Error
 }
 
-func (e *FailedOp) Error() string { return e.Err.Error() }
+// Error returns the message of the rejected operation.
+func (e *FailedOperation) Error() string { return e.Err.Error() }
 
-// Unwrap gives the refusal.
-func (e *FailedOp) Unwrap() error { return e.Err }
+// Unwrap returns the error of the rejected operation.
+func (e *FailedOperation) Unwrap() error { return e.Err }
 
-// MaxItemBytes is the largest item the service stores.
+// MaxItemBytes is the maximum size of an item.
 const MaxItemBytes = 2 << 20
 
-// maxIDBytes is the service's limit for an item's id.
+// maxIDBytes is the service's limit for the ID of an item.
 const maxIDBytes = 1023
 
-// Transact runs operations on items of one logical partition: all happen, at one LSN, or none. It returns after
-// they are durable. A refused operation is reported as a *FailedOp.
-func (s *Store) Transact(ctx context.Context, c *Container, pk partition.Key, ops []Op) ([]Result, uint64, error) {
+// Transact executes operations on items of one logical partition: all at one LSN, or none. It returns after they are
+// durable. If an operation is rejected, the error is a *FailedOperation.
+func (s *Store) Transact(ctx context.Context, c *Container, pk partition.Key, ops []Operation) ([]Result, uint64, error) {
 	var results []Result
 	var lsn uint64
-	o := &op{ctx: ctx}
+	o := &writeRequest{ctx: ctx}
 	o.run = func(tx *bolt.Tx) (wrote bool, err error) {
 		t := &transaction{store: s, tx: tx, pk: pk, prefix: pk.Encode(nil)}
 		results, wrote, err = t.run(c, ops)
 		lsn = t.lsn
 		return wrote, err
 	}
-	if err := s.submit(o); err != nil {
+	if err := s.submitAndWait(o); err != nil {
 		return nil, 0, err
 	}
 	return results, lsn, nil
 }
 
-// transaction is the work of one Transact. Nothing is written to the tx before every operation was accepted.
+// transaction is the state of one Transact. Nothing is written before all operations were accepted.
 type transaction struct {
 	store  *Store
 	tx     *bolt.Tx
@@ -99,27 +100,28 @@ type transaction struct {
 	epk    string
 	lsn    uint64
 	now    int64
-	number uint64 // last document number, counted here until flush
+	number uint64 // last document number
 
 	docs   *bolt.Bucket
-	staged []*slot
-	byKey  map[string]*slot
-	unique map[string]string // unique key -> record key of its owner, "" when freed
+	staged []*stagedItem
+	byKey  map[string]*stagedItem
+	unique map[string]string // unique key -> record key of its item, "" if deleted
 }
 
-// slot is one item of the transaction: as it is in the file and as it will be.
-type slot struct {
+// stagedItem is one item of the transaction, before and after it.
+type stagedItem struct {
 	key    []byte
-	before *record // nil when the file has none; may be expired
-	after  *record // nil when it does not exist
+	before *record // nil if the item is not stored; may be expired
+	after  *record // nil if it does not exist
 	dirty  bool
 }
 
-func (t *transaction) run(c *Container, ops []Op) (results []Result, wrote bool, err error) {
+// run executes the operations and writes their results.
+func (t *transaction) run(c *Container, ops []Operation) (results []Result, wrote bool, err error) {
 	// The container may have been replaced or deleted while the request waited.
 	d := t.store.catalog.Load().databases[c.Database.Name]
 	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
-		return nil, false, &FailedOp{Err: &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}}
+		return nil, false, &FailedOperation{Err: &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}}
 	}
 	t.c = d.containers[c.Name]
 	t.docs = t.tx.Bucket(t.c.bucket('d'))
@@ -127,15 +129,15 @@ func (t *transaction) run(c *Container, ops []Op) (results []Result, wrote bool,
 	t.now = t.store.timestamp()
 	t.lsn = t.docs.Sequence() + 1
 	t.number = t.tx.Bucket(t.c.bucket('o')).Sequence()
-	t.byKey = make(map[string]*slot, len(ops))
+	t.byKey = make(map[string]*stagedItem, len(ops))
 
 	results = make([]Result, len(ops))
 	for i := range ops {
 		r, err := t.apply(&ops[i], i)
 		if err != nil {
-			var refusal *Error
-			if errors.As(err, &refusal) {
-				return nil, false, &FailedOp{Index: i, Err: refusal}
+			var rejected *Error
+			if errors.As(err, &rejected) {
+				return nil, false, &FailedOperation{Index: i, Err: rejected}
 			}
 			return nil, false, err
 		}
@@ -150,13 +152,13 @@ func (t *transaction) run(c *Container, ops []Op) (results []Result, wrote bool,
 	return results, wrote, nil
 }
 
-// slot finds or loads an item.
-func (t *transaction) slot(id string) (*slot, error) {
+// stage returns the staged item with an ID, and loads it for the first operation on it.
+func (t *transaction) stage(id string) (*stagedItem, error) {
 	key := append(t.prefix[:len(t.prefix):len(t.prefix)], id...)
 	if s := t.byKey[string(key)]; s != nil {
 		return s, nil
 	}
-	s := &slot{key: key}
+	s := &stagedItem{key: key}
 	if raw := t.docs.Get(key); raw != nil {
 		r, err := decodeRecord(raw)
 		if err != nil {
@@ -172,38 +174,39 @@ func (t *transaction) slot(id string) (*slot, error) {
 	return s, nil
 }
 
-func (t *transaction) apply(op *Op, index int) (Result, error) {
+// apply executes one operation on the staged items.
+func (t *transaction) apply(op *Operation, index int) (Result, error) {
 	id := op.ID
 	if op.Verb == Create || op.Verb == Upsert {
 		v := op.Body.Get("id")
 		if v.Kind != document.String || v.Str == "" {
-			return Result{}, Refuse(BadRequest, "%s", msgMissingID)
+			return Result{}, NewError(BadRequest, "%s", msgMissingID)
 		}
 		id = v.Str
 	}
 	if len(id) > maxIDBytes {
-		return Result{}, Refuse(BadRequest, "The id is longer than %d bytes.", maxIDBytes)
+		return Result{}, NewError(BadRequest, "The id is longer than %d bytes.", maxIDBytes)
 	}
-	s, err := t.slot(id)
+	s, err := t.stage(id)
 	if err != nil {
 		return Result{}, err
 	}
 	exists := s.after != nil
 	switch {
 	case !exists && op.Verb != Create && op.Verb != Upsert:
-		return Result{}, Refuse(NotFound, "%s", msgNotFound)
+		return Result{}, NewError(NotFound, "%s", msgNotFound)
 	case exists && op.Verb == Create:
-		return Result{}, Refuse(Conflict, "%s", msgConflict)
+		return Result{}, NewError(Conflict, "%s", msgConflict)
 	}
 	if exists {
 		etag := s.after.etag(t.c)
 		// If-Match on an upsert of an item that does not exist has nothing to compare with: the service creates it.
-		if !matches(op.IfMatch, etag) {
-			return Result{}, Refuse(PreconditionFailed, "%s", msgPrecondition)
+		if !matchesETag(op.IfMatch, etag) {
+			return Result{}, NewError(PreconditionFailed, "%s", msgPrecondition)
 		}
 		if op.IfNoneMatch != "" && (op.IfNoneMatch == "*" || sameETag(op.IfNoneMatch, etag)) {
 			if op.Verb != Read {
-				return Result{}, Refuse(PreconditionFailed, "%s", msgPrecondition)
+				return Result{}, NewError(PreconditionFailed, "%s", msgPrecondition)
 			}
 			return Result{Outcome: NotModified, Item: Item{ETag: etag, LSN: s.after.lsn, TS: s.after.ts}}, nil
 		}
@@ -212,7 +215,7 @@ func (t *transaction) apply(op *Op, index int) (Result, error) {
 	case Read:
 		return Result{Outcome: Found, Item: s.after.item(t.c)}, nil
 	case Delete:
-		if err := t.claim(s, nil); err != nil {
+		if err := t.updateUniqueKeys(s, nil); err != nil {
 			return Result{}, err
 		}
 		s.after, s.dirty = nil, true
@@ -233,18 +236,18 @@ func (t *transaction) apply(op *Op, index int) (Result, error) {
 }
 
 // put stages a new version of an item.
-func (t *transaction) put(s *slot, id string, body document.Value, index int) (Result, error) {
+func (t *transaction) put(s *stagedItem, id string, body document.Value, index int) (Result, error) {
 	if body.Kind != document.Object {
-		return Result{}, Refuse(BadRequest, "The item is not a JSON object.")
+		return Result{}, NewError(BadRequest, "The item is not a JSON object.")
 	}
 	if v := body.Get("id"); v.Kind != document.String || v.Str == "" {
-		return Result{}, Refuse(BadRequest, "%s", msgMissingID)
+		return Result{}, NewError(BadRequest, "%s", msgMissingID)
 	} else if v.Str != id {
-		return Result{}, Refuse(BadRequest, "The id in the item's body is not the id of the request; an item's id cannot be changed.")
+		return Result{}, NewError(BadRequest, "The id in the item's body is not the id of the request; an item's id cannot be changed.")
 	}
 	inDoc, err := t.c.PK.Extract(body)
 	if err != nil {
-		return Result{}, Refuse(BadRequest, "%v", err)
+		return Result{}, NewError(BadRequest, "%v", err)
 	}
 	if !inDoc.Equal(t.pk) {
 		return Result{}, &Error{Kind: BadRequest, SubStatus: SubStatusPartitionKeyMismatch, Message: msgKeyMismatch}
@@ -253,7 +256,7 @@ func (t *transaction) put(s *slot, id string, body document.Value, index int) (R
 	if ttl := body.Get("ttl"); ttl.IsDefined() && ttl.Kind != document.Null && t.c.DefaultTTL != nil {
 		n, ok := ttlSeconds(ttl)
 		if !ok || n > math.MaxInt32 {
-			return Result{}, Refuse(BadRequest, "The input ttl is invalid. Ensure to provide a nonzero positive integer, or -1 for no expiry.")
+			return Result{}, NewError(BadRequest, "The input ttl is invalid. Ensure to provide a nonzero positive integer, or -1 for no expiry.")
 		}
 		r.ttl = int32(n)
 	}
@@ -266,20 +269,20 @@ func (t *transaction) put(s *slot, id string, body document.Value, index int) (R
 		r.number = t.number
 	}
 	r.build(t.c, body)
-	// Before anybody can see the item; should it not be written after all, nothing is lost.
-	t.store.folders.note(t.c, body)
+	// The folders are recorded before readers can see the item. Superfluous folders do no harm if the transaction fails.
+	t.store.folders.add(t.c, body)
 	if len(r.body) > MaxItemBytes {
-		return Result{}, Refuse(TooLarge, "%s", msgTooLarge)
+		return Result{}, NewError(TooLarge, "%s", msgTooLarge)
 	}
-	if err := t.claim(s, &body); err != nil {
+	if err := t.updateUniqueKeys(s, &body); err != nil {
 		return Result{}, err
 	}
 	s.after, s.dirty = r, true
 	return Result{Outcome: outcome, Item: Item{Body: r.body, ETag: r.etag(t.c), LSN: r.lsn, TS: r.ts}}, nil
 }
 
-// claim moves an item's unique keys from its present version to the next one (nil: the item goes).
-func (t *transaction) claim(s *slot, next *document.Value) error {
+// updateUniqueKeys replaces an item's entries in the unique index by those of its next version; nil deletes them.
+func (t *transaction) updateUniqueKeys(s *stagedItem, next *document.Value) error {
 	if len(t.c.UniqueKeys) == 0 {
 		return nil
 	}
@@ -287,17 +290,17 @@ func (t *transaction) claim(s *slot, next *document.Value) error {
 		t.unique = map[string]string{}
 	}
 	var free []string
-	holder := s.after
-	if holder == nil && !s.dirty {
-		holder = s.before // expired, and still in the index unless another item took over
+	current := s.after
+	if current == nil && !s.dirty {
+		current = s.before // expired, and still in the index unless another item replaced the entry
 	}
-	if holder != nil {
-		now, err := document.Parse(holder.body)
+	if current != nil {
+		now, err := document.Parse(current.body)
 		if err != nil {
 			return err
 		}
 		for i := range t.c.UniqueKeys {
-			if k := string(uniqueKey(t.c, t.pk, i, now)); t.entry(k) == string(s.key) {
+			if k := string(uniqueKey(t.c, t.pk, i, now)); t.indexedOwner(k) == string(s.key) {
 				free = append(free, k)
 			}
 		}
@@ -305,12 +308,12 @@ func (t *transaction) claim(s *slot, next *document.Value) error {
 	if next != nil {
 		for i := range t.c.UniqueKeys {
 			k := string(uniqueKey(t.c, t.pk, i, *next))
-			owner, err := t.owner(k)
+			owner, err := t.liveOwner(k)
 			if err != nil {
 				return err
 			}
 			if owner != "" && owner != string(s.key) {
-				return Refuse(Conflict, "%s", msgUnique)
+				return NewError(Conflict, "%s", msgUnique)
 			}
 		}
 	}
@@ -325,16 +328,16 @@ func (t *transaction) claim(s *slot, next *document.Value) error {
 	return nil
 }
 
-// entry is the record key that the unique index has for a key.
-func (t *transaction) entry(k string) string {
+// indexedOwner returns the record key that the unique index has for a key, or "".
+func (t *transaction) indexedOwner(k string) string {
 	if owner, ok := t.unique[k]; ok {
 		return owner
 	}
 	return string(t.tx.Bucket(t.c.bucket('u')).Get([]byte(k)))
 }
 
-// owner is the record key of the living item that holds a unique key, "" when it is free.
-func (t *transaction) owner(k string) (string, error) {
+// liveOwner returns the record key of the item that has a unique key and is not expired, or "".
+func (t *transaction) liveOwner(k string) (string, error) {
 	if owner, ok := t.unique[k]; ok {
 		return owner, nil
 	}
@@ -356,7 +359,7 @@ func (t *transaction) owner(k string) (string, error) {
 	return string(key), nil
 }
 
-// flush writes the accepted operations.
+// flush writes the staged items.
 func (t *transaction) flush() (wrote bool, err error) {
 	for _, s := range t.staged {
 		if !s.dirty {
@@ -400,8 +403,8 @@ func (t *transaction) flush() (wrote bool, err error) {
 	return true, t.docs.SetSequence(t.lsn)
 }
 
-// insert writes a record and the index entries that its predecessor did not already have.
-func (t *transaction) insert(s *slot) error {
+// insert writes a record and the index entries that differ from those of the previous version.
+func (t *transaction) insert(s *stagedItem) error {
 	if err := t.docs.Put(s.key, s.after.encode()); err != nil {
 		return err
 	}
@@ -415,7 +418,7 @@ func (t *transaction) insert(s *slot) error {
 		}
 	}
 	changes := t.tx.Bucket(t.c.bucket('c'))
-	changes.FillPercent = 0.9 // keys only grow
+	changes.FillPercent = 0.9 // keys are appended in order
 	if err := changes.Put(changeKey(s.after.lsn, s.after.index), ref); err != nil {
 		return err
 	}
@@ -425,7 +428,7 @@ func (t *transaction) insert(s *slot) error {
 	return nil
 }
 
-// removeIndexes takes a record out of the indexes; keepOrder leaves those that its next version shares.
+// removeIndexes deletes the index entries of a record. keepOrder keeps those that the next version shares.
 func removeIndexes(tx *bolt.Tx, c *Container, pk partition.Key, key []byte, r *record, keepOrder bool) error {
 	if err := tx.Bucket(c.bucket('c')).Delete(changeKey(r.lsn, r.index)); err != nil {
 		return err

@@ -36,7 +36,7 @@ func TestNeedles(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, needle := range q.Needles(params) {
+			for _, needle := range q.RequiredSubstrings(params) {
 				got = append(got, string(needle))
 			}
 			slices.Sort(got)
@@ -68,7 +68,7 @@ func TestFolders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, q.Folders(params)); diff != "" {
+			if diff := cmp.Diff(tc.want, q.RequiredFolders(params)); diff != "" {
 				t.Errorf("%s: %s: %s", tc.where, tc.reason, diff)
 			}
 		})
