@@ -9,10 +9,10 @@ bin := $(CURDIR)/.build/bin
 programs = $(shell git ls-files -co --exclude-standard '*/cmd/*/main.go' | xargs -n1 dirname | sed 's|^|./|')
 modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
 # The modules with the longest tests start first, so that they do not run alone at the end.
-long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/deletion
+long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/deletion ./test/maestro
 units = $(long) $(filter-out ./test/... $(long),$(modules))
-# Tests that run whole regions or check the whole repository: all of test/ but test/deletion, whose region is in-process.
-regions = $(filter-out %/test/deletion,$(shell go list ./test/...))
+# Tests that run whole regions or check the whole repository: all of test/ but test/deletion and test/maestro, which run in-process.
+regions = $(filter-out %/test/deletion %/test/maestro,$(shell go list ./test/...))
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,7 +62,7 @@ bench: third-party postgresql ## run the benchmarks and print the table of resul
 
 peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro
 	tooling/third-party/build.sh maestro
-	go test ./maestro/conformance -run Published -count 1 -v
+	go test ./maestro/conformance ./test/maestro -run Published -count 1 -v
 
 sweeps: third-party postgresql ## run all crash sweeps completely: kill processes at each of their writes
 	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app

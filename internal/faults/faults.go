@@ -1,8 +1,7 @@
-// Package faults lets a test make an emulator misbehave as the service does on a bad day: refuse with 429, 409, 449, 412, 500
-// or 503, answer late, lose a request, or do what was asked and then lose the answer. Rules are matched against requests in
-// the order in which they were added and fire with a probability, at most a number of times. The package decides; the
-// emulator carries it out, and refuses rules about what it does not tell of its requests. Randomness comes from a seed, so
-// that a run can be repeated.
+// Package faults lets a test inject faults into an emulator: responses with status 429, 409, 449, 412, 500 or 503, latency, lost
+// requests, and lost responses of requests that had an effect. Rules are matched against requests in the order in which they were
+// added. A rule fires with a probability and a bounded number of times. The package decides and the emulator executes; it rejects
+// rules with attributes that its requests do not have. A seed makes a run repeatable.
 package faults
 
 import (
@@ -23,32 +22,32 @@ import (
 type Rule struct {
 	ID string `json:"id"`
 
-	// What it matches; an empty field matches everything. These every emulator tells.
+	// The attributes of matching requests; an empty field matches all. All emulators support these:
 	Methods []string `json:"methods,omitempty"` // HTTP methods
 
-	// These the emulator of Azure tells.
+	// The Azure emulator supports these:
 	Services []string `json:"services,omitempty"` // arm, vault, blob; issuer is only matched by rules that name it
-	// Path is a part of the request's path, without regard to case.
+	// Path is a substring of the path of the request. The comparison ignores case.
 	Path string `json:"path,omitempty"`
 
-	// These the emulator of Cosmos DB tells.
+	// The Cosmos DB emulator supports these:
 	ResourceTypes []string `json:"resourceTypes,omitempty"` // dbs, colls, docs, pkranges, offers
 	Operations    []string `json:"operations,omitempty"`    // create, upsert, replace, delete, read, patch, batch, query, changefeed, list
 	Database      string   `json:"database,omitempty"`
 	Container     string   `json:"container,omitempty"`
-	PartitionKey  string   `json:"partitionKey,omitempty"` // the header's text, such as ["a"]
+	PartitionKey  string   `json:"partitionKey,omitempty"` // the value of the header, for example ["a"]
 	ItemID        string   `json:"itemId,omitempty"`
 
-	// Probability of firing, 0 to 1; 1 when absent.
+	// Probability is the probability of firing, 0 to 1; nil means 1.
 	Probability *float64 `json:"probability,omitempty"`
-	// Skip lets this many matching requests pass first.
+	// Skip is the number of matching requests before the rule fires.
 	Skip int `json:"skip,omitempty"`
-	// Count is how often it fires before it is used up; 0 is without end.
+	// Count bounds how often the rule fires; 0 means no bound.
 	Count int `json:"count,omitempty"`
 
-	// What happens. Status refuses before anything is done, with Code (of Azure) or SubStatus (of Cosmos DB) in the answer.
-	// DropResponse lets the request do its work and then closes the connection; DropRequest closes it before. LatencyMS delays
-	// before, whatever else happens.
+	// The fault. Status is the status of an error response to a request that has no effect, with Code (Azure) or SubStatus (Cosmos
+	// DB). DropResponse closes the connection after the request had its effect, DropRequest before. LatencyMS delays the
+	// request in all cases.
 	Status       int    `json:"status,omitempty"`
 	Code         string `json:"code,omitempty"`
 	SubStatus    int    `json:"subStatus,omitempty"`
@@ -61,26 +60,26 @@ type Rule struct {
 	Fired   int `json:"fired"`
 }
 
-// Request is what rules are matched against.
+// Request contains the attributes of a request.
 type Request struct {
 	Method string
-	// What the emulator of Azure tells. Named says that only rules that name the service match.
+	// Attributes of the Azure emulator. Named means that only rules with a service match.
 	Service, Path string
 	Named         bool
-	// What the emulator of Cosmos DB tells.
+	// Attributes of the Cosmos DB emulator.
 	ResourceType, Operation, Database, Container, PartitionKey, ItemID string
 }
 
-// Emulator is whose requests the rules of a set are about.
+// Emulator identifies the emulator that a set of rules is for.
 type Emulator string
 
-// The emulators.
+// Emulators with fault injection.
 const (
 	Azure    Emulator = "Azure"
 	CosmosDB Emulator = "Cosmos DB"
 )
 
-// emulatorFields are the fields of a rule that only one emulator knows, by their names in JSON.
+// emulatorFields contains the fields of a rule that only one emulator supports, by their JSON names.
 var emulatorFields = map[Emulator]map[string]func(r *Rule) bool{
 	Azure: {
 		"services": func(r *Rule) bool { return len(r.Services) > 0 },
@@ -98,7 +97,7 @@ var emulatorFields = map[Emulator]map[string]func(r *Rule) bool{
 	},
 }
 
-// Set is the rules of one emulator.
+// Set contains the rules of one emulator. It is safe for concurrent use.
 type Set struct {
 	of    Emulator
 	mu    sync.Mutex
@@ -107,32 +106,32 @@ type Set struct {
 	rand  *rand.Rand
 }
 
-// New makes an emulator's set, whose probabilities follow the seed.
+// New returns an empty set. The seed determines its random decisions.
 func New(of Emulator, seed uint64) *Set { return &Set{of: of, rand: rand.New(rand.NewPCG(seed, seed))} }
 
-var errNoEffect = errors.New("the rule does nothing: set status, latencyMs, dropResponse or dropRequest")
+var errNoEffect = errors.New("the rule has no effect: set status, latencyMs, dropResponse or dropRequest")
 
-// Add checks a rule and puts it at the end; it returns the rule's id.
+// Add validates a rule, appends it and returns its ID. A rule with the same ID is replaced.
 func (s *Set) Add(r Rule) (string, error) {
 	if r.Status == 0 && r.LatencyMS == 0 && !r.DropResponse && !r.DropRequest {
 		return "", errNoEffect
 	}
 	if r.Status != 0 && (r.Status < 400 || r.Status > 599) {
-		return "", fmt.Errorf("status %d is not that of an error", r.Status)
+		return "", fmt.Errorf("status %d is not an error", r.Status)
 	}
 	if r.Status != 0 && r.DropResponse {
-		return "", errors.New("status and dropResponse exclude each other: a refused request commits nothing")
+		return "", errors.New("status and dropResponse exclude each other: a rejected request has no effect")
 	}
 	if p := r.Probability; p != nil && (*p < 0 || *p > 1) {
 		return "", fmt.Errorf("probability %v is not between 0 and 1", *p)
 	}
 	if r.Count < 0 || r.Skip < 0 || r.LatencyMS < 0 || r.RetryAfterMS < 0 {
-		return "", errors.New("counts and durations cannot be negative")
+		return "", errors.New("counts and durations must not be negative")
 	}
 	for of, fields := range emulatorFields {
 		for name, set := range fields {
 			if of != s.of && set(&r) {
-				return "", fmt.Errorf("%s is the emulator of %s's: that of %s does not know it", name, of, s.of)
+				return "", fmt.Errorf("%s is an attribute of the %s emulator, not of the %s emulator", name, of, s.of)
 			}
 		}
 	}
@@ -148,7 +147,7 @@ func (s *Set) Add(r Rule) (string, error) {
 	return r.ID, nil
 }
 
-// Remove takes a rule out; it says whether there was one.
+// Remove removes a rule and reports whether it existed.
 func (s *Set) Remove(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +156,7 @@ func (s *Set) Remove(id string) bool {
 	return len(s.rules) < n
 }
 
-// Clear takes all rules out.
+// Clear removes all rules.
 func (s *Set) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +174,7 @@ func (s *Set) List() []Rule {
 	return out
 }
 
-// Next decides what happens to a request: the first rule that matches and fires, or nil.
+// Next returns a copy of the first rule that matches a request and fires, or nil.
 func (s *Set) Next(request Request) *Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,13 +213,13 @@ func oneOf(want []string, got string) bool {
 
 func same(want, got string) bool { return want == "" || want == got }
 
-// Latency is how long the request waits.
+// Latency returns the delay of the request.
 func (r *Rule) Latency() time.Duration { return time.Duration(r.LatencyMS) * time.Millisecond }
 
-// RetryAfter is what the answer asks the caller to wait.
+// RetryAfter returns the time in the Retry-After of the response.
 func (r *Rule) RetryAfter() time.Duration { return time.Duration(r.RetryAfterMS) * time.Millisecond }
 
-// ServeHTTP is the control endpoint: GET lists the rules, POST adds one, DELETE removes all or, with ?id=, one.
+// ServeHTTP serves the control endpoint: GET lists the rules, POST adds one, DELETE removes all or, with ?id=, one.
 func (s *Set) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:

@@ -13,7 +13,7 @@ func TestNext(t *testing.T) {
 	write := Request{Method: "PUT", ResourceType: "docs", Operation: "replace", Database: "db", Container: "c", PartitionKey: `["p"]`, ItemID: "a"}
 	cases := map[string]struct {
 		rule   Rule
-		want   string // one letter a request: F fires, . does not
+		want   string // one character per request: F fires, . does not
 		reason string
 	}{
 		"always":      {Rule{Status: 503}, "FFFF", "no end"},
@@ -50,7 +50,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestNextOfAzure is what only Azure's requests have.
+// TestNextOfAzure matches attributes that only the Azure emulator has.
 func TestNextOfAzure(t *testing.T) {
 	write := Request{Method: "PUT", Service: "arm", Path: "/subscriptions/s/resourceGroups/g"}
 	issue := Request{Service: "issuer", Path: "/certificates/kas", Named: true}
@@ -99,7 +99,7 @@ func TestProbabilityFollowsTheSeed(t *testing.T) {
 	}
 	first, again, other := run(1), run(1), run(2)
 	if first != again || first == other {
-		t.Error("the same seed must give the same faults, another one others")
+		t.Error("equal seeds must lead to equal faults, and different seeds to different ones")
 	}
 	if n := strings.Count(first, "F"); n < 30 || n > 90 {
 		t.Errorf("%d of 200 fired at a probability of 0.3", n)
@@ -121,10 +121,10 @@ func TestControlEndpoint(t *testing.T) {
 		{"POST", "/faults", `{"status":429,"retryAfterMs":5,"operations":["upsert"]}`, 201, `{"id":"fault-1"}`},
 		{"POST", "/faults", `{"id":"mine","dropResponse":true,"count":1}`, 201, `{"id":"mine"}`},
 		{"GET", "/faults", "", 200, `"retryAfterMs":5`},
-		{"POST", "/faults", `{"status":200}`, 400, "not that of an error"},
+		{"POST", "/faults", `{"status":200}`, 400, "status 200 is not an error"},
 		{"POST", "/faults", `{"sttus":429}`, 400, "sttus"},
-		{"POST", "/faults", `{"status":429,"path":"/docs"}`, 400, "path is the emulator of Azure's"},
-		{"POST", "/faults", `{}`, 400, "does nothing"},
+		{"POST", "/faults", `{"status":429,"path":"/docs"}`, 400, "path is an attribute of the Azure emulator"},
+		{"POST", "/faults", `{}`, 400, "has no effect"},
 		{"POST", "/faults", `{"status":503,"probability":2}`, 400, "probability"},
 		{"POST", "/faults", `{"status":503,"dropResponse":true}`, 400, "exclude"},
 		{"DELETE", "/faults?id=mine", "", 204, ""},

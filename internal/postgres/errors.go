@@ -11,15 +11,15 @@ import (
 
 // SQLSTATE codes that callers handle.
 const (
-	RestrictViolation          = "23001"
-	ForeignKeyViolation        = "23503"
-	UniqueViolation            = "23505"
-	UntranslatableCharacter    = "22P05"
-	readOnlyTransaction        = "25006"
-	idleInTransactionTimeout   = "25P03"
-	connectionExceptions       = "08"
-	insufficientResources      = "53"
-	operatorInterventionsClass = "57"
+	RestrictViolation        = "23001"
+	ForeignKeyViolation      = "23503"
+	UniqueViolation          = "23505"
+	UntranslatableCharacter  = "22P05"
+	readOnlyTransaction      = "25006"
+	idleInTransactionTimeout = "25P03"
+	connectionExceptions     = "08"
+	insufficientResources    = "53"
+	operatorClass            = "57"
 )
 
 // Code returns the SQLSTATE of an error that the server reported, or "" for any other error.
@@ -64,5 +64,5 @@ func unavailableCode(sqlstate string) bool {
 		return false
 	}
 	class := sqlstate[:2]
-	return class == connectionExceptions || class == insufficientResources || class == operatorInterventionsClass
+	return class == connectionExceptions || class == insufficientResources || class == operatorClass
 }

@@ -5,10 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// PaceCollector sets the pace of the garbage collector for a process of which little lives, while every request leaves much
-// behind: by default the collector would run after every hundred requests. It runs when the heap has grown by percent of
-// what lives, and as often as it must when memory grows towards limit, in bytes. GOGC and GOMEMLIMIT in the environment
-// have the last word.
+// PaceCollector tunes the garbage collector of a process with a small live heap and much garbage per request, where the default
+// settings would run it after every hundred requests. It runs when the heap has grown by percent of the live heap, and more
+// often when memory approaches limit, in bytes. GOGC and GOMEMLIMIT in the environment take precedence.
 func PaceCollector(percent int, limit int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)

@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// checkTimeout bounds one readiness check, so that a hanging dependency makes /readyz say so and not hang itself.
+// checkTimeout bounds a readiness check, so that /readyz reports a dependency that does not respond.
 const checkTimeout = 3 * time.Second
 
-// Check says what keeps a dependency from being used; nil when nothing does.
+// Check returns why a dependency is not available, or nil if it is.
 type Check func(ctx context.Context) error
 
 type readiness struct {
@@ -24,8 +24,7 @@ type readiness struct {
 	checks map[string]Check
 }
 
-// Ready registers a readiness check under the name of the dependency it speaks for. A second one of the same name
-// replaces the first.
+// Ready registers the readiness check of a dependency. It replaces an earlier check of the same name.
 func (p *Process) Ready(dependency string, check Check) {
 	p.readiness.mu.Lock()
 	defer p.readiness.mu.Unlock()
@@ -38,13 +37,13 @@ func (p *Process) Ready(dependency string, check Check) {
 // Readiness is the body of /readyz.
 type Readiness struct {
 	Ready bool `json:"ready"`
-	// NotReady maps each dependency that cannot be used to the reason.
+	// NotReady contains the reason for each dependency that is not available.
 	NotReady map[string]string `json:"notReady,omitempty"`
-	// Dependencies lists everything that was asked, in alphabetical order.
+	// Dependencies lists all checked dependencies in alphabetical order.
 	Dependencies []string `json:"dependencies"`
 }
 
-// CheckReadiness asks every dependency at once.
+// CheckReadiness runs all checks concurrently.
 func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -108,7 +107,7 @@ type opsServer struct {
 
 func serveOps(listener net.Listener, p *Process) *opsServer {
 	ops := &opsServer{
-		// No bound of the answer: a profile takes as long as it was asked to.
+		// There is no write timeout, because the client chooses the duration of a profile.
 		server: &http.Server{Handler: p.OpsHandler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
 		done:   make(chan struct{}),
 	}

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent asks the kernel for SIGKILL when the parent is gone (prctl(2), PR_SET_PDEATHSIG). A parent that was
-// already gone would never trigger it, so that case is looked for afterwards.
+// dieWithParent makes the kernel send SIGKILL when the parent process terminates (prctl(2), PR_SET_PDEATHSIG). It returns an error
+// if the parent has terminated before, because the kernel would send no signal.
 func dieWithParent() error {
 	parent := os.Getppid()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("asking to die with the parent process: %w", err)
+		return fmt.Errorf("requesting the signal for the end of the parent process: %w", err)
 	}
 	if os.Getppid() != parent {
-		return errors.New("the parent process is gone already")
+		return errors.New("the parent process has terminated")
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
-// Package process is what every long-running program of hcpmesh shares: one way to start, to log, to say whether it is
-// alive and ready, to expose metrics, and to end.
+// Package process contains what all long-running programs of hcpmesh share: start-up, logging, health and readiness, metrics and
+// shutdown.
 //
-// A main parses its flags, then calls Run with the function that does the work. Run gives that function a Process, to
-// which it registers readiness checks and metrics, and a context that ends on SIGTERM or SIGINT. It must not return
-// before all its goroutines have.
+// A main function parses its flags and calls Run with the function of the program. That function receives a Process, for readiness
+// checks and metrics, and a context that ends on SIGTERM or SIGINT. It must not return before all its goroutines have.
 package process
 
 import (
@@ -20,6 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // Options are the flags that every process has.
@@ -28,7 +29,7 @@ type Options struct {
 	OpsListen string
 	// LogLevel is the least severe level that is logged: debug, info, warn or error.
 	LogLevel string
-	// DieWithParent has the kernel kill this process when the one that started it is gone, however that ended.
+	// DieWithParent makes the kernel kill this process when its parent process terminates for any reason.
 	DieWithParent bool
 }
 
@@ -36,15 +37,15 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:0", "`address` of /healthz, /readyz, /metrics and /debug/pprof/, plain HTTP; empty serves none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "least severe `level` to log: debug, info, warn, error")
-	flags.BoolVar(&o.DieWithParent, "die-with-parent", false, "have the kernel kill this process when its parent is gone")
+	flags.BoolVar(&o.DieWithParent, "die-with-parent", false, "terminate this process when its parent process terminates (Linux only)")
 }
 
-// Parse parses args, without the program's name, and refuses what is left over. It ends the program on a bad flag and on
-// -h, as flag.ExitOnError does; validate may be nil.
+// Parse parses args, which do not contain the name of the program, and calls validate, which may be nil. It terminates the program
+// on an invalid flag, a remaining argument or -h, like flag.ExitOnError.
 func Parse(flags *flag.FlagSet, args []string, validate func() error) {
 	flags.Init(flags.Name(), flag.ExitOnError)
 	_ = flags.Parse(args)
-	err := error(nil)
+	var err error
 	if flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	} else if validate != nil {
@@ -56,7 +57,7 @@ func Parse(flags *flag.FlagSet, args []string, validate func() error) {
 	}
 }
 
-// Required returns an error that names the first flag of names whose value is empty.
+// Required returns an error that names the first of the given flags with an empty value.
 func Required(flags *flag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if flags.Lookup(name).Value.String() == "" {
@@ -66,31 +67,30 @@ func Required(flags *flag.FlagSet, names ...string) error {
 	return nil
 }
 
-// Process is the running program, as its parts see it.
+// Process gives the parts of a program access to its logger, metrics and readiness checks.
 type Process struct {
-	// Name is the program's name, as in `frontend`.
+	// Name is the name of the program, for example "frontend".
 	Name string
-	// Log writes JSON lines to standard error. Never give it a secret.
+	// Log writes JSON lines to standard error. Do not log secrets.
 	Log *slog.Logger
-	// Metrics holds what /metrics shows.
+	// Metrics contains the metrics of /metrics.
 	Metrics *prometheus.Registry
 
 	readiness readiness
 	started   time.Time
 }
 
-// New makes a Process that logs to log, for programs that embed a service and for tests. Run makes its own.
+// New returns a Process that logs to log, for programs that embed a service and for tests. Run creates its own.
 func New(name string, log *slog.Logger) *Process {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &Process{Name: name, Log: log, Metrics: metrics, started: time.Now().UTC()}
 }
 
-// Run runs the program and does not return: it exits with 0 when run returned nil or the program was asked to stop, and
-// with 1 otherwise.
+// Run runs the program and does not return. The exit code is 0 if run returned nil or the program received a signal, else 1.
 func Run(name string, options Options, run func(ctx context.Context, p *Process) error) {
 	if err := runUntilSignal(name, options, run); err != nil {
-		slog.Error("stopped", "process", name, "error", err)
+		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("stopped", logkey.Process, name, logkey.Error, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -101,7 +101,7 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 	if err := level.UnmarshalText([]byte(options.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("process", name)
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With(logkey.Process, name)
 	slog.SetDefault(log)
 	if options.DieWithParent {
 		if err := dieWithParent(); err != nil {
@@ -119,7 +119,7 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 		}
 		ops := serveOps(listener, p)
 		defer ops.close()
-		log.Info("serving health and metrics", "address", listener.Addr().String())
+		log.Info("serving health and metrics", logkey.Address, listener.Addr().String())
 	}
 	err := run(ctx, p)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -25,7 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
-// childVariable makes the test binary play one of the programs below.
+// childVariable is the environment variable that makes the test binary run one of the programs below.
 const childVariable = "HCPMESH_PROCESS_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -70,7 +70,7 @@ func child(t *testing.T, role string, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// awaitRunning reads the line that says that the child's work has begun.
+// awaitRunning reads the line that the child prints when it is running.
 func awaitRunning(t *testing.T, stdout io.Reader) {
 	t.Helper()
 	line := make([]byte, len("running\n"))
@@ -93,11 +93,11 @@ func TestSIGTERMEndsAProcessWithoutError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := command.Wait(); err != nil {
-		t.Errorf("asked to stop, it exited with %v", err)
+		t.Errorf("terminated with %v after SIGTERM", err)
 	}
 }
 
-func TestAFailureIsLoggedAndExitsWithOne(t *testing.T) {
+func TestFailureIsLoggedAndExitsWithOne(t *testing.T) {
 	command := child(t, "fail")
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
@@ -108,11 +108,11 @@ func TestAFailureIsLoggedAndExitsWithOne(t *testing.T) {
 	}
 	var line map[string]any
 	if err := json.Unmarshal(stderr.Bytes(), &line); err != nil || line["error"] != "no luck" || line["process"] != "child" {
-		t.Errorf("the log does not say why: %q", stderr.String())
+		t.Errorf("the log does not contain the error: %q", stderr.String())
 	}
 }
 
-func TestBadFlagsAreNamed(t *testing.T) {
+func TestInvalidFlagsAreNamed(t *testing.T) {
 	cases := map[string]struct {
 		arguments []string
 		names     string
@@ -133,7 +133,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 	}
 }
 
-func TestAChildDiesWithItsKilledParent(t *testing.T) {
+func TestChildTerminatesWithItsKilledParent(t *testing.T) {
 	command := child(t, "parent")
 	stdout, err := command.StdoutPipe()
 	if err != nil {
@@ -146,7 +146,7 @@ func TestAChildDiesWithItsKilledParent(t *testing.T) {
 	if err := command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The grandchild holds the other end of the pipe: end of file means that it is gone.
+	// The grandchild has the other end of the pipe: end of file means that it has terminated.
 	if _, err := io.ReadAll(stdout); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestAHangingDependencyIsNotReady(t *testing.T) {
+func TestUnresponsiveDependencyIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New("test", slog.New(slog.DiscardHandler))
 		p.Ready("cosmos", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
@@ -195,7 +195,7 @@ func TestAHangingDependencyIsNotReady(t *testing.T) {
 	})
 }
 
-func TestATakenOpsAddressNamesTheFlag(t *testing.T) {
+func TestOpsAddressInUseNamesTheFlag(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestATakenOpsAddressNamesTheFlag(t *testing.T) {
 	}
 }
 
-func TestVersionSaysWhatRuns(t *testing.T) {
+func TestVersionDescribesTheProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		New("frontend", slog.Default()).OpsHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/version", nil))
@@ -215,7 +215,7 @@ func TestVersionSaysWhatRuns(t *testing.T) {
 		if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
 			t.Fatal(err)
 		}
-		// Under synctest the clock begins at the same time always.
+		// Under synctest the clock always starts at the same time.
 		want := Version{Process: "frontend", Go: runtime.Version(), StartTime: time.Now().UTC()}
 		got.Revision, got.Time, got.Module, got.Modified = "", "", "", false
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ServeHTTP serves on a listener until ctx is over, with TLS where the server has a configuration of it. Then it takes no
-// new requests, gives those under way some grace to end, and cuts off what is left. It closes the listener.
+// ServeHTTP serves on a listener until ctx ends, with TLS if the server has a TLS configuration. Then it accepts no new requests,
+// waits up to grace for those that are running, and closes their connections. It closes the listener.
 func ServeHTTP(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {
 	served := make(chan error, 1)
 	go func() {
@@ -38,7 +38,7 @@ func ServeHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 	return nil
 }
 
-// WriteAddress tells whoever started the process where it listens, in a file that appears with its content, never without.
+// WriteAddress writes the address of a listener to a file, for the process that started this one. It creates the file atomically.
 func WriteAddress(file string, listener net.Listener) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Version is the body of /version: which program answers, of which source, and since when it runs.
+// Version is the body of /version: the program, its source and its start time.
 type Version struct {
 	Process string `json:"process"`
-	// Revision is the commit that it was built from, and Time that of the commit; Modified says that more than the commit
-	// was built. They are empty where the build did not know.
+	// Revision is the commit that the program was built from, and Time the time of the commit. Modified means that the working
+	// tree had further changes. They are empty if the build had no version control information.
 	Revision string `json:"revision,omitempty"`
 	Time     string `json:"time,omitempty"`
 	Modified bool   `json:"modified,omitempty"`
-	// Go is the toolchain's version, and Module that of the program's module.
+	// Go is the version of the toolchain, and Module the version of the main module.
 	Go        string    `json:"go"`
 	Module    string    `json:"module,omitempty"`
 	StartTime time.Time `json:"startTime"`
 }
 
-// Version is the running program's.
+// Version returns the version of the running program.
 func (p *Process) Version() Version {
 	version := Version{Process: p.Name, Go: runtime.Version(), StartTime: p.started}
 	info, ok := debug.ReadBuildInfo()

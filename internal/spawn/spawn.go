@@ -1,7 +1,6 @@
-// Package spawn starts child processes that do not outlive this one, however this one ends: the kernel signals a child
-// when the thread that forked it is gone (prctl(2), PR_SET_PDEATHSIG), so each child is forked and waited for by one
-// goroutine that keeps its thread for as long as the child lives. Where the kernel has no such signal a child is started
-// as any other, and its owner has to find what an earlier run has left.
+// Package spawn starts child processes that do not outlive this process, even if this process crashes. The kernel signals a child
+// when the thread that forked it exits (prctl(2), PR_SET_PDEATHSIG). Therefore one goroutine, locked to its thread, forks a child
+// and waits for it. On systems without this signal, children may outlive a crash and the owner must find them after a restart.
 package spawn
 
 import (
@@ -11,15 +10,15 @@ import (
 	"syscall"
 )
 
-// Process is a child that was started.
+// Process is a started child process.
 type Process struct {
 	process *os.Process
 	exited  chan struct{}
 	err     error
 }
 
-// Start starts a command in a process group of its own, and has the kernel send it a signal when this process is gone. It
-// must not be waited for but through the Process.
+// Start starts a command in its own process group. The kernel sends it the signal when this process terminates. Wait for it only
+// through the returned Process.
 func Start(command *exec.Cmd, death syscall.Signal) (*Process, error) {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}
@@ -29,7 +28,7 @@ func Start(command *exec.Cmd, death syscall.Signal) (*Process, error) {
 	p := &Process{exited: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with this goroutine, which is after the child, and not before.
+		// Never unlocked: the thread exits with this goroutine, after the child.
 		runtime.LockOSThread()
 		if err := command.Start(); err != nil {
 			started <- err
@@ -46,22 +45,22 @@ func Start(command *exec.Cmd, death syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// PID is the child's process id.
+// PID returns the process ID of the child.
 func (p *Process) PID() int { return p.process.Pid }
 
-// Signal sends the child a signal; an error says that it has ended already.
+// Signal sends a signal to the child. It returns an error if the child has terminated.
 func (p *Process) Signal(signal syscall.Signal) error { return p.process.Signal(signal) }
 
-// Exited is closed when the child has ended.
+// Exited returns a channel that is closed when the child has terminated.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Err says how the child has ended, as exec.Cmd's Wait does. It waits for that.
+// Err waits until the child has terminated and returns the result, like Wait of exec.Cmd.
 func (p *Process) Err() error {
 	<-p.exited
 	return p.err
 }
 
-// Kill ends the child at once, and waits until it is gone.
+// Kill sends SIGKILL to the child and waits until it has terminated.
 func (p *Process) Kill() {
 	_ = p.process.Kill()
 	<-p.exited

@@ -14,13 +14,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
-// role has the test binary become another process of a test.
+// role is the environment variable that selects what the test binary does as a child process.
 const role = "HCPMESH_TEST_SPAWN"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "parent":
-		beParent()
+		runParent()
 	case "child":
 		_, _ = os.Stdout.WriteString("child\n")
 		select {}
@@ -28,14 +28,15 @@ func TestMain(m *testing.M) {
 	os.Exit(leaktest.Check(m.Run()))
 }
 
+// self returns a command that runs the test binary in a role.
 func self(as string) *exec.Cmd {
 	command := exec.Command("/proc/self/exe")
 	command.Env = append(os.Environ(), role+"="+as)
 	return command
 }
 
-// beParent starts a child that writes to where this process does, and lets the goroutine that did so end.
-func beParent() {
+// runParent starts a child with the same standard output, from a goroutine that ends afterwards.
+func runParent() {
 	done := make(chan error)
 	go func() {
 		child := self("child")
@@ -49,8 +50,8 @@ func beParent() {
 	select {}
 }
 
-// TestChildDiesWithItsParent kills a process and expects that its child goes, too: the pipe that the child holds is closed.
-func TestChildDiesWithItsParent(t *testing.T) {
+// TestChildTerminatesWithItsParent kills a process and expects its child to terminate: the pipe of the child is closed.
+func TestChildTerminatesWithItsParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux's parent-death signal")
 	}
@@ -64,34 +65,34 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	}
 	lines := bufio.NewReader(output)
 	if line, err := lines.ReadString('\n'); err != nil || line != "child\n" {
-		t.Fatalf("the child said %q, %v", line, err)
+		t.Fatalf("the child wrote %q, %v", line, err)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
-		t.Errorf("the child said %q, %v", rest, err)
+		t.Errorf("the child wrote %q, %v", rest, err)
 	}
 	_ = parent.Wait()
 }
 
-func TestEndIsTold(t *testing.T) {
+func TestErrReturnsHowTheChildTerminated(t *testing.T) {
 	var failed *exec.ExitError
 	process, err := spawn.Start(exec.Command("false"), syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := process.Err(); !errors.As(err, &failed) || failed.ExitCode() != 1 {
-		t.Errorf("ended with %v", err)
+		t.Errorf("terminated with %v", err)
 	}
 	if process, err = spawn.Start(exec.Command("cat", "/dev/zero"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	process.Kill()
 	if err := process.Err(); err == nil {
-		t.Error("what was killed ended well")
+		t.Error("a killed process terminated without an error")
 	}
 	if _, err := spawn.Start(exec.Command("/no/such/program"), syscall.SIGKILL); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("a program that does not exist: %v", err)
 	}
 }

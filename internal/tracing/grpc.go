@@ -5,12 +5,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// DialOption makes a span of every call of a gRPC connection, and sends its context along in the call's metadata.
+// DialOption returns an option that creates a span for every call of a gRPC connection and sends its context in the metadata.
 func (t *Tracing) DialOption() grpc.DialOption {
 	return grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(t.Provider), otelgrpc.WithPropagators(t.Propagator)))
 }
 
-// ServerOption makes a span of every call that a gRPC server answers, within the trace of its caller.
+// ServerOption returns an option that creates a span for every call to a gRPC server, in the trace of the caller.
 func (t *Tracing) ServerOption() grpc.ServerOption {
 	return grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(t.Provider), otelgrpc.WithPropagators(t.Propagator)))
 }

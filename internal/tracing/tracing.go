@@ -1,9 +1,9 @@
-// Package tracing follows one request through the processes: W3C trace context in HTTP headers and in gRPC metadata, and
-// spans that are sent to an OpenTelemetry collector when one is configured.
+// Package tracing follows a request through the processes: it propagates the W3C trace context in HTTP headers and gRPC metadata,
+// and sends spans to an OpenTelemetry collector if one is configured.
 //
-// A process makes one Tracing at its start and hands it to what makes spans; nothing is global. Without a collector no
-// span is recorded, and the context of a caller that has one is still carried on. A span names routes, resource ids and
-// outcomes; never a body, a token or a key.
+// A process creates one Tracing at its start and passes it to everything that creates spans; there is no global state. Without a
+// collector no spans are recorded, but the trace context of a caller is still propagated. Spans contain routes, resource IDs and
+// outcomes, and never bodies, tokens or keys.
 package tracing
 
 import (
@@ -24,35 +24,36 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Options are the flags of a process that traces.
+// Options are the flags of a process that records traces.
 type Options struct {
-	// Collector is the URL of an OTLP/HTTP endpoint, as in http://127.0.0.1:4318; empty records nothing.
+	// Collector is the URL of an OTLP/HTTP endpoint, for example http://127.0.0.1:4318; empty records nothing.
 	Collector string
-	// Ratio is the share of the traces begun here that are recorded; of those begun elsewhere their caller decides.
+	// Ratio is the fraction of traces to record, from 0 to 1, of those that begin in this process. For others the caller decides.
 	Ratio float64
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Collector, "otlp-endpoint", "", "`URL` of the OpenTelemetry collector (OTLP over HTTP) that spans are sent to; empty sends none")
-	flags.Float64Var(&o.Ratio, "trace-ratio", 1, "`share` of the traces that begin here to record, 0 to 1")
+	flags.StringVar(&o.Collector, "otlp-endpoint", "", "`URL` of the OpenTelemetry collector that receives spans (OTLP over HTTP); empty sends none")
+	flags.Float64Var(&o.Ratio, "trace-ratio", 1, "`fraction` of the traces that begin in this process to record, 0 to 1")
 }
 
-// Validate names the first flag that is wrong.
+// Validate returns an error that names the first invalid flag.
 func (o *Options) Validate() error {
 	if o.Ratio < 0 || o.Ratio > 1 {
-		return errors.New("--trace-ratio: a share is from 0 to 1")
+		return errors.New("--trace-ratio: must be from 0 to 1")
 	}
 	if o.Collector == "" {
 		return nil
 	}
 	if u, err := url.Parse(o.Collector); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("--otlp-endpoint: an http or https URL is needed")
+		return errors.New("--otlp-endpoint: must be an http or https URL")
 	}
 	return nil
 }
 
-// The bounds of what waits to be sent: a collector that is away costs spans, never memory or requests.
+// Bounds of the spans that wait to be sent. While the collector is unreachable, spans are lost, but memory stays bounded and
+// requests are not delayed.
 const (
 	maxWaiting   = 4096
 	maxBatch     = 512
@@ -60,7 +61,7 @@ const (
 	exportWithin = 5 * time.Second
 )
 
-// Tracing makes spans and carries their context.
+// Tracing creates spans and propagates their context.
 type Tracing struct {
 	Provider   trace.TracerProvider
 	Propagator propagation.TextMapPropagator
@@ -68,10 +69,10 @@ type Tracing struct {
 	shutdown   func(ctx context.Context) error
 }
 
-// scope names the instrumentation.
+// scope is the name of the instrumentation.
 const scope = "github.com/hcpmesh/hcpmesh"
 
-// New makes the Tracing of the process called name. Shutdown sends what is left.
+// New returns the Tracing of the process with the given name. Call Flush or Shutdown to send the remaining spans.
 func New(ctx context.Context, name string, options Options) (*Tracing, error) {
 	if options.Collector == "" {
 		return With(noop.NewTracerProvider(), nil), nil
@@ -79,7 +80,7 @@ func New(ctx context.Context, name string, options Options) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(options.Collector, "/")+"/v1/traces"),
 		otlptracehttp.WithTimeout(exportWithin))
 	if err != nil {
-		return nil, fmt.Errorf("preparing to send spans to %s: %w", options.Collector, err)
+		return nil, fmt.Errorf("creating the exporter of spans to %s: %w", options.Collector, err)
 	}
 	provider := sdk.NewTracerProvider(
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", name))),
@@ -90,7 +91,7 @@ func New(ctx context.Context, name string, options Options) (*Tracing, error) {
 	return With(provider, provider.Shutdown), nil
 }
 
-// With makes a Tracing of a provider; shutdown may be nil.
+// With returns a Tracing that uses a provider; shutdown may be nil.
 func With(provider trace.TracerProvider, shutdown func(ctx context.Context) error) *Tracing {
 	if shutdown == nil {
 		shutdown = func(context.Context) error { return nil }
@@ -98,36 +99,36 @@ func With(provider trace.TracerProvider, shutdown func(ctx context.Context) erro
 	return &Tracing{Provider: provider, Propagator: propagation.TraceContext{}, tracer: provider.Tracer(scope), shutdown: shutdown}
 }
 
-// Off records nothing, and carries the context of callers on.
+// Off returns a Tracing that records nothing and propagates the context of callers.
 func Off() *Tracing { return With(noop.NewTracerProvider(), nil) }
 
-// Start begins a span.
+// Start starts a span.
 func (t *Tracing) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return t.tracer.Start(ctx, name, options...)
 }
 
-// Shutdown sends the spans that wait, within the time that ctx gives.
+// Shutdown sends the waiting spans until ctx ends.
 func (t *Tracing) Shutdown(ctx context.Context) error { return t.shutdown(ctx) }
 
-// Flush is Shutdown at the end of a process, whose ctx is over: it takes at most the time that is given, and what cannot be
-// sent by then is lost.
+// Flush is Shutdown at the end of a process, when ctx has ended. It waits for at most the given time; spans that are not sent by
+// then are lost.
 func (t *Tracing) Flush(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	_ = t.shutdown(ctx)
 }
 
-// traceParent is the header of the W3C's Trace Context.
+// traceParent is the header of the W3C Trace Context.
 const traceParent = "traceparent"
 
-// Reference is the trace context of ctx as text, to be kept with what a request leaves behind; empty when there is none.
+// Reference returns the trace context of ctx as text, for storage with the results of a request; "" if ctx has none.
 func Reference(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier.Get(traceParent)
 }
 
-// Link is the link of a span to what a Reference names; ok is false when it names nothing.
+// Link returns a link to the span of a Reference. ok is false if the reference is not valid.
 func Link(reference string) (link trace.Link, ok bool) {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceParent: reference})
 	of := trace.SpanContextFromContext(ctx)

@@ -20,10 +20,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// collect is a collector that keeps what it is sent.
+// collect is a collector that stores the spans it receives.
 type collect struct {
 	mu sync.Mutex
-	// spans are the trace ids of the spans, by their names.
+	// spans contains the trace IDs of the spans by name.
 	spans    map[string]string
 	services []string
 }
@@ -49,8 +49,8 @@ func (c *collect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestSpansAreSent: a span and the calls that are made within it are one trace, on both ends of gRPC, and reach the
-// collector when the process ends.
+// TestSpansAreSent checks that a span and the calls within it are one trace on both ends of gRPC, and that the collector has all
+// spans when the process ends.
 func TestSpansAreSent(t *testing.T) {
 	kept := &collect{spans: map[string]string{}}
 	server := httptest.NewServer(kept)
@@ -87,10 +87,10 @@ func TestSpansAreSent(t *testing.T) {
 
 	id := span.SpanContext().TraceID()
 	if link, ok := tracing.Link(reference); !ok || link.SpanContext.TraceID() != id {
-		t.Errorf("%q does not refer to the span", reference)
+		t.Errorf("%q does not reference the span", reference)
 	}
 	if len(kept.spans) != 2 || len(kept.services) == 0 || kept.services[0] != "service.name=test" {
-		// The two ends of the call have the same name.
+		// The spans of both ends of the call have the same name.
 		t.Errorf("the collector has %d spans of %v", len(kept.spans), kept.services)
 	}
 	for name, trace := range kept.spans {
@@ -100,14 +100,14 @@ func TestSpansAreSent(t *testing.T) {
 	}
 }
 
-// TestOff: without a collector the context of a caller is carried on, and nothing begins one.
+// TestOff checks that without a collector the context of a caller is propagated and no trace is created.
 func TestOff(t *testing.T) {
 	traces, err := tracing.New(t.Context(), "test", tracing.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ctx, _ := traces.Start(t.Context(), "request"); tracing.Reference(ctx) != "" {
-		t.Error("a trace was begun")
+		t.Error("a trace was created")
 	}
 	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	ctx := traces.Propagator.Extract(t.Context(), header{"traceparent": caller})
@@ -115,7 +115,7 @@ func TestOff(t *testing.T) {
 		t.Errorf("the context became %q", tracing.Reference(ctx))
 	}
 	if _, ok := tracing.Link("00-nothing"); ok {
-		t.Error("a link to nothing")
+		t.Error("a link without a reference")
 	}
 }
 

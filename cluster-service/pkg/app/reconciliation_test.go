@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -145,7 +146,9 @@ func TestWhatWasRemovedGoes(t *testing.T) {
 	}
 	defer func() { _ = late.Close() }()
 	shard, name := cluster.GetStatus().GetProvisionShard(), fleet.WorkName(fleet.Namespaces, cluster.GetStatus().GetClusterId(), "")
-	if _, err := late.Create(t.Context(), &maestro.Bundle{ID: fleet.WorkID(shard, name, ""), Name: name, Consumer: shard}); err != nil {
+	manifest := json.RawMessage(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"late"}}`)
+	bundle := &maestro.Bundle{ID: fleet.WorkID(shard, name, ""), Name: name, Consumer: shard, Manifests: []json.RawMessage{manifest}}
+	if _, err := late.Create(t.Context(), bundle); err != nil {
 		t.Fatal(err)
 	}
 	untilDone(t, func(context.Context) error {

@@ -55,6 +55,7 @@ func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
 			return
 		}
 		delete(s.resources, id)
+		s.tombstones[id] = r.Version
 		s.history = append(s.history, "gone "+r.Name)
 		s.broadcastGone(r)
 		// What waited for it may go now.
@@ -90,17 +91,21 @@ func (s *Server) needed(r *Resource) bool {
 }
 
 func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool) {
-	condition := map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete"}
+	condition := map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete", "observedGeneration": r.Version}
 	var manifests []any
 	for i, text := range r.Manifests {
 		object := Object{}
 		if err := json.Unmarshal(text, &object); err != nil {
 			panic(err)
 		}
-		id := r.Configs[i].ResourceIdentifier
+		var config workv1.ManifestConfigOption
+		if i < len(r.Configs) {
+			config = r.Configs[i]
+		}
+		id := config.ResourceIdentifier
 		manifest := map[string]any{"conditions": []any{condition}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
 			"kind": object["kind"], "name": id.Name, "namespace": id.Namespace}}
-		if rules := r.Configs[i].FeedbackRules; len(rules) > 0 {
+		if rules := config.FeedbackRules; len(rules) > 0 {
 			again = behaviour(object, calls) || again
 			var values []workv1.FeedbackValue
 			for _, path := range rules[0].JsonPaths {

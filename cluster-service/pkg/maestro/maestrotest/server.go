@@ -27,6 +27,9 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
+// maxBundle is the largest bundle that Maestro accepts: it must fit into an MQTT message.
+const maxBundle = 500 << 10
+
 // Resource is a bundle as the server holds it.
 type Resource struct {
 	ID, Source, Consumer, Name string
@@ -35,6 +38,7 @@ type Resource struct {
 	Configs                    []workv1.ManifestConfigOption
 	Deleting                   bool
 
+	labels   map[string]string
 	sequence int64
 	status   []byte
 	hash     string
@@ -48,8 +52,10 @@ type Server struct {
 	// Consumers are the management clusters; others are refused.
 	consumers map[string]bool
 
-	mu          sync.Mutex
-	resources   map[string]*Resource
+	mu        sync.Mutex
+	resources map[string]*Resource
+	// tombstones contains the last version of deleted resources by ID; the versions of an ID never repeat.
+	tombstones  map[string]int64
 	subscribers map[chan *pbv1.CloudEvent]string
 	fault       func(action string, r *Resource) (before, after error)
 	// silent are the consumers whose agents do nothing.
@@ -73,7 +79,7 @@ func Start(consumers ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, silent: map[string]bool{}, resources: map[string]*Resource{},
+	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, silent: map[string]bool{}, resources: map[string]*Resource{}, tombstones: map[string]int64{},
 		subscribers: map[chan *pbv1.CloudEvent]string{}, arrived: make(chan struct{}, 1), held: map[string]*hold{}}
 	for _, c := range consumers {
 		s.consumers[c] = true
@@ -225,8 +231,8 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 		ManifestConfigs []workv1.ManifestConfigOption `json:"manifestConfigs"`
 	}
 	var meta struct {
-		Name        string
-		Annotations map[string]string
+		Name                string
+		Labels, Annotations map[string]string
 	}
 	if err := json.Unmarshal(event.GetBinaryData(), &data); err != nil {
 		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
@@ -234,7 +240,7 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 	if err := json.Unmarshal([]byte(attribute(maestroapi.ExtensionMetadata)), &meta); err != nil {
 		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "metadata: %v", err)
 	}
-	r.Name, r.Manifests, r.Configs = meta.Name, data.Manifests, data.ManifestConfigs
+	r.Name, r.labels, r.Manifests, r.Configs = meta.Name, meta.Labels, data.Manifests, data.ManifestConfigs
 
 	action := map[string]string{maestroapi.TypeCreate: "create", maestroapi.TypeUpdate: "update",
 		maestroapi.TypeDelete: "delete"}[event.GetType()]
@@ -244,6 +250,9 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 	}
 	if before != nil {
 		return nil, before
+	}
+	if size := len(event.GetBinaryData()); size > maxBundle {
+		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonTooLarge, "resource %s has %d bytes", r.ID, size)
 	}
 	if err := s.apply(action, r); err != nil {
 		return nil, err
@@ -265,9 +274,15 @@ func (s *Server) apply(action string, r *Resource) error {
 	switch {
 	case action == "":
 		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "unknown type of event")
+	case action != "delete" && len(r.Manifests) == 0:
+		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "resource %s has no manifests", r.ID)
+	case known != nil && known.Source != r.Source:
+		return refuse(codes.PermissionDenied, maestroapi.ReasonForeignSource, "resource %s belongs to another source", r.ID)
 	case action == "delete" && known == nil:
 		s.broadcastGone(r)
 		return nil
+	case action == "delete" && !known.Deleting && r.Version != 0 && r.Version != known.Version:
+		return refuse(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
 	case action == "delete":
 		if !known.Deleting {
 			known.Deleting = true
@@ -284,16 +299,19 @@ func (s *Server) apply(action string, r *Resource) error {
 	case action == "create" && !s.consumers[r.Consumer]:
 		return refuse(codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, "there is no consumer %q", r.Consumer)
 	case action == "create":
-		r.Version = 1
+		r.Version = s.tombstones[r.ID] + 1
+		delete(s.tombstones, r.ID)
 		s.resources[r.ID] = r
 	case known == nil:
 		return refuse(codes.NotFound, maestroapi.ReasonNotFound, "there is no resource %s", r.ID)
+	case r.Consumer != known.Consumer:
+		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "resource %s is on consumer %q", r.ID, known.Consumer)
 	case r.Version != 0 && r.Version != known.Version:
 		return refuse(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
 	case equalContent(known, r):
 		return nil
 	default:
-		known.Manifests, known.Configs = r.Manifests, r.Configs
+		known.labels, known.Manifests, known.Configs = r.labels, r.Manifests, r.Configs
 		known.Version++
 	}
 	s.record(action, r)
@@ -301,8 +319,8 @@ func (s *Server) apply(action string, r *Resource) error {
 }
 
 func equalContent(a, b *Resource) bool {
-	x, _ := json.Marshal([]any{a.Manifests, a.Configs})
-	y, _ := json.Marshal([]any{b.Manifests, b.Configs})
+	x, _ := json.Marshal([]any{a.Name, a.labels, a.Manifests, a.Configs})
+	y, _ := json.Marshal([]any{b.Name, b.labels, b.Manifests, b.Configs})
 	return string(x) == string(y)
 }
 

@@ -1,0 +1,119 @@
+package maestro
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc/credentials"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	fake "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
+	"github.com/hcpmesh/hcpmesh/maestro/agent"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
+)
+
+var (
+	databases  *postgrestest.Server
+	management kubeapitest.Shared
+)
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	code := postgrestest.Main(m, &databases)
+	management.Close()
+	os.Exit(code)
+}
+
+// TestInMemory runs the suite against the server of Cluster Service's tests.
+func TestInMemory(t *testing.T) {
+	testConformance(t, func(t *testing.T) implementation {
+		server, err := fake.Start(consumer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var group sync.WaitGroup
+		group.Go(func() { server.Play(ctx, func(fake.Object, int) bool { return false }) })
+		t.Cleanup(func() { cancel(); server.Stop(); group.Wait() })
+		return implementation{client: func(source string) *maestro.Client { return newClient(t, server.Address, source, nil) }}
+	})
+}
+
+// TestOurs runs the suite against our server and agent.
+func TestOurs(t *testing.T) {
+	testConformance(t, func(t *testing.T) implementation {
+		region := newRegion(t)
+		server := region.StartServer()
+		region.Serve(server, consumer)
+		startAgent(t, region)
+		transport := credentials.NewTLS(region.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))
+		return implementation{client: func(source string) *maestro.Client {
+			return newClient(t, "passthrough:///"+server.GRPC, source, transport)
+		}}
+	})
+}
+
+// TestPublished runs the suite against the published server with our agent, if the server is built (`make peers`).
+func TestPublished(t *testing.T) {
+	program := thirdParty(t, "bin", "maestro")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("the published Maestro is not built; `make peers` builds it")
+	}
+	testConformance(t, func(t *testing.T) implementation {
+		region := newRegion(t)
+		server := region.StartPublishedServer(program, nil)
+		region.Register(server, consumer)
+		startAgent(t, region)
+		return implementation{published: true, client: func(source string) *maestro.Client {
+			return newClient(t, "passthrough:///"+server.GRPC, source, nil)
+		}}
+	})
+}
+
+func newClient(t *testing.T, address, source string, transport credentials.TransportCredentials) *maestro.Client {
+	t.Helper()
+	client, err := maestro.NewClient(address, source, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func newRegion(t *testing.T) *maestrotest.Region {
+	t.Helper()
+	return maestrotest.New(t, databases.Database(t), slog.New(slog.DiscardHandler))
+}
+
+// startAgent starts our agent on the shared management cluster.
+func startAgent(t *testing.T, region *maestrotest.Region) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	region.StartAgent(consumer, agent.Options{Cluster: config, CRDDir: thirdParty(t, "crds", "work")})
+}
+
+// thirdParty returns the path of something that tooling/third-party builds.
+func thirdParty(t *testing.T, elements ...string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(append([]string{"..", "..", ".build", "third-party"}, elements...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
