@@ -24,5 +24,5 @@ if [ ${#failed[@]} -gt 0 ]; then
   printf 'failed: %s\n' "${failed[@]}" >&2
   exit 1
 fi
-echo "$count targets ran for $time each without a finding"
+echo "$count targets ran for $time each without a failure"
 [ "$count" -gt 0 ]

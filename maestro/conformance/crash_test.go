@@ -16,12 +16,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
-	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
 // interceptPublishes makes each message that a client publishes a write of the process.
 func (r *region) interceptPublishes(p *crashsweep.Process, client string) {
-	r.Broker.Fault(func(m broker.Message) (before, after error) {
+	r.Broker.InjectFault(func(m broker.Message) (before, after error) {
 		if m.Client != client {
 			return nil, nil
 		}

@@ -85,7 +85,7 @@ func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
 	_, consumer, agent, cs := r.withPlayedAgent()
-	r.Broker.Poison("arsenic")
+	r.Broker.RejectPayload("arsenic")
 	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
 	cs.must("create", poison)
 	cs.must("create", healthy)
@@ -97,7 +97,7 @@ func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
 	}
 	agent.until("spec.create_request", healthy.ID, 1)
 	// Once the broker takes it, it is delivered.
-	r.Broker.Poison("")
+	r.Broker.RejectPayload("")
 	agent.until("spec.create_request", poison.ID, 1)
 }
 

@@ -66,7 +66,7 @@ func TestBrokerDropsConnections(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(300 * time.Millisecond):
-				r.Broker.Drop([]string{"", consumer, "maestro-server"}[i%3])
+				r.Broker.DropConnections([]string{"", consumer, "maestro-server"}[i%3])
 			}
 		}
 	}()
@@ -83,7 +83,7 @@ func TestBrokerDropsConnections(t *testing.T) {
 	for _, b := range works {
 		cs.must("delete", b)
 	}
-	r.Broker.Drop("")
+	r.Broker.DropConnections("")
 	for _, b := range works {
 		cs.untilDeleted(b.ID)
 	}

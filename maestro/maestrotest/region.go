@@ -26,7 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
-	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
 // patience bounds what is waited for, on a machine that is busy with other things.

@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 )
 
-// damage makes a tenancy that no transaction can read, as a human's slip would, until heal is called.
+// damage makes an aggregate that no transaction can read, as a human's slip would, until heal is called.
 func (r *region) damage(clusterUID string) (heal func()) {
 	r.t.Helper()
 	execute := func(query string) {
@@ -29,7 +29,7 @@ func (r *region) damage(clusterUID string) (heal func()) {
 	return func() { execute("DELETE FROM azure_resources WHERE cluster_uid = $1") }
 }
 
-// TestADamagedTenancyHoldsUpNoStatuses is named after what went wrong: statuses are stored many at a time, and one of a tenancy
+// TestADamagedTenancyHoldsUpNoStatuses is named after what went wrong: statuses are stored many at a time, and one of an aggregate
 // that could not be read kept all the others from being stored, for good.
 func TestADamagedTenancyHoldsUpNoStatuses(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})

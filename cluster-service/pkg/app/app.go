@@ -125,7 +125,7 @@ func prepare(ctx context.Context, database *store.Store, shards []config.Shard) 
 }
 
 func serve(ctx context.Context, listener net.Listener, identity *mesh.Identity, api *service.Service, traces *tracing.Tracing) error {
-	server := grpc.NewServer(traces.ServerOption(), grpc.ChainUnaryInterceptor(service.Calls), grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.AllowedClients(mesh.ClusterService)...))),
+	server := grpc.NewServer(traces.ServerOption(), grpc.ChainUnaryInterceptor(service.RejectUnknownEnums, service.Calls), grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.AllowedClients(mesh.ClusterService)...))),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true))
 	csv1.RegisterClusterServiceServer(server, api)

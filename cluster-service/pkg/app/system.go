@@ -94,7 +94,7 @@ func NewSystem(o SystemOptions) *System {
 	s.upgrader = delivery.NewUpgrader(delivery.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Interval: o.Upgrade, Metrics: o.Metrics})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
-		Heard: s.agents.Heard, Metrics: metrics, Sweep: o.Sweep})
+		AgentReported: s.agents.Reported, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer}
 	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: metrics, AtOnce: o.Renewals})
 	s.overseer = delivery.NewOverseer(&delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,

@@ -110,7 +110,7 @@ func (a *attempt) adopt(newest *azcertificates.Certificate) bool {
 	if !a.Now().Before(renew) {
 		return false
 	}
-	a.outcome.Ends, a.outcome.Renew = ends, renew
+	a.outcome.Expires, a.outcome.Renew = ends, renew
 	a.outcome.Facts = map[string]string{fleet.AzureCertificateVersion: version}
 	if before := a.step.Facts[fleet.AzureCertificateVersion]; before != "" && before != version {
 		a.outcome.Facts[fleet.AzureCertificateRenewed] = version

@@ -185,8 +185,8 @@ func TestCertificateRenewedBySomebodyElse(t *testing.T) {
 	}
 	r.until(func() bool { return r.cluster.RenewedCertificate() != "" })
 	second, ends := r.newest()
-	if second == first || r.cluster.RenewedCertificate() != second || !r.step().Ends.Equal(ends) {
-		t.Errorf("version %s until %v is taken as %s until %v", second, ends, r.cluster.RenewedCertificate(), r.step().Ends)
+	if second == first || r.cluster.RenewedCertificate() != second || !r.step().Expires.Equal(ends) {
+		t.Errorf("version %s until %v is taken as %s until %v", second, ends, r.cluster.RenewedCertificate(), r.step().Expires)
 	}
 	// A third was not made: what is there is the second, for its whole life.
 	r.clock.set(r.step().Renew.Add(-time.Second))
@@ -209,7 +209,7 @@ func TestCertificateThatIsGone(t *testing.T) {
 		at, _ := r.cluster.Azure.DueTime()
 		r.clock.set(later(r.clock.Now(), at))
 		r.cluster.Azure.Record(r.clock.Now(), r.steps.Try(t.Context(), r.cluster, r.step()))
-		if r.clock.Now().After(r.step().Ends) {
+		if r.clock.Now().After(r.step().Expires) {
 			t.Fatalf("it was not made anew: %+v", r.step())
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// world is an Azure, and the steps of a Cluster Service without one: what is stored is in the tenancy.
+// world is an Azure, and the steps of a Cluster Service without one: what is stored is in the aggregate.
 type world struct {
 	*testing.T
 	azure *emulatortest.Azure

@@ -34,7 +34,7 @@ type Steps struct {
 // maxError bounds an error that is stored and shown.
 const maxError = 512
 
-// Try tries a step of a tenancy: to make what is missing, or to remove what is there when the cluster's resources go.
+// Try tries a step of an aggregate: to make what is missing, or to remove what is there when the cluster's resources go.
 func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	input, _ := s.Region.AzureInput(t, step.Kind)
 	a := &attempt{Steps: s, cluster: t.Cluster, step: step, servers: serversOf(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input}}

@@ -51,7 +51,7 @@ func NewWorker(o WorkerOptions) *Worker {
 			Help: "When the first serving certificate of a cluster's API server ends, in Unix time; 0 when there is none."}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_overdue",
 			Help: "Serving certificates whose renewal has failed for half of the time that there is for it."})}
-	w.due = due.NewQueue(due.Options{Of: "Azure resources", Workers: o.Workers, Take: o.Store.TakeAzureDue, Visit: w.visit})
+	w.due = due.NewQueue(due.Options{Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)
 	}
@@ -74,7 +74,7 @@ func (w *Worker) count(ctx context.Context) {
 	ticker := time.NewTicker(countInterval)
 	defer ticker.Stop()
 	for {
-		first, overdue, err := w.Store.AzureEndings(ctx)
+		first, overdue, err := w.Store.CertificateExpiry(ctx)
 		switch {
 		case err == nil:
 			w.overdue.Set(float64(overdue))
@@ -118,7 +118,7 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 		return ctx.Err()
 	}
 	return w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t, now := tx.Tenancies[uid], w.Store.Now()
+		t, now := tx.Aggregates[uid], w.Store.Now()
 		if t.Azure == nil {
 			return nil
 		}
@@ -135,7 +135,7 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 		}
 		if t.Azure != nil {
 			if at, due := t.Azure.DueTime(); due && at.After(now) {
-				w.due.LookIn(at.Sub(now))
+				w.due.ScanIn(at.Sub(now))
 			}
 		}
 		return nil

@@ -60,7 +60,7 @@ func (a *AccessAudit) Run(ctx context.Context) {
 		case r := <-a.lookups:
 			// A credential that ended long ago is not part of the aggregate any more.
 			var err error
-			if r.Credential, err = a.store.CredentialWith(ctx, r.ClusterUID, r.Use.Fingerprint); err != nil {
+			if r.Credential, err = a.store.CredentialByFingerprint(ctx, r.ClusterUID, r.Use.Fingerprint); err != nil {
 				a.log.WarnContext(ctx, "reading the credential of a certificate in use failed", "cluster_uid", r.ClusterUID,
 					"fingerprint", r.Use.Fingerprint, "error", err)
 			}

@@ -23,8 +23,8 @@ type Agents struct {
 	heard map[string]time.Time
 }
 
-// Heard notes that the agent of a shard said something new. It does not block.
-func (a *Agents) Heard(shard string) {
+// Reported notes that the agent of a shard said something new. It does not block.
+func (a *Agents) Reported(shard string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.heard == nil {

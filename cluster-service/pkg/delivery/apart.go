@@ -34,7 +34,7 @@ func (r *Receiver) stored(reports []report) {
 }
 
 // applyApart stores statuses, all together if they can be. If they cannot, and not for the database's sake, each half is tried
-// by itself, so that a tenancy for which it never goes well holds up no other. It returns those that could not be stored.
+// by itself, so that an aggregate for which it never goes well holds up no other. It returns those that could not be stored.
 func (r *Receiver) applyApart(ctx context.Context, reports []report) (left []report, err error) {
 	err = r.apply(ctx, reports)
 	switch {

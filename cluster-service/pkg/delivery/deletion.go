@@ -77,7 +77,7 @@ func (o *Overseer) settleOpen(ctx context.Context) error {
 
 func (o *Overseer) settle(ctx context.Context, uid string) error {
 	return o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		return o.Region.Settle(o.Store.Now(), tx.Tenancies[uid], nil)
+		return o.Region.Settle(o.Store.Now(), tx.Aggregates[uid], nil)
 	})
 }
 
@@ -132,12 +132,12 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 
 // askLeftovers asks Maestro for the deletion of what was forced and is due. A failure is tried again like no answer.
 func (o *Overseer) askLeftovers(ctx context.Context) error {
-	due, err := o.Store.TakeLeftovers(ctx, leftoverLimit, firstLeftover, lastLeftover)
+	due, err := o.Store.AcquireDueLeftovers(ctx, leftoverLimit, firstLeftover, lastLeftover)
 	if err != nil {
 		return err
 	}
 	for _, l := range due {
-		bundle := &maestro.Bundle{ID: l.WorkID, Name: l.Work, Consumer: l.Shard, ReleaseFinalizers: l.Release}
+		bundle := &maestro.Bundle{ID: l.WorkID, Name: l.Work, Consumer: l.Shard, ReleaseFinalizers: l.ReleaseFinalizers}
 		if err := o.Maestro.Delete(ctx, bundle); err != nil && ctx.Err() == nil {
 			slog.Warn("a leftover of a deletion could not be asked to go; it will be asked again", "cluster_uid", l.ClusterUID, "work", l.Work, "maestro_id", l.WorkID, "error", err)
 		}

@@ -39,13 +39,13 @@ func (e *Expirer) Run(ctx context.Context) {
 
 // expire settles the clusters whose credentials have ended, and returns how long there is nothing to do.
 func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
-	uids, next, err := e.Store.Expired(ctx, expireLimit)
+	uids, next, err := e.Store.ExpiredCredentials(ctx, expireLimit)
 	if err != nil {
 		return expireInterval, err
 	}
 	err = each(ctx, uids, func(uid string) error {
 		return e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			return e.Renderer.Region.SettleObserved(e.Store.Now(), tx.Tenancies[uid], e.Renderer)
+			return e.Renderer.Region.SettleObserved(e.Store.Now(), tx.Aggregates[uid], e.Renderer)
 		})
 	})
 	return untilNext(e.Store.Now(), next, expireInterval, len(uids) == expireLimit, err), err

@@ -71,7 +71,7 @@ func (p *Placer) place(ctx context.Context) error {
 	var last *fleet.Cluster
 	var failed error
 	for {
-		page, err := p.Store.Unplaced(ctx, last, placeLimit)
+		page, err := p.Store.ListUnplaced(ctx, last, placeLimit)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
@@ -97,20 +97,20 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 	if err != nil {
 		return err
 	}
-	if e.Override == nil && hopeless[e.Tenancy.Needs()] {
+	if e.Override == nil && hopeless[e.Aggregate.PlacementNeeds()] {
 		return nil
 	}
 	return p.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
-		t := tx.Tenancies[uid]
+		t := tx.Aggregates[uid]
 		if t.Cluster == nil || t.Cluster.Shard != "" || t.Cluster.Deleting() {
 			return nil
 		}
-		decision, err := tx.Place(ctx, t.Cluster, t.Needs(), p.Renderer.Placement())
+		decision, err := tx.Place(ctx, t.Cluster, t.PlacementNeeds(), p.Renderer.Placement())
 		if err != nil {
 			return err
 		}
 		if decision.Shard == "" {
-			hopeless[t.Needs()] = hopeless[t.Needs()] || e.Override == nil
+			hopeless[t.PlacementNeeds()] = hopeless[t.PlacementNeeds()] || e.Override == nil
 		}
 		return p.Renderer.Region.Settle(p.Store.Now(), t, p.Renderer)
 	})

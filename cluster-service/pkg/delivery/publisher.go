@@ -69,7 +69,7 @@ const maxKeyless = 4096
 // NewPublisher makes a publisher; Run runs it.
 func NewPublisher(o PublisherOptions) *Publisher {
 	p := &Publisher{PublisherOptions: o, keyless: make(chan string, maxKeyless), keylessSet: map[string]bool{}}
-	p.due = due.NewQueue(due.Options{Of: "works", Workers: o.Workers, Take: o.Store.TakeDue, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
+	p.due = due.NewQueue(due.Options{Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
 	return p
 }
 
@@ -97,20 +97,20 @@ type outcome struct {
 
 // publish brings the due works of one cluster to Maestro in their order, and stores what came of it.
 func (p *Publisher) publish(ctx context.Context, uid string) error {
-	tenancy, err := p.Store.Read(ctx, uid)
+	aggregate, err := p.Store.Read(ctx, uid)
 	if err != nil {
 		return err
 	}
-	if c := tenancy.Cluster; c != nil && !c.Deleting() && c.SigningKey == nil {
+	if c := aggregate.Cluster; c != nil && !c.Deleting() && c.SigningKey == nil {
 		p.needSigningKey(uid)
 		return nil
 	}
 	var outcomes []outcome
-	for _, w := range order(tenancy.Works) {
+	for _, w := range order(aggregate.Works) {
 		if !w.Due() || w.DeletePublished && w.RetryTime.After(p.Store.Now().Add(p.Store.Lease())) {
 			continue
 		}
-		o := p.publishWork(ctx, tenancy, w)
+		o := p.publishWork(ctx, aggregate, w)
 		outcomes = append(outcomes, o)
 		p.Metrics.published(o.err)
 		if o.err != nil {
@@ -128,7 +128,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 	}
 	var anew []maestro.Held
 	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t := tx.Tenancies[uid]
+		t := tx.Aggregates[uid]
 		anew = nil
 		done := map[string]bool{}
 		delay := time.Duration(0)
@@ -145,7 +145,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 			}
 		}
 		if delay > 0 {
-			p.due.LookIn(delay)
+			p.due.ScanIn(delay)
 			// The works behind a failed one come again with it.
 			for _, w := range t.Works {
 				if w.Due() && !done[w.ID] && !w.DeletePublished {
@@ -191,9 +191,9 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, 
 	if o.deletion {
 		// Whatever version it has, it goes.
 		bundle.Version = 0
-		if len(w.Release) > 0 {
+		if len(w.ReleaseFinalizers) > 0 {
 			environment := p.Renderer.Environment
-			bundle.ReleaseFinalizers = w.Release
+			bundle.ReleaseFinalizers = w.ReleaseFinalizers
 			bundle.ReleaseNamespaces = []string{fleet.Namespace(environment, t.Cluster.ID()), fleet.ControlPlaneNamespace(environment, t.Cluster)}
 		}
 		o.err = p.Maestro.Delete(ctx, bundle)
@@ -250,7 +250,7 @@ func record(w *fleet.Work, o outcome, now time.Time) (anew bool) {
 	w.Attempts, w.Error, w.Refused = 0, "", false
 	if o.deletion {
 		w.DeletePublished = true
-		w.DeleteAsks++
+		w.DeleteRequests++
 		w.RetryTime = now.Add(min(max(now.Sub(w.DeleteTime), firstConfirm), lastConfirm))
 		return false
 	}

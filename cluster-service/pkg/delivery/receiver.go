@@ -40,9 +40,9 @@ type ReceiverOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Subscriber
-	// Heard is told of shards whose agents reported something new.
-	Heard   func(shard string)
-	Metrics *Metrics
+	// AgentReported is told of shards whose agents reported something new.
+	AgentReported func(shard string)
+	Metrics       *Metrics
 	// Sweep is how often orphans are looked for; 0 means every 10 minutes.
 	Sweep time.Duration
 }
@@ -108,7 +108,7 @@ func (r *Receiver) resync(ctx context.Context) error {
 	for _, id := range leftovers {
 		held = append(held, maestro.Held{ResourceID: id})
 	}
-	if err := r.Store.RetryNow(ctx); err != nil {
+	if err := r.Store.RetryFailedWorks(ctx); err != nil {
 		return err
 	}
 	slog.Info("subscribed to Maestro; asking for what was missed", "works", len(held))
@@ -262,7 +262,7 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 		if leftovers, err = r.Store.Leftovers(ctx, ownerless); err != nil {
 			return err
 		}
-		if removed, err = r.Store.Removed(ctx, ownerless); err != nil {
+		if removed, err = r.Store.RemovedWorks(ctx, ownerless); err != nil {
 			return err
 		}
 	}
@@ -306,7 +306,7 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	err = r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
 		clear(heard)
 		for uid, reports := range byCluster {
-			t := tx.Tenancies[uid]
+			t := tx.Aggregates[uid]
 			for _, e := range reports {
 				if w := t.WorkByID(e.ResourceID); w != nil {
 					outcome := take(w, e)
@@ -326,7 +326,7 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	}
 	for shard, is := range heard {
 		if is {
-			r.Heard(shard)
+			r.AgentReported(shard)
 		}
 	}
 	return nil
@@ -403,7 +403,7 @@ func (r *Receiver) ofGone(ctx context.Context, e report) (bool, error) {
 		return false, nil
 	}
 	for id := range ids {
-		return r.Store.GoneCluster(ctx, id)
+		return r.Store.ClusterDeleted(ctx, id)
 	}
 	return false, nil
 }
@@ -442,7 +442,7 @@ func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftove
 	r.Metrics.statuses.WithLabelValues("orphan").Inc()
 	bundle := &maestro.Bundle{ID: e.ResourceID, Name: e.ResourceID, Consumer: e.Consumer}
 	if leftover != nil {
-		bundle.ReleaseFinalizers = leftover.Release
+		bundle.ReleaseFinalizers = leftover.ReleaseFinalizers
 	}
 	if err := r.Maestro.Delete(ctx, bundle); err != nil {
 		slog.Warn("an orphan could not be deleted; it will be found again", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
@@ -461,7 +461,7 @@ func (r *Receiver) leftoverGone(ctx context.Context, l *fleet.Leftover) error {
 	if !l.GoneTime.IsZero() {
 		return nil
 	}
-	if err := r.Store.LeftoverGone(ctx, l.WorkID); err != nil {
+	if err := r.Store.MarkLeftoverGone(ctx, l.WorkID); err != nil {
 		return err
 	}
 	slog.Info("what a forced deletion had left behind is gone", "cluster_uid", l.ClusterUID, "work", l.Work, "maestro_id", l.WorkID, "step", l.Step)

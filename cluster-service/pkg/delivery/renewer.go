@@ -149,7 +149,7 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	}
 	if err == nil {
 		err = w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			return w.Renderer.Region.Settle(w.Store.Now(), tx.Tenancies[uid], w.Renderer)
+			return w.Renderer.Region.Settle(w.Store.Now(), tx.Aggregates[uid], w.Renderer)
 		})
 	}
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	w.mu.Unlock()
 	outcome := "published"
 	if !silent {
-		outcome = w.await(ctx, uid, fleet.Carried(before))
+		outcome = w.await(ctx, uid, fleet.Applied(before))
 	}
 	w.Metrics.renewals.WithLabelValues(outcome).Inc()
 	w.mu.Lock()
@@ -201,11 +201,11 @@ func (w *renewal) await(ctx context.Context, uid string, healthy bool) string {
 		case err != nil:
 		case t.Cluster == nil || t.Cluster.Deleting():
 			return "gone"
-		case fleet.Carried(t):
+		case fleet.Applied(t):
 			return "carried"
-		case fleet.ApplyFails(t) && healthy:
+		case fleet.ApplyFailed(t) && healthy:
 			return "refused"
-		case fleet.ApplyFails(t):
+		case fleet.ApplyFailed(t):
 			return "published"
 		}
 	}

@@ -55,11 +55,11 @@ func (p *Publisher) storeSigningKey(ctx context.Context, uid string) error {
 	}
 	sealed := p.Keeper.Seal(uid, key)
 	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		if c := tx.Tenancies[uid].Cluster; c != nil && c.SigningKey == nil && !c.Deleting() {
+		if c := tx.Aggregates[uid].Cluster; c != nil && c.SigningKey == nil && !c.Deleting() {
 			c.SigningKey = sealed
 		}
 		// The issuer's documents waited for it.
-		return p.Renderer.Region.Settle(p.Store.Now(), tx.Tenancies[uid], nil)
+		return p.Renderer.Region.Settle(p.Store.Now(), tx.Aggregates[uid], nil)
 	})
 	if err != nil {
 		return fmt.Errorf("storing a signing key: %w", err)

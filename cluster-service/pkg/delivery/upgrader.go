@@ -118,7 +118,7 @@ func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
 	}
 	err = each(ctx, clusters, func(uid string) error {
 		err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Tenancies[uid], u.Renderer)
+			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Aggregates[uid], u.Renderer)
 		})
 		if err != nil {
 			return fmt.Errorf("beginning an upgrade whose time has come: %w", err)
@@ -255,7 +255,7 @@ func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, a
 func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string) (admitted bool, err error) {
 	var begun *fleet.Upgrade
 	err = u.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
-		t, now := tx.Tenancies[uid], u.Store.Now()
+		t, now := tx.Aggregates[uid], u.Store.Now()
 		admitted, begun = true, nil
 		if t.Cluster == nil {
 			return nil

@@ -25,8 +25,8 @@ type Options struct {
 	Of string
 	// Workers is how many clusters are visited at once.
 	Workers int
-	// Take takes the lease of what is due in the database, of so many rows at most, and returns the clusters.
-	Take func(ctx context.Context, limit int) (clusterUIDs []string, err error)
+	// Acquire takes the lease of what is due in the database, of so many rows at most, and returns the clusters.
+	Acquire func(ctx context.Context, limit int) (clusterUIDs []string, err error)
 	// Visit does what is due of a cluster. What it leaves undone is due again when the database says so.
 	Visit func(ctx context.Context, clusterUID string) error
 	// Overflowed, if set, is told of each cluster that did not fit in.
@@ -71,8 +71,8 @@ func (q *Queue) Add(clusterUIDs []string) {
 	}
 }
 
-// LookIn has the database asked after a delay, if that is sooner than it would be.
-func (q *Queue) LookIn(delay time.Duration) {
+// ScanIn has the database asked after a delay, if that is sooner than it would be.
+func (q *Queue) ScanIn(delay time.Duration) {
 	if delay >= scanInterval {
 		return
 	}
@@ -146,7 +146,7 @@ func (q *Queue) scan(ctx context.Context) {
 			next = time.Now().Add(scanInterval)
 			timer.Reset(scanInterval)
 		}
-		found, err := q.Take(ctx, scanLimit)
+		found, err := q.Acquire(ctx, scanLimit)
 		if err != nil {
 			if ctx.Err() == nil {
 				slog.Warn("looking for what is due failed", "due", q.Of, "error", err)

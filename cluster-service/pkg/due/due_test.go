@@ -32,7 +32,7 @@ func TestAClusterIsVisitedByOneAtATime(t *testing.T) {
 		var mu sync.Mutex
 		visits, at := 0, 0
 		goOn := make(chan struct{})
-		q := due.NewQueue(due.Options{Of: "tests", Workers: 3, Take: nothing, Visit: func(context.Context, string) error {
+		q := due.NewQueue(due.Options{Of: "tests", Workers: 3, Acquire: nothing, Visit: func(context.Context, string) error {
 			mu.Lock()
 			visits++
 			at++
@@ -73,7 +73,7 @@ func TestTheDatabaseIsLookedInto(t *testing.T) {
 		var looked []time.Duration
 		visited := make(chan string, 8)
 		q := due.NewQueue(due.Options{Of: "tests", Workers: 1,
-			Take: func(context.Context, int) ([]string, error) {
+			Acquire: func(context.Context, int) ([]string, error) {
 				looked = append(looked, time.Since(begun))
 				switch len(looked) {
 				case 2:
@@ -88,8 +88,8 @@ func TestTheDatabaseIsLookedInto(t *testing.T) {
 		if uid := <-visited; uid != "found" {
 			t.Errorf("visited %s", uid)
 		}
-		q.LookIn(time.Hour)
-		q.LookIn(500 * time.Millisecond)
+		q.ScanIn(time.Hour)
+		q.ScanIn(500 * time.Millisecond)
 		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		want := []time.Duration{0, 2 * time.Second, 4 * time.Second, 4500 * time.Millisecond}
@@ -105,10 +105,10 @@ func TestBeingToldOftenKeepsNobodyFromLooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Visit: func(context.Context, string) error { return nil },
-			Take: func(context.Context, int) ([]string, error) { looked++; return nil, nil }})
+			Acquire: func(context.Context, int) ([]string, error) { looked++; return nil, nil }})
 		run(t, q)
 		for range 60 {
-			q.LookIn(1500 * time.Millisecond)
+			q.ScanIn(1500 * time.Millisecond)
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -122,7 +122,7 @@ func TestBeingToldOftenKeepsNobodyFromLooking(t *testing.T) {
 // TestWhatDoesNotFitIsCounted, for it waits in the database.
 func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	over := 0
-	q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Take: nothing, Overflowed: func() { over++ }})
+	q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Acquire: nothing, Overflowed: func() { over++ }})
 	uids := make([]string, 5000)
 	for i := range uids {
 		uids[i] = string(rune(i + 1))

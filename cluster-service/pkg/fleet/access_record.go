@@ -49,7 +49,7 @@ type AccessRecord struct {
 	ClusterUID string
 	ResourceID string
 	// Credential is what it happened to, or Revocation. Both are nil where a certificate was used that is no credential's of
-	// the tenancy: one that has long ended, or nobody's.
+	// the aggregate: one that has long ended, or nobody's.
 	Credential *Credential
 	Revocation *Revocation
 	// Use is set where a certificate was used.
@@ -89,7 +89,7 @@ func AccessRecords(before, after *ClusterAggregate) []AccessRecord {
 		known.Note(u)
 	}
 	for _, u := range after.Uses() {
-		if after.CredentialWith(u.Fingerprint) != nil {
+		if after.CredentialByFingerprint(u.Fingerprint) != nil {
 			continue
 		}
 		_, again := known[u.Fingerprint]

@@ -69,16 +69,16 @@ func TestExternalAuthPhases(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tenancy := placed(t)
-			tenancy.ExternalAuths = []*fleet.ExternalAuth{{UID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{Name: "Entra", Clients: []*csv1.OidcClient{
+			aggregate := placed(t)
+			aggregate.ExternalAuths = []*fleet.ExternalAuth{{UID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{Name: "Entra", Clients: []*csv1.OidcClient{
 				{ComponentName: "console", ComponentNamespace: "openshift-console", Type: csv1.OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL},
 				{ComponentName: "cli", ComponentNamespace: "openshift-console", Type: csv1.OidcClientType_OIDC_CLIENT_TYPE_PUBLIC}}}}}
-			settle(t, tenancy, versions{})
+			settle(t, aggregate, versions{})
 			for _, step := range tc.steps {
-				step(tenancy)
-				settle(t, tenancy, versions{})
+				step(aggregate)
+				settle(t, aggregate, versions{})
 			}
-			s := tenancy.ExternalAuths[0].Status
+			s := aggregate.ExternalAuths[0].Status
 			if s.GetPhase() != tc.phase || s.GetObservedGeneration() != tc.observed || len(s.GetAwaitedSecrets()) != tc.awaited {
 				t.Errorf("%s, observed generation %d, awaiting %d; want %s, %d, %d: %s", s.GetPhase(), s.GetObservedGeneration(), len(s.GetAwaitedSecrets()),
 					tc.phase, tc.observed, tc.awaited, tc.reason)
@@ -94,7 +94,7 @@ func TestExternalAuthPhases(t *testing.T) {
 			if got := strings.Join(shown, " "); got != tc.shown {
 				t.Errorf("customers are shown %q, want %q: %s", got, tc.shown, tc.reason)
 			}
-			again := tenancy.Clone()
+			again := aggregate.Clone()
 			settle(t, again, versions{})
 			if !proto.Equal(again.ExternalAuths[0].Status, s) {
 				t.Errorf("settling twice changed %v to %v", s, again.ExternalAuths[0].Status)
@@ -186,18 +186,18 @@ func TestCredentialStates(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tenancy := placed(t)
-			tenancy.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
-			tenancy.Credentials = []*fleet.Credential{{UID: uid, Spec: &csv1.BreakGlassCredentialSpec{Class: customer, CertificateSigningRequest: request},
+			aggregate := placed(t)
+			aggregate.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
+			aggregate.Credentials = []*fleet.Credential{{UID: uid, Spec: &csv1.BreakGlassCredentialSpec{Class: customer, CertificateSigningRequest: request},
 				Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}}
-			settle(t, tenancy, nil)
+			settle(t, aggregate, nil)
 			for _, step := range tc.steps {
-				step(tenancy)
-				settle(t, tenancy, nil)
+				step(aggregate)
+				settle(t, aggregate, nil)
 			}
-			c := tenancy.Credentials[0]
+			c := aggregate.Credentials[0]
 			works := 0
-			for _, w := range tenancy.Works {
+			for _, w := range aggregate.Works {
 				if (w.Kind == fleet.CredentialWork || w.Kind == fleet.RevocationWork) && !w.Deleting() {
 					works++
 				}
@@ -205,9 +205,9 @@ func TestCredentialStates(t *testing.T) {
 			if c.State() != tc.state || works != tc.works {
 				t.Errorf("%s with %d works; want %s with %d: %s", c.State(), works, tc.state, tc.works, tc.reason)
 			}
-			again := tenancy.Clone()
+			again := aggregate.Clone()
 			settle(t, again, nil)
-			if !proto.Equal(again.Credentials[0].Status, c.Status) || len(again.Works) != len(tenancy.Works) {
+			if !proto.Equal(again.Credentials[0].Status, c.Status) || len(again.Works) != len(aggregate.Works) {
 				t.Errorf("settling twice changed %v to %v", c.Status, again.Credentials[0].Status)
 			}
 		})

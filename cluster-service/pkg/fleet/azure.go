@@ -83,15 +83,15 @@ type AzureStep struct {
 	Awaited  string `json:"awaited,omitempty"`
 	Error    string `json:"error,omitempty"`
 	Attempts int32  `json:"attempts,omitempty"`
-	// Looks counts the times that it was looked at since it waits for Azure.
-	Looks int32 `json:"looks,omitempty"`
+	// Polls counts the times that it was looked at since it waits for Azure.
+	Polls int32 `json:"looks,omitempty"`
 	// RetryTime is when it is next due; zero is at once. Since is when it was begun, done, or begun to be undone.
 	RetryTime time.Time `json:"retryTime,omitzero"`
 	Since     time.Time `json:"since"`
-	// Ends is when what was made ends, and Renew when it is to be made anew before; zero for what does not end. A step that
+	// Expires is when what was made ends, and Renew when it is to be made anew before; zero for what does not end. A step that
 	// makes something anew is done meanwhile: what there was serves on.
-	Ends  time.Time `json:"ends,omitzero"`
-	Renew time.Time `json:"renew,omitzero"`
+	Expires time.Time `json:"ends,omitzero"`
+	Renew   time.Time `json:"renew,omitzero"`
 	// Forced says who had the cluster not wait for it any more. It goes on to be tried.
 	Forced *AzureForce `json:"forced,omitempty"`
 }
@@ -109,7 +109,7 @@ func (s *AzureStep) Overdue() time.Time {
 	if !s.Done || s.Renew.IsZero() {
 		return time.Time{}
 	}
-	return s.Renew.Add(s.Ends.Sub(s.Renew) / 2)
+	return s.Renew.Add(s.Expires.Sub(s.Renew) / 2)
 }
 
 // AzureOutcome is what came of trying a step.
@@ -126,8 +126,8 @@ type AzureOutcome struct {
 	Awaited    string
 	RetryAfter time.Duration
 	Error      string
-	// Ends and Renew are those of the step, when it is done.
-	Ends, Renew time.Time
+	// Expires and Renew are those of the step, when it is done.
+	Expires, Renew time.Time
 }
 
 // AzureAssociation is the fact of AzureSecurityGroup that says whose the association is: one that was there before is the
@@ -143,8 +143,8 @@ func (a *Azure) SubnetAssociated() bool {
 	return s != nil && s.Facts[AzureAssociation] == AzureAssociatedByService
 }
 
-// LostAzure is the job of a cluster that was lost. Its steps find what there is in Azure, all but whose an association is.
-func LostAzure(subnetAssociated bool) *Azure {
+// RecoveredAzure is the job of a cluster that was lost. Its steps find what there is in Azure, all but whose an association is.
+func RecoveredAzure(subnetAssociated bool) *Azure {
 	a := &Azure{}
 	if subnetAssociated {
 		a.Steps = []*AzureStep{{Kind: AzureSecurityGroup, Facts: map[string]string{AzureAssociation: AzureAssociatedByService}}}
@@ -189,9 +189,9 @@ func (a *Azure) DueTime() (time.Time, bool) {
 	return at, found
 }
 
-// Endings are when the first thing that was made ends, and from when on the renewal of one is overdue; zero when nothing
+// Expiry are when the first thing that was made ends, and from when on the renewal of one is overdue; zero when nothing
 // ends.
-func (a *Azure) Endings() (ends, overdue time.Time) {
+func (a *Azure) Expiry() (ends, overdue time.Time) {
 	first := func(at *time.Time, other time.Time) {
 		if !other.IsZero() && (at.IsZero() || other.Before(*at)) {
 			*at = other
@@ -199,7 +199,7 @@ func (a *Azure) Endings() (ends, overdue time.Time) {
 	}
 	for _, s := range a.Steps {
 		if s.Done {
-			first(&ends, s.Ends)
+			first(&ends, s.Expires)
 			first(&overdue, s.Overdue())
 		}
 	}
@@ -235,8 +235,8 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 	if o.Undo != a.Deleting {
 		return
 	}
-	looks := s.Looks
-	s.Awaited, s.Error, s.Looks = o.Awaited, o.Error, 0
+	looks := s.Polls
+	s.Awaited, s.Error, s.Polls = o.Awaited, o.Error, 0
 	wait := min(o.RetryAfter, azureLongest)
 	switch {
 	case o.Done && o.Undo:
@@ -246,21 +246,21 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		if !s.Done {
 			s.Since = now
 		}
-		s.Done, s.Input, s.Attempts, s.RetryTime, s.Ends, s.Renew, s.Forced = true, o.Input, 0, o.Renew, o.Ends, o.Renew, nil
+		s.Done, s.Input, s.Attempts, s.RetryTime, s.Expires, s.Renew, s.Forced = true, o.Input, 0, o.Renew, o.Expires, o.Renew, nil
 		return
 	case o.Error != "":
 		s.Attempts++
 		last := azureLastRetry
 		if s.Done {
 			// What serves on until it ends is tried more often as that comes near.
-			last = max(azureLastRetry, min(azureLastRenewal, s.Ends.Sub(now)/100))
+			last = max(azureLastRetry, min(azureLastRenewal, s.Expires.Sub(now)/100))
 		}
 		if s.Forced != nil {
 			last = azureLastForced
 		}
 		wait = max(wait, min(azureFirstRetry<<min(s.Attempts-1, 16), last))
 	case o.Awaited != "":
-		s.Attempts, s.Looks = 0, looks+1
+		s.Attempts, s.Polls = 0, looks+1
 		wait = max(wait, min(azurePatience<<min(looks/azureLooks, 16), azureLongPatience))
 	}
 	s.RetryTime = time.Time{}
@@ -294,7 +294,7 @@ func (r Region) planAzure(now time.Time, t *ClusterAggregate) {
 		slices.Reverse(t.Azure.Steps)
 		for _, s := range t.Azure.Steps {
 			s.Done, s.Attempts, s.RetryTime, s.Awaited, s.Error, s.Since = false, 0, time.Time{}, "", "", now
-			s.Looks, s.Ends, s.Renew, s.Forced = 0, time.Time{}, time.Time{}, nil
+			s.Polls, s.Expires, s.Renew, s.Forced = 0, time.Time{}, time.Time{}, nil
 		}
 	}
 	r.dueAzure(now, t)
@@ -392,7 +392,7 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		if s.Done {
 			if s.Error != "" {
 				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to make %s anew, which ends at %s, failed: %s",
-					s.Attempts, describeAzure[s.Kind], s.Ends.UTC().Format(time.RFC3339), s.Error)})
+					s.Attempts, describeAzure[s.Kind], s.Expires.UTC().Format(time.RFC3339), s.Error)})
 			}
 			continue
 		}

@@ -71,8 +71,8 @@ func (t *ClusterAggregate) forceAzure(now time.Time, step *csv1.DeletionStep, a 
 	return forced
 }
 
-// retryAzure has the steps that remove the cluster's Azure resources tried at once, and names them.
-func (t *ClusterAggregate) retryAzure(now time.Time, actor *csv1.Actor) []string {
+// retryAzureDeletion has the steps that remove the cluster's Azure resources tried at once, and names them.
+func (t *ClusterAggregate) retryAzureDeletion(now time.Time, actor *csv1.Actor) []string {
 	if t.Azure == nil || !t.Azure.Deleting {
 		return nil
 	}
@@ -89,27 +89,27 @@ func (t *ClusterAggregate) retryAzure(now time.Time, actor *csv1.Actor) []string
 	return retried
 }
 
-// AgainAzure has what a cluster waits for in Azure tried at once, a renewal too, and says of how many steps that is true.
-func (t *ClusterAggregate) AgainAzure(now time.Time, actor *csv1.Actor) int {
+// RetryAzure has what a cluster waits for in Azure tried at once, a renewal too, and says of how many steps that is true.
+func (t *ClusterAggregate) RetryAzure(now time.Time, actor *csv1.Actor) int {
 	if t.Azure == nil {
 		return 0
 	}
 	if t.Azure.Deleting {
-		return len(t.retryAzure(now, actor))
+		return len(t.retryAzureDeletion(now, actor))
 	}
 	again := 0
 	for _, s := range t.Azure.Steps {
 		if s.Due && (!s.Done || s.Error != "") {
-			s.Attempts, s.Looks, s.Error, s.RetryTime = 0, 0, "", time.Time{}
+			s.Attempts, s.Polls, s.Error, s.RetryTime = 0, 0, "", time.Time{}
 			again++
 		}
 	}
 	return again
 }
 
-// ForceStep has a cluster that is being created not wait for a step any more. The step goes on to be tried, and what it
+// ForceCreationStep has a cluster that is being created not wait for a step any more. The step goes on to be tried, and what it
 // makes is removed with the cluster.
-func (r Region) ForceStep(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) error {
+func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) error {
 	var step *AzureStep
 	var open []string
 	if t.Azure != nil && !t.Cluster.Deleting() {
@@ -130,7 +130,7 @@ func (r Region) ForceStep(now time.Time, t *ClusterAggregate, name string, actor
 	case t.Cluster.Deleting():
 		return refuse("The cluster is being deleted: the steps of its deletion may be forced, once they are stuck.")
 	case step == nil:
-		return &Refusal{Unknown: true, Message: "There is no step \"" + name + "\". " + waits}
+		return &StepRefusal{Unknown: true, Message: "There is no step \"" + name + "\". " + waits}
 	case step.Done:
 		return refuse("Step %s is done. %s", name, waits)
 	case step.Forced != nil:
@@ -146,8 +146,8 @@ func (r Region) ForceStep(now time.Time, t *ClusterAggregate, name string, actor
 	return nil
 }
 
-// LeftOut is what a cluster goes without when a step of its creation is forced.
-func LeftOut(name string) string {
+// ForcedStepEffect is what a cluster goes without when a step of its creation is forced.
+func ForcedStepEffect(name string) string {
 	return "The cluster does not wait for step " + name + ", " + describeAzure[AzureKind(strings.TrimPrefix(name, azurePrefix))] +
 		", any more. It goes on to be tried, and what it makes is removed with the cluster."
 }

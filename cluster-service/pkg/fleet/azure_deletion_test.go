@@ -35,18 +35,18 @@ func TestForceStep(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r, tenancy := inAzure(t)
+			r, aggregate := inAzure(t)
 			if tc.given != nil {
-				tc.given(tenancy)
+				tc.given(aggregate)
 			}
-			err := r.ForceStep(azureDay.Add(tc.after), tenancy, tc.step, ada)
+			err := r.ForceCreationStep(azureDay.Add(tc.after), aggregate, tc.step, ada)
 			if tc.refused == "" {
-				if err != nil || tenancy.Azure.Step(AzureRoles).Forced.By != ada.Name {
+				if err != nil || aggregate.Azure.Step(AzureRoles).Forced.By != ada.Name {
 					t.Errorf("%s: %v", tc.reason, err)
 				}
 				return
 			}
-			var refusal *Refusal
+			var refusal *StepRefusal
 			if !errors.As(err, &refusal) || refusal.Unknown != tc.unknown || !strings.Contains(refusal.Message, tc.refused) {
 				t.Errorf("%s: refused with %v, want %q", tc.reason, err, tc.refused)
 			}
@@ -56,46 +56,46 @@ func TestForceStep(t *testing.T) {
 
 // TestForcedStep is not waited for, is tried on, and is like any other when it is done, and when the cluster goes.
 func TestForcedStep(t *testing.T) {
-	r, tenancy := inAzure(t)
-	tenancy.Cluster.SigningKey, tenancy.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
-	r.planAzure(azureDay, tenancy)
+	r, aggregate := inAzure(t)
+	aggregate.Cluster.SigningKey, aggregate.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
+	r.planAzure(azureDay, aggregate)
 	for _, kind := range AzureKinds() {
 		if kind != AzureRoles {
-			input, _ := r.AzureInput(tenancy, kind)
-			tenancy.Azure.Record(azureDay, outcomeOf(kind, input))
+			input, _ := r.AzureInput(aggregate, kind)
+			aggregate.Azure.Record(azureDay, outcomeOf(kind, input))
 		}
 	}
 	later := azureDay.Add(time.Hour)
-	tenancy.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
-	if r.azureDone(tenancy) {
+	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
+	if r.azureDone(aggregate) {
 		t.Fatal("everything is said to be there")
 	}
-	if err := r.ForceStep(later, tenancy, "azure/operator-roles", ada); err != nil {
+	if err := r.ForceCreationStep(later, aggregate, "azure/operator-roles", ada); err != nil {
 		t.Fatal(err)
 	}
-	r.planAzure(later, tenancy)
-	if !r.azureDone(tenancy) {
+	r.planAzure(later, aggregate)
+	if !r.azureDone(aggregate) {
 		t.Error("the cluster waits for what was forced")
 	}
-	layers := tenancy.azureLayers()
+	layers := aggregate.azureLayers()
 	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "9 of 10 Azure resources of the cluster are there. Nobody waits for the check of the operators' roles any more "+
 		"(ada@example.com: the customer's roles are their own), which failed last with: the customer must act." {
 		t.Errorf("the progress is %v", layers)
 	}
-	step := tenancy.Azure.Step(AzureRoles)
+	step := aggregate.Azure.Step(AzureRoles)
 	for range 30 {
-		tenancy.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
+		aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
 	}
-	r.planAzure(later, tenancy)
+	r.planAzure(later, aggregate)
 	if wait := step.RetryTime.Sub(later); !step.Due || wait != azureLastForced {
 		t.Errorf("it is tried on after %v", wait)
 	}
-	if n := tenancy.AgainAzure(later, ada); n != 1 || !step.RetryTime.IsZero() {
+	if n := aggregate.RetryAzure(later, ada); n != 1 || !step.RetryTime.IsZero() {
 		t.Errorf("a retry tries %d steps", n)
 	}
-	tenancy.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
-	r.planAzure(later, tenancy)
-	if layers := tenancy.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster are there." {
+	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
+	r.planAzure(later, aggregate)
+	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster are there." {
 		t.Errorf("done, it is %+v, and the progress %v", step, layers)
 	}
 }

@@ -38,8 +38,8 @@ func (t *ClusterAggregate) Uses() []credentialuse.Use {
 	return work.Observed.Uses
 }
 
-// CredentialWith finds the credential of a certificate; nil when there is none, or it has long ended.
-func (t *ClusterAggregate) CredentialWith(fingerprint string) *Credential {
+// CredentialByFingerprint finds the credential of a certificate; nil when there is none, or it has long ended.
+func (t *ClusterAggregate) CredentialByFingerprint(fingerprint string) *Credential {
 	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.Fingerprint() == fingerprint })
 	if i < 0 {
 		return nil
@@ -50,7 +50,7 @@ func (t *ClusterAggregate) CredentialWith(fingerprint string) *Credential {
 // noteUses takes over what is reported of the use of credentials. What was once seen stays, whatever is reported later.
 func noteUses(t *ClusterAggregate) {
 	for _, seen := range t.Uses() {
-		c := t.CredentialWith(seen.Fingerprint)
+		c := t.CredentialByFingerprint(seen.Fingerprint)
 		if c == nil {
 			continue
 		}

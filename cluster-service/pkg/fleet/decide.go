@@ -172,8 +172,8 @@ func (r Region) decideCluster(now time.Time, t *ClusterAggregate) {
 
 // waits is what a cluster without a place waits for: what was decided last.
 func (c *Cluster) waits() string {
-	if c.Waits != "" {
-		return c.Waits
+	if c.PlacementMessage != "" {
+		return c.PlacementMessage
 	}
 	for _, p := range c.Status.GetProgress() {
 		if p.GetLayer() == LayerPlacement && p.GetMessage() != "" {
@@ -204,7 +204,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	s.ActiveVersions = activeVersions(seen, s.ActiveVersions)
 
 	available := seen.Condition(feedback.Available).Status == "True"
-	carried := work.Carried()
+	carried := work.Applied()
 	rolledOut := rolledOut(c.Release, seen)
 	awaited := clusterPending(c.Spec, seen)
 	wasReady := s.ObservedGeneration > 0
@@ -278,7 +278,7 @@ func appliedCondition(w *Work) condition {
 	switch {
 	case w.Refused:
 		return condition{"Applied", "False", "Refused", w.Error}
-	case w.Carried():
+	case w.Applied():
 		return condition{"Applied", "True", "AppliedManifestWorkComplete", "The management cluster carries the desired state."}
 	case w.Observed.Applied.Status == "False":
 		return condition{"Applied", "False", w.Observed.Applied.Reason, w.Observed.Applied.Message}
@@ -313,7 +313,7 @@ func maestroLayer(works ...*Work) layer {
 
 func managementClusterLayer(w *Work) layer {
 	switch {
-	case w.Carried():
+	case w.Applied():
 		return layer{LayerManagementCluster, "Applied", "The management cluster carries the desired state."}
 	case w.Observed.Applied.Status == "False":
 		return layer{LayerManagementCluster, "ApplyFailing", w.Observed.Applied.Message}
@@ -419,7 +419,7 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 	seen := &work.Observed
 	s.Replicas = int32(min(max(seen.Replicas, 0), 1<<20))
 	s.Version = seen.Version
-	carried := work.Carried()
+	carried := work.Applied()
 	rolledOut := seen.Version == p.Release.Version || seen.Version == "" && seen.Replicas == 0
 	awaited := poolPending(p.Spec, seen)
 	ready := carried && rolledOut && awaited.none() && sized(p.Spec, seen) && seen.Condition(feedback.UpdatingVersion).Status != "True" &&

@@ -39,19 +39,19 @@ func (versions) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error)
 // placed is a cluster with one node pool of 2, just settled for the first time.
 func placed(t *testing.T) *fleet.ClusterAggregate {
 	t.Helper()
-	tenancy := &fleet.ClusterAggregate{
+	aggregate := &fleet.ClusterAggregate{
 		Cluster: &fleet.Cluster{UID: clusterUID, Generation: 1, Shard: "mgmt-1", CreateTime: start, Spec: &csv1.ClusterSpec{Name: "c"},
 			Release: fleet.Release{Version: "4.21.4", Image: "image-4.21.4"}, Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(clusterUID), BaseDomainPrefix: "p"}},
 		Pools: []*fleet.NodePool{{UID: poolUID, ClusterUID: clusterUID, Generation: 1, Release: fleet.Release{Version: "4.21.4", Image: "image-4.21.4"},
 			Spec: &csv1.NodePoolSpec{Name: "np", Size: &csv1.NodePoolSpec_Replicas{Replicas: 2}}, Status: &csv1.NodePoolStatus{}}},
 	}
-	settle(t, tenancy, versions{})
-	return tenancy
+	settle(t, aggregate, versions{})
+	return aggregate
 }
 
-func settle(t *testing.T, tenancy *fleet.ClusterAggregate, renderer fleet.Renderer) {
+func settle(t *testing.T, aggregate *fleet.ClusterAggregate, renderer fleet.Renderer) {
 	t.Helper()
-	if err := region.Settle(start, tenancy, renderer); err != nil {
+	if err := region.Settle(start, aggregate, renderer); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -169,16 +169,16 @@ func TestClusterPhases(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tenancy := placed(t)
+			aggregate := placed(t)
 			for _, step := range tc.steps {
-				step(tenancy)
-				settle(t, tenancy, versions{})
+				step(aggregate)
+				settle(t, aggregate, versions{})
 			}
-			s := tenancy.Cluster.Status
+			s := aggregate.Cluster.Status
 			if s.GetPhase() != tc.phase || s.GetObservedGeneration() != tc.observed {
 				t.Errorf("%s, observed generation %d; want %s, %d: %s", s.GetPhase(), s.GetObservedGeneration(), tc.phase, tc.observed, tc.reason)
 			}
-			again := tenancy.Clone()
+			again := aggregate.Clone()
 			settle(t, again, versions{})
 			if !proto.Equal(again.Cluster.Status, s) {
 				t.Errorf("settling twice changed %v to %v", s, again.Cluster.Status)
@@ -250,12 +250,12 @@ func TestNodePoolPhases(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tenancy := placed(t)
+			aggregate := placed(t)
 			for _, step := range tc.steps {
-				step(tenancy)
-				settle(t, tenancy, versions{})
+				step(aggregate)
+				settle(t, aggregate, versions{})
 			}
-			s := tenancy.Pools[0].Status
+			s := aggregate.Pools[0].Status
 			if s.GetPhase() != tc.phase || s.GetObservedGeneration() != tc.observed {
 				t.Errorf("%s, observed generation %d; want %s, %d: %s", s.GetPhase(), s.GetObservedGeneration(), tc.phase, tc.observed, tc.reason)
 			}
@@ -266,65 +266,65 @@ func TestNodePoolPhases(t *testing.T) {
 // TestDeletionOrder goes through a deletion work by work: hazard (a) of the deletion is that the agent creates a NodePool
 // again which HyperShift deleted, because its work is still there.
 func TestDeletionOrder(t *testing.T) {
-	tenancy := placed(t)
-	namespaces, cluster, pool := tenancy.Work(fleet.Namespaces, ""), tenancy.Work(fleet.HostedCluster, ""), tenancy.Work(fleet.NodePoolWork, poolUID)
-	tenancy.Cluster.DeleteTime = start
+	aggregate := placed(t)
+	namespaces, cluster, pool := aggregate.Work(fleet.Namespaces, ""), aggregate.Work(fleet.HostedCluster, ""), aggregate.Work(fleet.NodePoolWork, poolUID)
+	aggregate.Cluster.DeleteTime = start
 	state := func() string {
-		if len(tenancy.Cluster.Status.GetProgress()) != 1 {
-			t.Fatalf("progress %v", tenancy.Cluster.Status.GetProgress())
+		if len(aggregate.Cluster.Status.GetProgress()) != 1 {
+			t.Fatalf("progress %v", aggregate.Cluster.Status.GetProgress())
 		}
-		return tenancy.Cluster.Status.GetProgress()[0].GetState()
+		return aggregate.Cluster.Status.GetProgress()[0].GetState()
 	}
 
-	settle(t, tenancy, nil)
+	settle(t, aggregate, nil)
 	if !pool.Deleting() || !cluster.Deleting() || namespaces.Deleting() || state() != "DeletingNodePools" {
 		t.Errorf("first the node pools and the HostedCluster go, then the namespaces; state %s", state())
 	}
-	if !tenancy.Pools[0].Deleting() {
+	if !aggregate.Pools[0].Deleting() {
 		t.Error("the node pool goes with its cluster")
 	}
 	cluster.Observed.Deleted = true
-	settle(t, tenancy, nil)
+	settle(t, aggregate, nil)
 	if namespaces.Deleting() || state() != "DeletingNodePools" {
 		t.Errorf("the namespaces wait for the node pools; state %s", state())
 	}
 	pool.Observed.Deleted = true
-	settle(t, tenancy, nil)
-	if !namespaces.Deleting() || state() != "DeletingNamespaces" || !tenancy.Pools[0].Gone() || tenancy.Cluster.Gone() {
+	settle(t, aggregate, nil)
+	if !namespaces.Deleting() || state() != "DeletingNamespaces" || !aggregate.Pools[0].Gone() || aggregate.Cluster.Gone() {
 		t.Errorf("now the namespaces go; state %s", state())
 	}
 	namespaces.Observed.Deleted = true
-	settle(t, tenancy, nil)
-	if !tenancy.Cluster.Gone() || tenancy.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_DELETED || len(tenancy.Works) != 0 || tenancy.Cluster.SigningKey != nil {
-		t.Errorf("now only the tombstone is left, without the signing key: %v", tenancy.Cluster.Status)
+	settle(t, aggregate, nil)
+	if !aggregate.Cluster.Gone() || aggregate.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_DELETED || len(aggregate.Works) != 0 || aggregate.Cluster.SigningKey != nil {
+		t.Errorf("now only the tombstone is left, without the signing key: %v", aggregate.Cluster.Status)
 	}
 }
 
 // TestDeletionOfANodePoolAlone leaves the cluster as it is.
 func TestDeletionOfANodePoolAlone(t *testing.T) {
-	tenancy := placed(t)
-	tenancy.Pools[0].DeleteTime = start
-	settle(t, tenancy, nil)
-	work := tenancy.Work(fleet.NodePoolWork, poolUID)
-	if !work.Deleting() || tenancy.Work(fleet.HostedCluster, "").Deleting() {
+	aggregate := placed(t)
+	aggregate.Pools[0].DeleteTime = start
+	settle(t, aggregate, nil)
+	work := aggregate.Work(fleet.NodePoolWork, poolUID)
+	if !work.Deleting() || aggregate.Work(fleet.HostedCluster, "").Deleting() {
 		t.Error("only the node pool's work goes")
 	}
 	work.Observed.Deleted = true
-	settle(t, tenancy, versions{})
-	if !tenancy.Pools[0].Gone() || len(tenancy.Works) != 2 {
-		t.Errorf("node pool %v, %d works", tenancy.Pools[0].Status, len(tenancy.Works))
+	settle(t, aggregate, versions{})
+	if !aggregate.Pools[0].Gone() || len(aggregate.Works) != 2 {
+		t.Errorf("node pool %v, %d works", aggregate.Pools[0].Status, len(aggregate.Works))
 	}
 }
 
 // TestSinceStays keeps the age of a state while it lasts.
 func TestSinceStays(t *testing.T) {
-	tenancy := placed(t)
-	before := proto.CloneOf(tenancy.Cluster.Status)
-	if err := region.Settle(start.Add(time.Hour), tenancy, nil); err != nil {
+	aggregate := placed(t)
+	before := proto.CloneOf(aggregate.Cluster.Status)
+	if err := region.Settle(start.Add(time.Hour), aggregate, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !proto.Equal(before, tenancy.Cluster.Status) {
-		t.Errorf("an hour later %v has become %v", before, tenancy.Cluster.Status)
+	if !proto.Equal(before, aggregate.Cluster.Status) {
+		t.Errorf("an hour later %v has become %v", before, aggregate.Cluster.Status)
 	}
 }
 

@@ -38,7 +38,7 @@ func (t *ClusterAggregate) stepOf(w *Work) (kind, name string) {
 	return kind, kind
 }
 
-// describeDeletions brings the graphs of all deletions of a tenancy up to date, and the conditions that follow from them.
+// describeDeletions brings the graphs of all deletions of an aggregate up to date, and the conditions that follow from them.
 func (r Region) describeDeletions(now time.Time, t *ClusterAggregate) {
 	if c := t.Cluster; c != nil && c.Deleting() {
 		c.Status.Deletion = deletiongraph.Merge(now, c.Status.Deletion, append(t.removals(t.Works), t.azureRemovals()...), r.StepLimits)
@@ -123,7 +123,7 @@ func confirmRemoval(w *Work, kind, name string) *csv1.DeletionStep {
 	if remaining := w.Observed.Remaining(); remaining != "" {
 		s.WaitsFor += " It reports: " + remaining
 	}
-	s.Attempts, s.LastError = w.DeleteAsks, w.Error
+	s.Attempts, s.LastError = w.DeleteRequests, w.Error
 	if trouble := w.Observed.RemovalTrouble(); s.LastError == "" && trouble != "" {
 		s.LastError = trouble
 	}

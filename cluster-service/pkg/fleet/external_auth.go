@@ -89,7 +89,7 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 	}
 	seen := &work.Observed
 	// The digest covers the whole HostedCluster: read back, it says that this generation is on the management cluster.
-	carried := work.Carried()
+	carried := work.Applied()
 	invalid := invalidConfiguration(seen)
 	took := carried && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
 	if took && invalid.Status == "True" {
@@ -212,7 +212,7 @@ func awaitedSecrets(spec *csv1.ExternalAuthSpec, seen *feedback.Observed) []*csv
 func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalAuth, work *Work) {
 	s := a.Status
 	clusterGoes := t.Cluster == nil || t.Cluster.Deleting()
-	if work == nil || !clusterGoes && work.Carried() {
+	if work == nil || !clusterGoes && work.Applied() {
 		a.GoneTime = now
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED
 		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."})

@@ -1,6 +1,6 @@
 // Package fleet is the heart of Cluster Service: what a cluster, its node pools and their works on a management cluster
 // are, and how their state follows from what was asked for and what is observed. Everything here is a pure function of
-// its arguments. A Tenancy, one cluster with everything that belongs to it, is the unit that is locked, decided and
+// its arguments. A ClusterAggregate, one cluster with everything that belongs to it, is the unit that is locked, decided and
 // stored as a whole; package store keeps it, package delivery moves its works to and from Maestro.
 package fleet
 
@@ -32,9 +32,9 @@ type Cluster struct {
 	Status     *csv1.ClusterStatus
 	// Shard is the provision shard that hosts it; empty until placed.
 	Shard string
-	// Waits says why no shard can take it, where that has just been decided. It is kept in the status.
-	Waits   string
-	Release Release
+	// PlacementMessage says why no shard can take it, where that has just been decided. It is kept in the status.
+	PlacementMessage string
+	Release          Release
 	// Overrides is what SREs have decided over the spec; nil when nothing.
 	Overrides *csv1.ClusterOverrides
 	// SigningKey is the service account signing key, sealed.
@@ -108,6 +108,11 @@ const (
 	RolloutWork WorkKind = 6
 )
 
+// WorkKinds returns all kinds.
+func WorkKinds() []WorkKind {
+	return []WorkKind{Namespaces, HostedCluster, NodePoolWork, CredentialWork, RevocationWork, RolloutWork}
+}
+
 // Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
 // publishing while Published is behind Desired, or while it is to be deleted and not gone. The row goes when the deletion
 // is confirmed.
@@ -130,10 +135,10 @@ type Work struct {
 	DeleteTime time.Time
 	// DeletePublished says that Maestro acknowledged the deletion.
 	DeletePublished bool
-	// DeleteAsks counts how often Maestro acknowledged the deletion.
-	DeleteAsks int32
-	// Release are finalizers that the agent is told to take off what the deletion waits for.
-	Release []string
+	// DeleteRequests counts how often Maestro acknowledged the deletion.
+	DeleteRequests int32
+	// ReleaseFinalizers are finalizers that the agent is told to take off what the deletion waits for.
+	ReleaseFinalizers []string
 	// Version is Maestro's resource version as last learnt; 0 when unknown or not created.
 	Version int64
 	// Sequence orders the agent's status updates.
@@ -161,8 +166,8 @@ func (w *Work) Due() bool {
 	return w.Published < w.Desired && !w.Refused
 }
 
-// Carried says that the management cluster has the desired content.
-func (w *Work) Carried() bool {
+// Applied says that the management cluster has the desired content.
+func (w *Work) Applied() bool {
 	if w.Observed.Applied.Status != "True" {
 		return false
 	}
@@ -177,7 +182,7 @@ func (w *Work) Carried() bool {
 func (w *Work) Proto() *csv1.Work {
 	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
 		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
-		Carried: w.Carried(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
+		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
 }
 
 // ClusterAggregate is a cluster and all that belongs to it.
@@ -195,7 +200,7 @@ type ClusterAggregate struct {
 	Works    []*Work
 	// Azure is what the cluster has in Azure; nil when nothing.
 	Azure *Azure
-	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the tenancy.
+	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the aggregate.
 	Leftovers []*Leftover
 }
 
@@ -262,7 +267,7 @@ func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	}
 	for _, w := range t.Works {
 		work := *w
-		work.Release = slices.Clone(w.Release)
+		work.ReleaseFinalizers = slices.Clone(w.ReleaseFinalizers)
 		c.Works = append(c.Works, &work)
 	}
 	return c
@@ -276,8 +281,8 @@ func (c *Cluster) Size() string {
 	return c.Spec.GetExperiments()[experiment.SizeOverride]
 }
 
-// WantedNodes are those that the node pools were asked for, the maximum where they autoscale.
-func (t *ClusterAggregate) WantedNodes() int32 {
+// DesiredNodes are those that the node pools were asked for, the maximum where they autoscale.
+func (t *ClusterAggregate) DesiredNodes() int32 {
 	nodes := int64(0)
 	for _, p := range t.Pools {
 		if p.Deleting() {
@@ -302,7 +307,7 @@ func (t *ClusterAggregate) Nodes() int32 {
 	return nodes
 }
 
-// Needs is what a place for the cluster must offer.
-func (t *ClusterAggregate) Needs() placement.Needs {
-	return placement.Needs{Nodes: t.WantedNodes(), SizeClass: t.Cluster.Size()}
+// PlacementNeeds is what a place for the cluster must offer.
+func (t *ClusterAggregate) PlacementNeeds() placement.Needs {
+	return placement.Needs{Nodes: t.DesiredNodes(), SizeClass: t.Cluster.Size()}
 }

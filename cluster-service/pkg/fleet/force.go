@@ -21,10 +21,10 @@ type Leftover struct {
 	ClusterUID string
 	Step       string
 	Force      *csv1.DeletionForce
-	// Release are the finalizers that the agent was told to take off.
-	Release  []string
-	Attempts int32
-	GoneTime time.Time
+	// ReleaseFinalizers are the finalizers that the agent was told to take off.
+	ReleaseFinalizers []string
+	Attempts          int32
+	GoneTime          time.Time
 }
 
 // Proto is the leftover as the API shows it.
@@ -33,16 +33,18 @@ func (l *Leftover) Proto() *csv1.DeletionLeftover {
 		Force: l.Force, Attempts: l.Attempts, GoneTime: timestamp(l.GoneTime)}
 }
 
-// Refusal is why an intervention in a deletion is not made, and what would be allowed instead.
-type Refusal struct {
+// StepRefusal is why an intervention in a deletion is not made, and what would be allowed instead.
+type StepRefusal struct {
 	// Unknown says that there is no such step.
 	Unknown bool
 	Message string
 }
 
-func (r *Refusal) Error() string { return r.Message }
+func (r *StepRefusal) Error() string { return r.Message }
 
-func refuse(format string, args ...any) error { return &Refusal{Message: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error {
+	return &StepRefusal{Message: fmt.Sprintf(format, args...)}
+}
 
 // step returns a step of the aggregate's graphs, and all the graphs that contain it.
 func (t *ClusterAggregate) step(name string) (step *csv1.DeletionStep, in []*csv1.Deletion) {
@@ -79,7 +81,7 @@ func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*c
 		if len(open) > 0 {
 			message = "Steps that run: " + strings.Join(open, ", ") + "."
 		}
-		return nil, nil, nil, &Refusal{Unknown: true, Message: fmt.Sprintf("There is no step %q. %s", name, message)}
+		return nil, nil, nil, &StepRefusal{Unknown: true, Message: fmt.Sprintf("There is no step %q. %s", name, message)}
 	}
 	switch step.GetState() {
 	case csv1.DeletionStepState_DELETION_STEP_STATE_DONE, csv1.DeletionStepState_DELETION_STEP_STATE_FORCED:
@@ -90,9 +92,9 @@ func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*c
 	return step, t.WorkByID(step.GetWork()), graphs, nil
 }
 
-// Force has nobody wait for a step of a deletion any more. What it removes stays asked for, as a leftover. It is refused
+// ForceDeletionStep has nobody wait for a step of a deletion any more. What it removes stays asked for, as a leftover. It is refused
 // where going on without the step would harm somebody else, and before the step is stuck.
-func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
+func (r Region) ForceDeletionStep(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
 	step, work, graphs, err := t.running(name)
 	if err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *cs
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, Since: timestamp(now), Force: force}
 	deletiongraph.Replace(graphs, forced)
 	t.Leftovers = append(t.Leftovers, &Leftover{WorkID: work.ID, Work: work.Name, Shard: work.Shard, ClusterUID: work.ClusterUID, Step: name,
-		Force: force, Release: slices.Clone(work.Release)})
+		Force: force, ReleaseFinalizers: slices.Clone(work.ReleaseFinalizers)})
 	t.Works = slices.DeleteFunc(t.Works, func(w *Work) bool { return w == work })
 	return forced, nil
 }
@@ -147,9 +149,9 @@ func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work
 	return text
 }
 
-// Release has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step
+// ReleaseFinalizers has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step
 // goes on to wait: nothing is left behind but what the gone controller would have done.
-func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
+func (r Region) ReleaseFinalizers(now time.Time, t *ClusterAggregate, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
 	step, work, graphs, err := t.running(name)
 	if err != nil {
 		return nil, err
@@ -166,18 +168,18 @@ func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finaliz
 		if len(step.GetFinalizers()) > 0 && step.GetKind() != deletiongraph.Namespaces && !slices.Contains(step.GetFinalizers(), f) {
 			return nil, refuse("Finalizer %s was not reported of step %s; reported were %s.", f, name, strings.Join(step.GetFinalizers(), ", "))
 		}
-		if !slices.Contains(work.Release, f) {
-			work.Release = append(work.Release, f)
+		if !slices.Contains(work.ReleaseFinalizers, f) {
+			work.ReleaseFinalizers = append(work.ReleaseFinalizers, f)
 		}
 	}
-	slices.Sort(work.Release)
+	slices.Sort(work.ReleaseFinalizers)
 	askNow(work)
 	deletiongraph.RecordAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now), ReleasedFinalizers: finalizers})
 	return step, nil
 }
 
-// Retry has what a tenancy's deletions wait for tried, or asked for, at once. It returns the steps that this is true of.
-func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []string {
+// RetryDeletion has what an aggregate's deletions wait for tried, or asked for, at once. It returns the steps that this is true of.
+func (r Region) RetryDeletion(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []string {
 	var names []string
 	for _, w := range t.Works {
 		if !w.Deleting() {
@@ -192,7 +194,7 @@ func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []s
 			}
 		}
 	}
-	names = append(names, t.retryAzure(now, actor)...)
+	names = append(names, t.retryAzureDeletion(now, actor)...)
 	for _, a := range t.ExternalAuths {
 		work := t.Work(HostedCluster, "")
 		if !a.Deleting() || a.Gone() || work == nil || work.Deleting() || work.Published >= work.Desired {

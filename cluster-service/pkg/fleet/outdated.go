@@ -12,7 +12,7 @@ func (t *ClusterAggregate) rendered() []*Work {
 	return works
 }
 
-// Outdated says whether a work of the tenancy would be rendered differently now.
+// Outdated says whether a work of the aggregate would be rendered differently now.
 func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" {
 		return false, nil
@@ -29,18 +29,18 @@ func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 	return false, nil
 }
 
-// Carried says whether the management cluster has all of the tenancy's desired content.
-func Carried(t *ClusterAggregate) bool {
+// Applied says whether the management cluster has all of the aggregate's desired content.
+func Applied(t *ClusterAggregate) bool {
 	for _, w := range t.rendered() {
-		if !w.Carried() {
+		if !w.Applied() {
 			return false
 		}
 	}
 	return true
 }
 
-// ApplyFails says whether a work of the tenancy was refused, by Maestro or by the management cluster.
-func ApplyFails(t *ClusterAggregate) bool {
+// ApplyFailed says whether a work of the aggregate was refused, by Maestro or by the management cluster.
+func ApplyFailed(t *ClusterAggregate) bool {
 	for _, w := range t.rendered() {
 		if w.Refused || w.Observed.Applied.Status == "False" {
 			return true

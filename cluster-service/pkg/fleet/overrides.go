@@ -23,8 +23,8 @@ func (c *Cluster) Pause(now, until time.Time, actor *csv1.Actor) {
 // Resume takes a pause back.
 func (c *Cluster) Resume() { c.overrides().Pause = nil }
 
-// Resize overrides the size of the control plane; an empty size takes that back.
-func (c *Cluster) Resize(now time.Time, size string, actor *csv1.Actor) {
+// SetSize overrides the size of the control plane; an empty size takes that back.
+func (c *Cluster) SetSize(now time.Time, size string, actor *csv1.Actor) {
 	c.overrides().Size = nil
 	if size != "" {
 		c.Overrides.Size = &csv1.ClusterSizeOverride{Size: size, Actor: actor, Time: timestamp(now)}
@@ -38,9 +38,9 @@ func (c *Cluster) overrides() *csv1.ClusterOverrides {
 	return c.Overrides
 }
 
-// Again makes all of a tenancy's works due now: the content of those that are wanted is published once more, a deletion is
+// RetryWorks makes all of an aggregate's works due now: the content of those that are wanted is published once more, a deletion is
 // asked for once more. Refusals and back-offs are forgotten. It returns how many there are.
-func (t *ClusterAggregate) Again() int {
+func (t *ClusterAggregate) RetryWorks() int {
 	for _, w := range t.Works {
 		w.Attempts, w.Error, w.Refused, w.RetryTime = 0, "", false, time.Time{}
 		if !w.Deleting() {

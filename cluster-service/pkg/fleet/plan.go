@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Renderer gives the digests of what a tenancy's works should carry now.
+// Renderer gives the digests of what an aggregate's works should carry now.
 type Renderer interface {
 	Digest(t *ClusterAggregate, w *Work) (string, error)
 }

@@ -39,19 +39,19 @@ func TestNodePoolProgress(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tenancy := placed(t)
-			tenancy.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: tc.wanted}
+			aggregate := placed(t)
+			aggregate.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: tc.wanted}
 			if tc.settled {
-				tenancy.Pools[0].Status.ObservedGeneration = 1
+				aggregate.Pools[0].Status.ObservedGeneration = 1
 			}
 			o := with(applied("pool-1"), feedback.AllMachines, "True")
 			o.Replicas, o.Version = tc.replicas, "4.21.4"
 			if tc.change != nil {
 				tc.change(&o)
 			}
-			tenancy.Work(fleet.NodePoolWork, poolUID).Observed = o
-			settle(t, tenancy, versions{})
-			progress := tenancy.Pools[0].Status.GetProgress()
+			aggregate.Work(fleet.NodePoolWork, poolUID).Observed = o
+			settle(t, aggregate, versions{})
+			progress := aggregate.Pools[0].Status.GetProgress()
 			if got := progress[len(progress)-1]; got.GetState() != tc.state || got.GetMessage() != tc.message {
 				t.Errorf("%s: %s, want %s: %s: %s", got.GetState(), got.GetMessage(), tc.state, tc.message, tc.reason)
 			}

@@ -261,7 +261,7 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 		return false
 	}
 	seen := &work.Observed
-	if work.Carried() && rolledOut(t.Cluster.Release, seen) {
+	if work.Applied() && rolledOut(t.Cluster.Release, seen) {
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED, "The control plane runs "+s.GetToVersion()+".")
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "The control plane runs "+s.GetToVersion()+".")
 		return true
@@ -276,7 +276,7 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 // controlPlaneProgress says how far a control plane is with a release.
 func controlPlaneProgress(want Release, work *Work) string {
 	seen := &work.Observed
-	if !work.Carried() {
+	if !work.Applied() {
 		return "Waiting for the management cluster to take release " + want.Version + "."
 	}
 	if progressing := seen.Condition("Progressing"); progressing.Reason == "Blocked" {
@@ -395,7 +395,7 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 // poolArrived says that all nodes of a pool run its release.
 func poolArrived(p *NodePool, work *Work) bool {
 	seen := &work.Observed
-	return work.Carried() && seen.Condition("UpdatingVersion").Status != "True" &&
+	return work.Applied() && seen.Condition("UpdatingVersion").Status != "True" &&
 		(seen.Version == p.Release.Version || seen.Replicas == 0 && seen.Image == p.Release.Image)
 }
 
@@ -434,8 +434,8 @@ func (u *Upgrade) end(now time.Time, state csv1.UpgradeState, message string) {
 	}
 }
 
-// Behind reports whether the spec of a cluster requests a newer version than the release of its control plane.
-func (c *Cluster) Behind() bool {
+// NeedsUpgrade reports whether the spec of a cluster requests a newer version than the release of its control plane.
+func (c *Cluster) NeedsUpgrade() bool {
 	at, err := release.ParseVersion(c.Release.Version)
 	if err != nil {
 		return false
@@ -454,7 +454,7 @@ func (t *ClusterAggregate) customerWaitsForUpgrade() bool {
 			return true
 		}
 	}
-	return t.Cluster.Behind()
+	return t.Cluster.NeedsUpgrade()
 }
 
 // upgradeLayer returns the progress of the active upgrade. It returns nothing while the control plane rolls out a version

@@ -32,7 +32,7 @@ func heldBack(work *Work) bool {
 	if len(history) == 0 {
 		history = work.Observed.Versions
 	}
-	return work.Carried() && work.Observed.Condition(feedback.Progressing).Reason == "Blocked" && len(history) > 0 && history[0].State == "Completed"
+	return work.Applied() && work.Observed.Condition(feedback.Progressing).Reason == "Blocked" && len(history) > 0 && history[0].State == "Completed"
 }
 
 // MaxSkew is how many minor versions a node pool may be behind its control plane; HyperShift allows one more, which leaves
@@ -167,8 +167,8 @@ func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	return j
 }
 
-// RuleBroken is why something that was asked of an upgrade is not done.
-type RuleBroken struct {
+// UpgradeRefusal is why something that was asked of an upgrade is not done.
+type UpgradeRefusal struct {
 	// Rule is a word in capitals.
 	Rule string
 	// Message says what would be allowed.
@@ -176,7 +176,7 @@ type RuleBroken struct {
 }
 
 // Error is the message.
-func (r *RuleBroken) Error() string { return r.Message }
+func (r *UpgradeRefusal) Error() string { return r.Message }
 
 // The rules about upgrades.
 const (
@@ -197,7 +197,7 @@ func (u *Upgrade) refuseEnded() error {
 	if u.Active() {
 		return nil
 	}
-	return &RuleBroken{RuleUpgradeEnded, "The upgrade came to its end: " + u.Status.GetMessage()}
+	return &UpgradeRefusal{RuleUpgradeEnded, "The upgrade came to its end: " + u.Status.GetMessage()}
 }
 
 // lastStep says that the control plane moves and that nothing of the upgrade comes after that.
@@ -219,7 +219,7 @@ func (u *Upgrade) Pause(t *ClusterAggregate, actor *csv1.Actor) error {
 		return nil
 	}
 	if u.lastStep(t) {
-		return &RuleBroken{RuleUpgradeMoving, "The control plane rolls out " + t.Cluster.Release.Version +
+		return &UpgradeRefusal{RuleUpgradeMoving, "The control plane rolls out " + t.Cluster.Release.Version +
 			", which HyperShift can neither hold nor take back, and nothing comes after it that could be paused. Before a control plane begins, and before its node pools follow, an upgrade can be paused."}
 	}
 	u.Status.Paused, u.Status.PausedBy = true, actor
@@ -244,7 +244,7 @@ func (u *Upgrade) Abort(now time.Time, t *ClusterAggregate, actor *csv1.Actor) e
 		return err
 	}
 	if work := t.Work(HostedCluster, ""); u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE && (work == nil || !heldBack(work)) {
-		return &RuleBroken{RuleUpgradeMoving, "The control plane goes to " + t.Cluster.Release.Version +
+		return &UpgradeRefusal{RuleUpgradeMoving, "The control plane goes to " + t.Cluster.Release.Version +
 			", and nothing lowers a version. What comes after it can be paused now and aborted when the control plane has arrived."}
 	}
 	u.Status.AbortedBy = actor
@@ -267,9 +267,9 @@ func (u *Upgrade) Acknowledge(now time.Time, t *ClusterAggregate, name string, a
 				names = append(names, known.GetName())
 			}
 		}
-		return &RuleBroken{RuleGateUnknown, fmt.Sprintf("The upgrade has no gate %q before it. Gates that wait for an acknowledgement: %s.", name, orNone(names))}
+		return &UpgradeRefusal{RuleGateUnknown, fmt.Sprintf("The upgrade has no gate %q before it. Gates that wait for an acknowledgement: %s.", name, orNone(names))}
 	case !g.GetCanBeAcknowledged():
-		return &RuleBroken{RuleGateNotAcknowledgable, fmt.Sprintf("Gate %s is passed when what it waits for is so, not by acknowledging it: %s", name, g.GetMessage())}
+		return &UpgradeRefusal{RuleGateNotAcknowledgable, fmt.Sprintf("Gate %s is passed when what it waits for is so, not by acknowledging it: %s", name, g.GetMessage())}
 	case g.GetAcknowledgeTime() == nil:
 		g.AcknowledgedBy, g.AcknowledgeTime = actor, timestamp(now)
 	}

@@ -29,7 +29,7 @@ func (images) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 
 var actor = &csv1.Actor{Name: "ada", Reason: "a fix"}
 
-// world is a tenancy whose management cluster does what it is told.
+// world is an aggregate whose management cluster does what it is told.
 type world struct {
 	*testing.T
 	*fleet.ClusterAggregate

@@ -25,6 +25,9 @@ const (
 	Retired State = "Retired"
 )
 
+// States returns all states.
+func States() []State { return []State{Active, Cordoned, Draining, Retired} }
+
 // Shard is a provision shard as a place for one cluster more.
 type Shard struct {
 	Name     string
@@ -163,8 +166,10 @@ func (s Shard) obstacles(sizeClass string, policy Policy) []Obstacle {
 		add(ReasonDraining, s.Name+" is uncordoned", "is being drained")
 	case Retired:
 		add(ReasonRetired, s.Name+" is registered or put into the shards file again", "is no longer in the shards file")
-	default:
+	case Cordoned:
 		add(ReasonCordoned, s.Name+" is uncordoned", "is cordoned")
+	default:
+		add(ReasonCordoned, s.Name+" is uncordoned", "is in the unknown state %q", s.State)
 	}
 	if policy.Shard != "" && policy.Shard != s.Name {
 		add(ReasonNotNamed, "the cluster's rules no longer name "+policy.Shard+" alone", "is not %s, which the cluster's rules name", policy.Shard)

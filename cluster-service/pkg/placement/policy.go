@@ -21,6 +21,9 @@ const (
 	Pack Strategy = "pack"
 )
 
+// Strategies returns all strategies.
+func Strategies() []Strategy { return []Strategy{Spread, Pack} }
+
 // Policy is the rules by which a shard is chosen: a region's, or over them those of one cluster, where what is absent is
 // the region's.
 type Policy struct {
@@ -132,60 +135,62 @@ const (
 	maxAvoid  = 100
 )
 
-// Problem is a setting that is wrong; Field is its JSON path.
-type Problem struct{ Field, Message string }
+// Violation is a setting that is wrong; Field is its JSON path.
+type Violation struct{ Field, Message string }
 
 // CheckName finds what is wrong with a shard's name.
-func CheckName(field, name string) []Problem { return checkList(field, []string{name}, 1, namePattern) }
+func CheckName(field, name string) []Violation {
+	return checkList(field, []string{name}, 1, namePattern)
+}
 
 // CheckZones finds what is wrong with a list of zones.
-func CheckZones(field string, zones []string) []Problem {
+func CheckZones(field string, zones []string) []Violation {
 	return checkList(field, zones, MaxZones, zonePattern)
 }
 
 // CheckLabels finds what is wrong with labels.
-func CheckLabels(field string, labels map[string]string) []Problem {
-	var problems []Problem
+func CheckLabels(field string, labels map[string]string) []Violation {
+	var problems []Violation
 	if len(labels) > MaxLabels {
-		problems = append(problems, Problem{field, fmt.Sprintf("Too many: %d: must have at most %d items", len(labels), MaxLabels)})
+		problems = append(problems, Violation{field, fmt.Sprintf("Too many: %d: must have at most %d items", len(labels), MaxLabels)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if !labelPattern.MatchString(key) || labels[key] != "" && !labelPattern.MatchString(labels[key]) {
-			problems = append(problems, Problem{field, fmt.Sprintf("Invalid value: %q=%q: must match %s", key, labels[key], labelPattern)})
+			problems = append(problems, Violation{field, fmt.Sprintf("Invalid value: %q=%q: must match %s", key, labels[key], labelPattern)})
 		}
 	}
 	return problems
 }
 
 // CheckClasses finds size classes that the region does not have.
-func (r *Rules) CheckClasses(field string, classes []string) []Problem {
+func (r *Rules) CheckClasses(field string, classes []string) []Violation {
 	problems := checkList(field, classes, len(r.SizeClasses), namePattern)
 	for i, class := range classes {
 		if len(problems) == 0 && !r.HasClass(class) {
-			problems = append(problems, Problem{fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("Unsupported value: %q: supported values: %s", class, r.classNames())})
+			problems = append(problems, Violation{fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("Unsupported value: %q: supported values: %s", class, r.classNames())})
 		}
 	}
 	return problems
 }
 
 // Check finds what is wrong with the rules of one cluster.
-func (r *Rules) Check(field string, p Policy) []Problem {
+func (r *Rules) Check(field string, p Policy) []Violation {
 	problems := CheckZones(field+"zones", p.Zones)
 	problems = append(problems, CheckLabels(field+"labels", p.Labels)...)
 	problems = append(problems, checkList(field+"avoid", p.Avoid, maxAvoid, namePattern)...)
 	if p.Strategy != "" && p.Strategy != Spread && p.Strategy != Pack {
-		problems = append(problems, Problem{field + "strategy", fmt.Sprintf("Unsupported value: %q: supported values: %s, %s", p.Strategy, Spread, Pack)})
+		problems = append(problems, Violation{field + "strategy", fmt.Sprintf("Unsupported value: %q: supported values: %s, %s", p.Strategy, Spread, Pack)})
 	}
 	if p.MinimumZones < 0 || p.MinimumZones > MaxZones {
-		problems = append(problems, Problem{field + "minimumZones", fmt.Sprintf("Invalid value: %d: must be between 0 and %d", p.MinimumZones, MaxZones)})
+		problems = append(problems, Violation{field + "minimumZones", fmt.Sprintf("Invalid value: %d: must be between 0 and %d", p.MinimumZones, MaxZones)})
 	}
 	if p.SizeClass != "" && !r.HasClass(p.SizeClass) {
-		problems = append(problems, Problem{field + "sizeClass", fmt.Sprintf("Unsupported value: %q: supported values: %s", p.SizeClass, r.classNames())})
+		problems = append(problems, Violation{field + "sizeClass", fmt.Sprintf("Unsupported value: %q: supported values: %s", p.SizeClass, r.classNames())})
 	}
 	if p.Shard != "" {
 		problems = append(problems, CheckName(field+"shard", p.Shard)...)
 		if slices.Contains(p.Avoid, p.Shard) {
-			problems = append(problems, Problem{field + "avoid", fmt.Sprintf("Invalid value: %q: is the one that the rules name", p.Shard)})
+			problems = append(problems, Violation{field + "avoid", fmt.Sprintf("Invalid value: %q: is the one that the rules name", p.Shard)})
 		}
 	}
 	return problems
@@ -202,10 +207,10 @@ func (r *Rules) classNames() string {
 	return names
 }
 
-func checkList(field string, values []string, most int, pattern *regexp.Regexp) []Problem {
-	var problems []Problem
+func checkList(field string, values []string, most int, pattern *regexp.Regexp) []Violation {
+	var problems []Violation
 	if len(values) > most {
-		problems = append(problems, Problem{field, fmt.Sprintf("Too many: %d: must have at most %d items", len(values), most)})
+		problems = append(problems, Violation{field, fmt.Sprintf("Too many: %d: must have at most %d items", len(values), most)})
 	}
 	for i, value := range values {
 		at := field
@@ -214,9 +219,9 @@ func checkList(field string, values []string, most int, pattern *regexp.Regexp) 
 		}
 		switch {
 		case !pattern.MatchString(value):
-			problems = append(problems, Problem{at, fmt.Sprintf("Invalid value: %q: must match %s", value, pattern)})
+			problems = append(problems, Violation{at, fmt.Sprintf("Invalid value: %q: must match %s", value, pattern)})
 		case slices.Contains(values[:i], value):
-			problems = append(problems, Problem{at, fmt.Sprintf("Duplicate value: %q", value)})
+			problems = append(problems, Violation{at, fmt.Sprintf("Duplicate value: %q", value)})
 		}
 	}
 	return problems

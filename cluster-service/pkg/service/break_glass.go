@@ -59,7 +59,7 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 	}
 	var credential *fleet.Credential
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		credential, err = s.newCredential(tx.Tenancies[clusterUID], uid, r)
+		credential, err = s.newCredential(tx.Aggregates[clusterUID], uid, r)
 		return err
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.Revok
 	}
 	var revocation *fleet.Revocation
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		revocation, err = s.newRevocation(tx.Tenancies[clusterUID], uid, r)
+		revocation, err = s.newRevocation(tx.Aggregates[clusterUID], uid, r)
 		return err
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ const maxCallID = 128
 // makes it again and is told that it was done. It is for the requests that have no uid of their own.
 func Calls(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if ids := metadata.ValueFromIncomingContext(ctx, clusterservice.CallIDKey); len(ids) == 1 && ids[0] != "" && len(ids[0]) <= maxCallID {
-		ctx = store.WithCall(ctx, ids[0])
+		ctx = store.WithCallID(ctx, ids[0])
 	}
 	return handle(ctx, request)
 }

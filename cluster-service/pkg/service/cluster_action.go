@@ -75,7 +75,7 @@ func (s *Service) SetClusterSize(ctx context.Context, r *csv1.SetClusterSizeRequ
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
-		t.Cluster.Resize(s.o.Store.Now(), r.GetSize(), r.GetActor())
+		t.Cluster.SetSize(s.o.Store.Now(), r.GetSize(), r.GetActor())
 		if r.GetSize() == "" {
 			return "The control plane has the size that is computed for it.", nil
 		}
@@ -91,7 +91,7 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 			return "Nothing: the cluster is gone.", nil
 		}
 		if c.Shard == "" && !c.Deleting() {
-			if _, err = tx.Place(ctx, c, t.Needs(), s.rules()); err != nil {
+			if _, err = tx.Place(ctx, c, t.PlacementNeeds(), s.rules()); err != nil {
 				return "", err
 			}
 			if c.Shard == "" {
@@ -99,8 +99,8 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 			}
 			return "The cluster is placed on provision shard " + c.Shard + ".", nil
 		}
-		effect = fmt.Sprintf("%d works are published again.", t.Again())
-		if steps := t.AgainAzure(s.o.Store.Now(), r.GetActor()); steps > 0 {
+		effect = fmt.Sprintf("%d works are published again.", t.RetryWorks())
+		if steps := t.RetryAzure(s.o.Store.Now(), r.GetActor()); steps > 0 {
 			effect += fmt.Sprintf(" %d steps in Azure are tried at once.", steps)
 		}
 		return effect, nil
@@ -112,10 +112,10 @@ func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStep
 	var c check
 	c.required("step", r.GetStep())
 	return s.execute(ctx, actionForceStep, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
-		if err := s.o.Renderer.Region.ForceStep(s.o.Store.Now(), t, r.GetStep(), r.GetActor()); err != nil {
+		if err := s.o.Renderer.Region.ForceCreationStep(s.o.Store.Now(), t, r.GetStep(), r.GetActor()); err != nil {
 			return "", err
 		}
-		return fleet.LeftOut(r.GetStep()), nil
+		return fleet.ForcedStepEffect(r.GetStep()), nil
 	})
 }
 
@@ -138,7 +138,7 @@ func (s *Service) execute(ctx context.Context, kind string, r actionRequest, c c
 	var done *csv1.ClusterAction
 	fresh := false
 	err := s.o.Store.Update(ctx, []string{clusterUID}, func(ctx context.Context, tx *store.Tx) (err error) {
-		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
+		t, now := tx.Aggregates[clusterUID], s.o.Store.Now()
 		fresh = false
 		if done, err = tx.ClusterAction(ctx, uid); done != nil || err != nil {
 			if done != nil && (done.GetClusterUid() != clusterUID || done.GetKind() != kind) {

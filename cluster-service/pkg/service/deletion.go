@@ -23,7 +23,7 @@ var finalizerName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,250}[A-Za-
 func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionRequest) (*csv1.RetryDeletionResponse, error) {
 	var steps []string
 	err := s.intervene(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.ClusterAggregate) error {
-		if steps = s.o.Renderer.Region.Retry(now, t, r.GetActor()); len(steps) == 0 {
+		if steps = s.o.Renderer.Region.RetryDeletion(now, t, r.GetActor()); len(steps) == 0 {
 			return failedPrecondition(ReasonNoDeletion, "No deletion of the cluster, or of its node pools and external auths, waits for anything.")
 		}
 		return nil
@@ -46,7 +46,7 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 	}
 	var step *csv1.DeletionStep
 	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &c, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
-		step, err = s.o.Renderer.Region.Release(now, t, r.GetStep(), r.GetFinalizers(), r.GetActor())
+		step, err = s.o.Renderer.Region.ReleaseFinalizers(now, t, r.GetStep(), r.GetFinalizers(), r.GetActor())
 		return err
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionStepRequest) (*csv1.DeletionStep, error) {
 	var step *csv1.DeletionStep
 	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &check{}, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
-		step, err = s.o.Renderer.Region.Force(now, t, r.GetStep(), r.GetActor())
+		step, err = s.o.Renderer.Region.ForceDeletionStep(now, t, r.GetStep(), r.GetActor())
 		return err
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 	}
 	uid := strings.ToLower(clusterUID)
 	err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t, now := tx.Tenancies[uid], s.o.Store.Now()
+		t, now := tx.Aggregates[uid], s.o.Store.Now()
 		if t.Cluster == nil {
 			return unknown(ReasonClusterUnknown, "cluster", clusterUID)
 		}
@@ -101,7 +101,7 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 
 // refusedStep is the API's error for an intervention in a step that the fleet refuses; other errors stay what they are.
 func refusedStep(err error) error {
-	var refusal *fleet.Refusal
+	var refusal *fleet.StepRefusal
 	switch {
 	case errors.As(err, &refusal) && refusal.Unknown:
 		return apierror.New(apierror.NotFound, "%s", refusal.Message).WithReason(ReasonStepUnknown)

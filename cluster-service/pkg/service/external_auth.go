@@ -29,7 +29,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 		return nil, answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
-	// One that is known under another cluster is in a tenancy that would not be locked.
+	// One that is known under another cluster is in an aggregate that would not be locked.
 	known, err := s.o.Store.ExternalAuth(ctx, uid)
 	switch {
 	case err == nil && known.ClusterUID != clusterUID:
@@ -42,13 +42,13 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 	}
 	var auth *fleet.ExternalAuth
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		auth, err = s.changeExternalAuth(ctx, tx.Tenancies[clusterUID], uid, clusterUID, r)
+		auth, err = s.changeExternalAuth(ctx, tx.Aggregates[clusterUID], uid, clusterUID, r)
 		return err
 	})
 	switch {
-	case store.IsResourceIDTaken(err):
+	case store.IsResourceIDInUse(err):
 		err = failedPrecondition(ReasonResourceIDInUse, "Another external auth holds the resource id and is not fully deleted.")
-	case store.IsExternalAuthTaken(err):
+	case store.IsExternalAuthInUse(err):
 		err = externalAuthExists()
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternal
 	}
 	var auth *fleet.ExternalAuth
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
-		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
+		t, now := tx.Aggregates[clusterUID], s.o.Store.Now()
 		auth = t.ExternalAuthByUID(uid)
 		if auth == nil {
 			auth = &fleet.ExternalAuth{UID: uid, ClusterUID: clusterUID, ResourceID: r.GetResourceId(), Spec: &csv1.ExternalAuthSpec{}, CreateTime: now,

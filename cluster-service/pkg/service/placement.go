@@ -44,17 +44,17 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 	}
 	uid := strings.ToLower(r.GetUid())
 	if err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		switch t := tx.Tenancies[uid]; {
+		switch t := tx.Aggregates[uid]; {
 		case t.Cluster == nil:
 			return unknown(ReasonClusterUnknown, "cluster", uid)
 		case t.Cluster.Deleting():
 			return failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted: it needs no place any more.")
 		}
-		var override *store.Override
+		var override *store.PolicyOverride
 		if r.GetPolicy() != nil {
-			override = &store.Override{Policy: policy, Actor: storedActor(r.GetActor()), Time: s.o.Store.Now()}
+			override = &store.PolicyOverride{Policy: policy, Actor: storedActor(r.GetActor()), Time: s.o.Store.Now()}
 		}
-		tx.SetOverride(uid, override)
+		tx.SetPolicyOverride(uid, override)
 		return nil
 	}); err != nil {
 		return nil, answer(ctx, err)
@@ -63,9 +63,9 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 	return s.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid})
 }
 
-func (s *Service) explain(e *store.Explanation) *csv1.PlacementExplanation {
-	c := e.Tenancy.Cluster
-	now := e.Now(s.o.Store.Now(), s.rules())
+func (s *Service) explain(e *store.Placement) *csv1.PlacementExplanation {
+	c := e.Aggregate.Cluster
+	now := e.Decide(s.o.Store.Now(), s.rules())
 	explained := &csv1.PlacementExplanation{Uid: c.UID, ResourceId: c.ResourceID, ClusterId: c.ID(), ProvisionShard: c.Shard,
 		Now: decisionProto(now), Sentences: sentences(e, now)}
 	if o := e.Override; o != nil {
@@ -82,8 +82,8 @@ func (s *Service) explain(e *store.Explanation) *csv1.PlacementExplanation {
 const clockFormat = "2006-01-02 15:04:05 UTC"
 
 // sentences say a placement as a colleague would.
-func sentences(e *store.Explanation, now placement.Decision) []string {
-	c := e.Tenancy.Cluster
+func sentences(e *store.Placement, now placement.Decision) []string {
+	c := e.Aggregate.Cluster
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	switch {
@@ -182,7 +182,7 @@ func (s *Service) PlanDrain(ctx context.Context, r *csv1.PlanDrainRequest) (*csv
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	tenancies, overrides, err := s.o.Store.Tenants(ctx, shard.Name)
+	aggregates, overrides, err := s.o.Store.ClustersOnShard(ctx, shard.Name)
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
@@ -190,14 +190,14 @@ func (s *Service) PlanDrain(ctx context.Context, r *csv1.PlanDrainRequest) (*csv
 	var facts []placement.Shard
 	for _, other := range others {
 		if !other.Deregistered {
-			facts = append(facts, other.Facts(now, s.rules()))
+			facts = append(facts, other.ForPlacement(now, s.rules()))
 		}
 	}
 	byUID := map[string]*fleet.ClusterAggregate{}
 	var tenants []placement.Tenant
-	for _, t := range tenancies {
+	for _, t := range aggregates {
 		byUID[t.Cluster.UID] = t
-		tenants = append(tenants, placement.Tenant{UID: t.Cluster.UID, Needs: t.Needs(), Rules: overrides[t.Cluster.UID],
+		tenants = append(tenants, placement.Tenant{UID: t.Cluster.UID, Needs: t.PlacementNeeds(), Rules: overrides[t.Cluster.UID],
 			Created: t.Cluster.CreateTime, Leaving: t.Cluster.Deleting()})
 	}
 	cluster := func(t placement.Tenant) *csv1.DrainCluster {

@@ -60,11 +60,11 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
 	}
-	tenancy, err := s.o.Store.Read(ctx, r.GetUid())
+	aggregate, err := s.o.Store.Read(ctx, r.GetUid())
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	c := tenancy.Cluster
+	c := aggregate.Cluster
 	switch {
 	case c == nil:
 		err = unknown(ReasonClusterUnknown, "cluster", r.GetUid())
@@ -78,7 +78,7 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 	}
 	return &csv1.ClusterRecovery{ProvisionShard: c.Shard, ReleaseVersion: c.Release.Version, ReleaseImage: c.Release.Image,
 		BaseDomainPrefix: c.Status.GetBaseDomainPrefix(), SigningKey: c.SigningKey, CreateTime: timestamppb.New(c.CreateTime),
-		SubnetAssociated: tenancy.Azure.SubnetAssociated()}, nil
+		SubnetAssociated: aggregate.Azure.SubnetAssociated()}, nil
 }
 
 // recover gives a cluster that was lost here what it had, before it is placed by the rules; it says whether it has its place.
@@ -105,9 +105,9 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 	}
 	if len(s.o.Renderer.Region.AzureKinds) > 0 {
 		// What it has in Azure is planned at once, as it may be deleted before its HostedCluster is read back: every step finds what is there.
-		tx.Tenancies[c.UID].Azure = fleet.LostAzure(r.GetSubnetAssociated())
+		tx.Aggregates[c.UID].Azure = fleet.RecoveredAzure(r.GetSubnetAssociated())
 	}
-	placed, err = tx.PlaceAgain(ctx, c, r.GetProvisionShard())
+	placed, err = tx.AssignShard(ctx, c, r.GetProvisionShard())
 	switch {
 	case err != nil:
 		return false, err

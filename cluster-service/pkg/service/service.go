@@ -1,4 +1,4 @@
-// Package service is Cluster Service's gRPC API. Each write is one transaction over one tenancy: it validates, stores the
+// Package service is Cluster Service's gRPC API. Each write is one transaction over one aggregate: it validates, stores the
 // desired state, places a new cluster, has the state machine settle, and only then answers; what has to follow is in the
 // rows by then. Each is idempotent by uid and generation. Reads never lock.
 package service
@@ -94,7 +94,7 @@ func answer(ctx context.Context, err error) error {
 	var known *apierror.Error
 	switch {
 	case errors.As(err, &known):
-	case errors.Is(err, store.ErrDone):
+	case errors.Is(err, store.ErrCallRepeated):
 		err = apierror.New(apierror.Conflict, "This call has had its effect before.").WithReason(clusterservice.ReasonCallDone)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		err = apierror.New(apierror.Unavailable, "The request was given up before it was done.").WithCause(err)
@@ -140,11 +140,11 @@ func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest)
 		switch {
 		case err == nil:
 			return cluster, nil
-		case store.IsResourceIDTaken(err):
+		case store.IsResourceIDInUse(err):
 			return nil, failedPrecondition(ReasonResourceIDInUse, "Another cluster holds the resource id and is not fully deleted.")
-		case store.IsPrefixTaken(err) && r.GetSpec().GetDns().GetBaseDomainPrefix() != "":
+		case store.IsPrefixInUse(err) && r.GetSpec().GetDns().GetBaseDomainPrefix() != "":
 			return nil, apierror.InvalidFields([]apierror.Violation{{Field: "spec.dns.base_domain_prefix", Message: "Duplicate value: another cluster of the region has it"}})
-		case store.IsPrefixTaken(err) && attempt < maxPrefixes:
+		case store.IsPrefixInUse(err) && attempt < maxPrefixes:
 			continue
 		}
 		return nil, err
@@ -155,7 +155,7 @@ func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest)
 const maxPrefixes = 5
 
 func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r *csv1.ApplyClusterRequest, attempt int) (*fleet.Cluster, error) {
-	t, now := tx.Tenancies[uid], s.o.Store.Now()
+	t, now := tx.Aggregates[uid], s.o.Store.Now()
 	c := t.Cluster
 	switch {
 	case c != nil && c.Deleting():
@@ -177,7 +177,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 			return nil, err
 		}
 		if !placed {
-			decision, err := tx.Place(ctx, c, t.Needs(), s.rules())
+			decision, err := tx.Place(ctx, c, t.PlacementNeeds(), s.rules())
 			if err != nil {
 				return nil, err
 			}
@@ -273,7 +273,7 @@ func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterReques
 	uid := strings.ToLower(r.GetUid())
 	var cluster *fleet.Cluster
 	err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t, now := tx.Tenancies[uid], s.o.Store.Now()
+		t, now := tx.Aggregates[uid], s.o.Store.Now()
 		if t.Cluster == nil {
 			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: r.GetResourceId(), Spec: &csv1.ClusterSpec{}, CreateTime: now, DeleteTime: now,
 				GoneTime: now, Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), Phase: csv1.ClusterPhase_CLUSTER_PHASE_DELETED}}
@@ -308,10 +308,10 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 	}
 	var pool *fleet.NodePool
 	err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		pool, err = s.changeNodePool(ctx, tx.Tenancies[clusterUID], uid, clusterUID, r)
+		pool, err = s.changeNodePool(ctx, tx.Aggregates[clusterUID], uid, clusterUID, r)
 		return err
 	})
-	if store.IsResourceIDTaken(err) {
+	if store.IsResourceIDInUse(err) {
 		err = failedPrecondition(ReasonResourceIDInUse, "Another node pool holds the resource id and is not fully deleted.")
 	}
 	if err != nil {
@@ -320,7 +320,7 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 	return pool.Proto(), nil
 }
 
-// sameCluster refuses a node pool that is known under another cluster: its tenancy would not be the one that is locked.
+// sameCluster refuses a node pool that is known under another cluster: its aggregate would not be the one that is locked.
 func (s *Service) sameCluster(ctx context.Context, uid, clusterUID string) error {
 	known, err := s.o.Store.NodePool(ctx, uid)
 	if errors.Is(err, store.ErrUnknown) {
@@ -433,7 +433,7 @@ func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequ
 	}
 	var pool *fleet.NodePool
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
-		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
+		t, now := tx.Aggregates[clusterUID], s.o.Store.Now()
 		pool = t.Pool(uid)
 		if pool == nil {
 			pool = &fleet.NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: r.GetResourceId(), Spec: &csv1.NodePoolSpec{}, CreateTime: now,

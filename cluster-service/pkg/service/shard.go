@@ -50,7 +50,7 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	tenancies, overrides, err := s.o.Store.Tenants(ctx, shard.Name)
+	aggregates, overrides, err := s.o.Store.ClustersOnShard(ctx, shard.Name)
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
@@ -59,7 +59,7 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 		return nil, answer(ctx, err)
 	}
 	report := &csv1.ProvisionShardReport{ProvisionShard: s.shardProto(shard), UnansweredWorks: shard.Unanswered}
-	if report.WaitingClusters, err = s.o.Store.Waiting(ctx); err != nil {
+	if report.WaitingClusters, err = s.o.Store.CountUnplaced(ctx); err != nil {
 		return nil, answer(ctx, err)
 	}
 	// The rules may change at any moment; these are of one.
@@ -70,14 +70,14 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 		usage[class.Name] = &csv1.SizeClassUsage{SizeClass: class.Name, Accepted: accepted}
 		report.SizeClasses = append(report.SizeClasses, usage[class.Name])
 	}
-	for _, t := range tenancies {
+	for _, t := range aggregates {
 		if t.Cluster.Deleting() {
 			report.DeletingClusters++
 		}
-		of := usage[rules.ClassOf(t.Needs(), overrides[t.Cluster.UID])]
+		of := usage[rules.ClassOf(t.PlacementNeeds(), overrides[t.Cluster.UID])]
 		of.Clusters++
-		of.Nodes, of.WantedNodes = of.Nodes+t.Nodes(), of.WantedNodes+t.WantedNodes()
-		report.Nodes, report.WantedNodes = report.Nodes+t.Nodes(), report.WantedNodes+t.WantedNodes()
+		of.Nodes, of.WantedNodes = of.Nodes+t.Nodes(), of.WantedNodes+t.DesiredNodes()
+		report.Nodes, report.WantedNodes = report.Nodes+t.Nodes(), report.WantedNodes+t.DesiredNodes()
 	}
 	for _, change := range history {
 		report.History = append(report.History, &csv1.ProvisionShardChange{Time: timestamppb.New(change.Time), Actor: actorProto(&change.Actor),
@@ -180,7 +180,7 @@ func (s *Service) notLast(shard *store.Shard, others []store.Shard) error {
 		return nil
 	}
 	for _, other := range others {
-		if other.State() == placement.Active && other.Clusters < other.Capacity() && !other.Silent(s.o.Store.Now(), s.rules().Silence()) {
+		if other.State() == placement.Active && other.Clusters < other.Capacity() && !other.Unresponsive(s.o.Store.Now(), s.rules().Silence()) {
 			return nil
 		}
 	}
@@ -369,7 +369,7 @@ func labelled(labels map[string]string) string {
 	return listed(values)
 }
 
-func (c *check) problems(lists ...[]placement.Problem) {
+func (c *check) problems(lists ...[]placement.Violation) {
 	for _, problem := range slices.Concat(lists...) {
 		c.fail(problem.Field, "%s", problem.Message)
 	}
@@ -378,18 +378,28 @@ func (c *check) problems(lists ...[]placement.Problem) {
 func (s *Service) shardProto(shard *store.Shard) *csv1.ProvisionShard {
 	state := csv1.ProvisionShardState_PROVISION_SHARD_STATE_DEREGISTERED
 	if !shard.Deregistered {
-		state = map[placement.State]csv1.ProvisionShardState{
-			placement.Active:   csv1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE,
-			placement.Cordoned: csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED,
-			placement.Draining: csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING,
-			placement.Retired:  csv1.ProvisionShardState_PROVISION_SHARD_STATE_RETIRED,
-		}[shard.State()]
+		state = shardState(shard.State())
 	}
 	return &csv1.ProvisionShard{Name: shard.Name, Capacity: shard.Capacity(), Clusters: shard.Clusters, Cordoned: shard.State() != placement.Active,
 		State: state, Zones: shard.Zones(), SizeClasses: shard.SizeClasses(), Labels: shard.Labels(), Overridden: overridden(shard),
-		Headroom: max(0, shard.Capacity()-shard.Clusters), LastHeardTime: optionalTime(shard.Heard), UnansweredSince: optionalTime(shard.Asked),
-		AgentSilent: shard.Silent(s.o.Store.Now(), s.rules().Silence()), Version: shard.Version, StateActor: actorProto(shard.StateActor),
+		Headroom: max(0, shard.Capacity()-shard.Clusters), LastHeardTime: optionalTime(shard.LastReport), UnansweredSince: optionalTime(shard.UnansweredSince),
+		AgentSilent: shard.Unresponsive(s.o.Store.Now(), s.rules().Silence()), Version: shard.Version, StateActor: actorProto(shard.StateActor),
 		StateTime: optionalTime(shard.StateTime)}
+}
+
+// shardState returns the value of the API for a state; UNSPECIFIED for a state that is not one of placement.States.
+func shardState(state placement.State) csv1.ProvisionShardState {
+	switch state {
+	case placement.Active:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE
+	case placement.Cordoned:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED
+	case placement.Draining:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING
+	case placement.Retired:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_RETIRED
+	}
+	return csv1.ProvisionShardState_PROVISION_SHARD_STATE_UNSPECIFIED
 }
 
 func optionalTime(t time.Time) *timestamppb.Timestamp {

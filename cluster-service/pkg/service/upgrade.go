@@ -225,7 +225,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 	}
 	var upgrade *fleet.Upgrade
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		upgrade, err = s.newUpgrade(tx.Tenancies[clusterUID], uid, spec, r.GetAcknowledge())
+		upgrade, err = s.newUpgrade(tx.Aggregates[clusterUID], uid, spec, r.GetAcknowledge())
 		return err
 	})
 	if err != nil {
@@ -268,7 +268,7 @@ func (s *Service) newUpgrade(t *fleet.ClusterAggregate, uid string, spec *csv1.U
 
 // refused makes a rule's refusal an error of the API.
 func refused(err error) error {
-	var broken *fleet.RuleBroken
+	var broken *fleet.UpgradeRefusal
 	if errors.As(err, &broken) {
 		return failedPrecondition(broken.Rule, broken.Message)
 	}
@@ -342,8 +342,8 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 	}
 	upgrade := known
 	err = s.o.Store.Update(ctx, []string{known.ClusterUID}, func(_ context.Context, tx *store.Tx) error {
-		t, now := tx.Tenancies[known.ClusterUID], s.o.Store.Now()
-		// One that ended long ago is not among the tenancy's any more, and refuses by itself.
+		t, now := tx.Aggregates[known.ClusterUID], s.o.Store.Now()
+		// One that ended long ago is not among the aggregate's any more, and refuses by itself.
 		if upgrade = t.Upgrade(uid); upgrade == nil {
 			upgrade = known
 		}

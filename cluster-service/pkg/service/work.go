@@ -37,11 +37,11 @@ func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*fleet
 	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
 		return nil, err
 	}
-	tenancy, err := s.o.Store.Read(ctx, strings.ToLower(r.GetClusterUid()))
+	aggregate, err := s.o.Store.Read(ctx, strings.ToLower(r.GetClusterUid()))
 	if err != nil {
 		return nil, err
 	}
-	return tenancy.Works, nil
+	return aggregate.Works, nil
 }
 
 // ReasonWorkInUse is of the refusal to delete as an orphan what is none.

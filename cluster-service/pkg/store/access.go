@@ -13,20 +13,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// accessChanges queues the writes of a tenancy's external auths, credentials and revocations that changed.
-func accessChanges(old, tenancy *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
+// accessChanges queues the writes of an aggregate's external auths, credentials and revocations that changed.
+func accessChanges(old, aggregate *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
 	var changed []func(batch *pgx.Batch, behind int64)
-	for _, a := range tenancy.ExternalAuths {
+	for _, a := range aggregate.ExternalAuths {
 		if authChanged(old.ExternalAuthByUID(a.UID), a) {
 			changed = append(changed, func(batch *pgx.Batch, behind int64) { queueAuth(batch, a, behind) })
 		}
 	}
-	for _, c := range tenancy.Credentials {
+	for _, c := range aggregate.Credentials {
 		if before := old.Credential(c.UID); before == nil || !before.GoneTime.Equal(c.GoneTime) || !proto.Equal(before.Status, c.Status) {
 			changed = append(changed, func(batch *pgx.Batch, behind int64) { queueCredential(batch, c, behind) })
 		}
 	}
-	for _, v := range tenancy.Revocations {
+	for _, v := range aggregate.Revocations {
 		if before := old.Revocation(v.UID); before == nil || !before.GoneTime.Equal(v.GoneTime) || !proto.Equal(before.Status, v.Status) {
 			changed = append(changed, func(batch *pgx.Batch, behind int64) { queueRevocation(batch, v, behind) })
 		}
@@ -100,7 +100,7 @@ func scanCredential(row pgx.CollectableRow) (*fleet.Credential, error) {
 	if err := proto.Unmarshal(status, c.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of credential %s: %w", c.UID, err)
 	}
-	return c, nil
+	return c, knownClass("credential "+c.UID, c.Spec.GetClass())
 }
 
 func scanRevocation(row pgx.CollectableRow) (*fleet.Revocation, error) {
@@ -114,7 +114,17 @@ func scanRevocation(row pgx.CollectableRow) (*fleet.Revocation, error) {
 	if err := proto.Unmarshal(status, v.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of revocation %s: %w", v.UID, err)
 	}
-	return v, nil
+	return v, knownClass("revocation "+v.UID, v.Class)
+}
+
+// knownClass rejects a stored class that this release does not know. Names on the management cluster follow from the class,
+// so no class may be treated as another one.
+func knownClass(of string, class csv1.BreakGlassClass) error {
+	switch class {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		return nil
+	}
+	return fmt.Errorf("decoding %s: unknown class %d: supported values: CUSTOMER, SRE", of, class)
 }
 
 // ExternalAuth reads an external auth.
@@ -135,9 +145,9 @@ func (s *Store) Credential(ctx context.Context, uid string) (*fleet.Credential, 
 	return unknown(pgx.CollectExactlyOneRow(rows, scanCredential))
 }
 
-// CredentialWith finds the credential of a cluster by the fingerprint of its certificate, however long ago it has ended; nil
+// CredentialByFingerprint finds the credential of a cluster by the fingerprint of its certificate, however long ago it has ended; nil
 // when none that is kept has it.
-func (s *Store) CredentialWith(ctx context.Context, clusterUID, fingerprint string) (*fleet.Credential, error) {
+func (s *Store) CredentialByFingerprint(ctx context.Context, clusterUID, fingerprint string) (*fleet.Credential, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+credentialColumns+" FROM break_glass_credentials WHERE cluster_uid = $1", clusterUID)
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials of a cluster: %w", err)
@@ -146,7 +156,7 @@ func (s *Store) CredentialWith(ctx context.Context, clusterUID, fingerprint stri
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials of a cluster: %w", err)
 	}
-	return (&fleet.ClusterAggregate{Credentials: credentials}).CredentialWith(fingerprint), nil
+	return (&fleet.ClusterAggregate{Credentials: credentials}).CredentialByFingerprint(fingerprint), nil
 }
 
 // Revocation reads a revocation.
@@ -180,9 +190,9 @@ func (s *Store) ListRevocations(ctx context.Context, f Filter) ([]*fleet.Revocat
 	return list(ctx, s, query, args, scanRevocation)
 }
 
-// Expired lists the clusters that have an issued credential whose certificate has ended, and says when the next one ends;
+// ExpiredCredentials lists the clusters that have an issued credential whose certificate has ended, and says when the next one ends;
 // zero when there is none.
-func (s *Store) Expired(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
+func (s *Store) ExpiredCredentials(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		batch.Queue("SELECT DISTINCT cluster_uid::text FROM break_glass_credentials WHERE expire_time <= $1 LIMIT $2", now, limit).

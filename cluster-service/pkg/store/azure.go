@@ -30,18 +30,18 @@ func scanAzure(row pgx.CollectableRow) (*fleet.Azure, error) {
 
 // queueAzure queues the write of what a cluster has in Azure, and says whether steps are due now: they are the caller's
 // for as long as a lease.
-func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, tenancy *fleet.ClusterAggregate) bool {
+func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, aggregate *fleet.ClusterAggregate) bool {
 	before, _ := json.Marshal(old.Azure) // strings, numbers and times
-	after, _ := json.Marshal(tenancy.Azure)
+	after, _ := json.Marshal(aggregate.Azure)
 	if string(before) == string(after) {
 		return false
 	}
-	if tenancy.Azure == nil || len(tenancy.Azure.Steps) == 0 {
-		tenancy.Azure = nil
+	if aggregate.Azure == nil || len(aggregate.Azure.Steps) == 0 {
+		aggregate.Azure = nil
 		batch.Queue("DELETE FROM azure_resources WHERE cluster_uid = $1", uid)
 		return false
 	}
-	at, due := tenancy.Azure.DueTime()
+	at, due := aggregate.Azure.DueTime()
 	isNow := due && !at.After(now)
 	switch {
 	case isNow:
@@ -49,15 +49,15 @@ func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, tenanc
 	case !due:
 		at = time.Time{}
 	}
-	ends, overdue := tenancy.Azure.Endings()
+	ends, overdue := aggregate.Azure.Expiry()
 	batch.Queue(`INSERT INTO azure_resources (cluster_uid, state, due_time, ends_time, overdue_time) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (cluster_uid) DO UPDATE SET state = $2, due_time = $3, ends_time = $4, overdue_time = $5`,
 		uid, after, nullTime(at), nullTime(ends), nullTime(overdue))
 	return isNow
 }
 
-// AzureEndings says when the first thing in Azure ends, zero when none does, and of how many clusters a renewal is overdue.
-func (s *Store) AzureEndings(ctx context.Context) (first time.Time, overdue int, err error) {
+// CertificateExpiry says when the first thing in Azure ends, zero when none does, and of how many clusters a renewal is overdue.
+func (s *Store) CertificateExpiry(ctx context.Context) (first time.Time, overdue int, err error) {
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		batch.Queue("SELECT min(ends_time) FROM azure_resources").QueryRow(func(row pgx.Row) error {
 			var at *time.Time
@@ -73,8 +73,8 @@ func (s *Store) AzureEndings(ctx context.Context) (first time.Time, overdue int,
 	return first, overdue, nil
 }
 
-// TakeAzureDue takes the clusters whose steps in Azure are due for a lease.
-func (s *Store) TakeAzureDue(ctx context.Context, limit int) ([]string, error) {
+// AcquireDueAzureSteps takes the clusters whose steps in Azure are due for a lease.
+func (s *Store) AcquireDueAzureSteps(ctx context.Context, limit int) ([]string, error) {
 	now := s.Now()
 	rows, err := s.pool.Query(ctx, `UPDATE azure_resources SET due_time = $2 WHERE cluster_uid IN
 		(SELECT cluster_uid FROM azure_resources WHERE due_time <= $1 ORDER BY due_time LIMIT $3 FOR UPDATE SKIP LOCKED)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrDone is returned instead of a second effect of one call: its caller has made it before, and did not hear the answer.
-var ErrDone = errors.New("the call has had its effect before")
+// ErrCallRepeated is returned instead of a second effect of one call: its caller has made it before, and did not hear the answer.
+var ErrCallRepeated = errors.New("the call has had its effect before")
 
 // call is what one call has come to.
 type call struct {
@@ -20,9 +20,9 @@ type call struct {
 
 type callKey struct{}
 
-// WithCall gives what is done with the context the caller's id: it is noted in the first transaction that changes something
+// WithCallID gives what is done with the context the caller's id: it is noted in the first transaction that changes something
 // on its behalf, and the same call made again changes nothing.
-func WithCall(ctx context.Context, id string) context.Context {
+func WithCallID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, callKey{}, &call{id: id})
 }
 
@@ -40,7 +40,7 @@ func (s *Store) noteCall(ctx context.Context, tx interface {
 	case err != nil:
 		return nil, fmt.Errorf("noting a call: %w", err)
 	case tag.RowsAffected() == 0:
-		return nil, ErrDone
+		return nil, ErrCallRepeated
 	}
 	return func() { c.done = true }, nil
 }

@@ -93,7 +93,7 @@ func TestPurgingStopsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			c := tx.Tenancies[uid].Cluster
+			c := tx.Aggregates[uid].Cluster
 			c.DeleteTime, c.GoneTime = s.Now().Add(-1), s.Now().Add(-1)
 			return nil
 		}); err != nil {

@@ -17,8 +17,8 @@ const leftoverColumns = "work_id::text, work, shard, cluster_uid::text, step, fo
 
 // queueDeletion queues the changes of the row by which deletions are found by time, and the leftovers of forced steps. It
 // reports whether a stuck step ended or was forced.
-func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fleet.ClusterAggregate) (unblocked bool) {
-	before, after := old.DeletionJob(), tenancy.DeletionJob()
+func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, aggregate *fleet.ClusterAggregate) (unblocked bool) {
+	before, after := old.DeletionJob(), aggregate.DeletionJob()
 	switch {
 	case before.Due.Equal(after.Due) && slices.Equal(before.Stuck, after.Stuck):
 	case after.Due.IsZero() && len(after.Stuck) == 0:
@@ -27,12 +27,12 @@ func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fl
 		batch.Queue(`INSERT INTO deletions (cluster_uid, due_time, stuck) VALUES ($1, $2, $3)
 			ON CONFLICT (cluster_uid) DO UPDATE SET due_time = $2, stuck = $3`, uid, nullTime(after.Due), notNil(after.Stuck))
 	}
-	for _, l := range tenancy.Leftovers {
+	for _, l := range aggregate.Leftovers {
 		batch.Queue(`INSERT INTO deletion_leftovers (work_id, work, shard, cluster_uid, step, force, force_time, release_finalizers, due_time)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $7) ON CONFLICT (work_id) DO NOTHING`,
-			l.WorkID, l.Work, l.Shard, l.ClusterUID, l.Step, encode(l.Force), now, notNil(l.Release))
+			l.WorkID, l.Work, l.Shard, l.ClusterUID, l.Step, encode(l.Force), now, notNil(l.ReleaseFinalizers))
 	}
-	return len(after.Stuck) < len(before.Stuck) || len(tenancy.Leftovers) > 0
+	return len(after.Stuck) < len(before.Stuck) || len(aggregate.Leftovers) > 0
 }
 
 // notNil is a list that is not null to the database.
@@ -94,9 +94,9 @@ func (s *Store) StuckSteps(ctx context.Context) (steps map[string]int, leftovers
 	return steps, leftovers, nil
 }
 
-// TakeLeftovers takes leftovers that are due to be asked to go, and has them due again after a time that grows with the
+// AcquireDueLeftovers takes leftovers that are due to be asked to go, and has them due again after a time that grows with the
 // attempts, to at most as long as the last one says.
-func (s *Store) TakeLeftovers(ctx context.Context, limit int, first, last time.Duration) ([]*fleet.Leftover, error) {
+func (s *Store) AcquireDueLeftovers(ctx context.Context, limit int, first, last time.Duration) ([]*fleet.Leftover, error) {
 	now := s.Now()
 	rows, err := s.pool.Query(ctx, `UPDATE deletion_leftovers SET attempts = attempts + 1,
 			due_time = $1::timestamptz + least($3::interval * power(2, least(attempts, 20)), $4::interval)
@@ -134,8 +134,8 @@ func (s *Store) OpenLeftovers(ctx context.Context) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// LeftoverGone notes that the deletion of a leftover was confirmed.
-func (s *Store) LeftoverGone(ctx context.Context, workID string) error {
+// MarkLeftoverGone notes that the deletion of a leftover was confirmed.
+func (s *Store) MarkLeftoverGone(ctx context.Context, workID string) error {
 	_, err := s.pool.Exec(ctx, "UPDATE deletion_leftovers SET gone_time = $2, due_time = NULL WHERE work_id = $1 AND gone_time IS NULL", workID, s.Now())
 	if err != nil {
 		return fmt.Errorf("noting that a leftover is gone: %w", err)
@@ -158,7 +158,7 @@ func scanLeftover(row pgx.CollectableRow) (*fleet.Leftover, error) {
 	l := &fleet.Leftover{Force: &csv1.DeletionForce{}}
 	var force []byte
 	var gone *time.Time
-	if err := row.Scan(&l.WorkID, &l.Work, &l.Shard, &l.ClusterUID, &l.Step, &force, &l.Release, &l.Attempts, &gone); err != nil {
+	if err := row.Scan(&l.WorkID, &l.Work, &l.Shard, &l.ClusterUID, &l.Step, &force, &l.ReleaseFinalizers, &l.Attempts, &gone); err != nil {
 		return nil, err
 	}
 	l.GoneTime = notNull(gone)

@@ -40,8 +40,8 @@ func TestEventFollowsCommit(t *testing.T) {
 	})
 	create := func(ctx context.Context, tx *store.Tx) error {
 		c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-		tx.Tenancies[uid].Cluster = c
-		tx.Tenancies[uid].Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1}}
+		tx.Aggregates[uid].Cluster = c
+		tx.Aggregates[uid].Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1}}
 		_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
 		return err
 	}
@@ -68,8 +68,8 @@ func TestEventFollowsCommit(t *testing.T) {
 		t.Fatalf("events of the creation: %+v, want one with the work and the revision %d", events, stored.Revision)
 	}
 	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		tx.Tenancies[uid].Works = nil
-		tx.Tenancies[uid].Cluster.DeleteTime, tx.Tenancies[uid].Cluster.GoneTime = s.Now(), s.Now()
+		tx.Aggregates[uid].Works = nil
+		tx.Aggregates[uid].Cluster.DeleteTime, tx.Aggregates[uid].Cluster.GoneTime = s.Now(), s.Now()
 		return nil
 	}); err != nil {
 		t.Fatal(err)

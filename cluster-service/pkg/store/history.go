@@ -17,11 +17,11 @@ const foreign = "(server_started IS DISTINCT FROM pg_postmaster_start_time() OR 
 
 const thisDatabase = "(SELECT oid FROM pg_database WHERE datname = current_database())"
 
-// Renew begins the revisions anew if they are of another run of the database server, or lower than one that was seen: from
+// RestartRevisions begins the revisions anew if they are of another run of the database server, or lower than one that was seen: from
 // then on every resource counts as changed, at revisions that were never given before, and watches that began earlier have
 // to list first. Without it, changes after a restoration would have revisions that watchers have passed, and reports of them
 // would count as older than those of what was lost. Revisions leap to the time in microseconds: more than were ever given.
-func (s *Store) Renew(ctx context.Context, seen int64) error {
+func (s *Store) RestartRevisions(ctx context.Context, seen int64) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var revision int64
 		rows, err := tx.Query(ctx, `UPDATE revision_clock SET server_started = pg_postmaster_start_time(), database_oid = `+thisDatabase+`,

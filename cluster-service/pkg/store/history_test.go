@@ -46,16 +46,16 @@ func TestRevisionsOfAnotherRun(t *testing.T) {
 		if _, err := direct.Exec(ctx, back); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Renew(ctx, lost.Revision); err != nil {
+		if err := s.RestartRevisions(ctx, lost.Revision); err != nil {
 			t.Fatal(err)
 		}
 		changes, clock, err := s.Changes(ctx, lost.Revision, 1000)
-		if err != nil || clock.Began <= lost.Revision || clock.Began <= before.Began || clock.Revision < clock.Began {
+		if err != nil || clock.RestartedAt <= lost.Revision || clock.RestartedAt <= before.RestartedAt || clock.Revision < clock.RestartedAt {
 			t.Fatalf("after %q the clock is %+v, %v; it was %+v", back, clock, err, lost)
 		}
 		seen := int64(0)
 		for _, c := range changes {
-			if c.Revision <= max(seen, clock.Began) || c.Revision > clock.Revision {
+			if c.Revision <= max(seen, clock.RestartedAt) || c.Revision > clock.Revision {
 				t.Errorf("%s has revision %d after %d; the clock is %+v", c.UID(), c.Revision, seen, clock)
 			}
 			seen = c.Revision
@@ -77,7 +77,7 @@ func TestACallHasItsEffectOnce(t *testing.T) {
 	uid, refused := uuid.NewString(), errors.New("refused")
 	calls := 0
 	update := func(answer error) error {
-		err := s.Update(store.WithCall(t.Context(), "one"), []string{uid}, func(context.Context, *store.Tx) error {
+		err := s.Update(store.WithCallID(t.Context(), "one"), []string{uid}, func(context.Context, *store.Tx) error {
 			calls++
 			return answer
 		})
@@ -89,10 +89,10 @@ func TestACallHasItsEffectOnce(t *testing.T) {
 	if err := update(nil); err != nil {
 		t.Errorf("the same, which is not refused any more: %v", err)
 	}
-	if err := update(nil); !errors.Is(err, store.ErrDone) || calls != 2 {
+	if err := update(nil); !errors.Is(err, store.ErrCallRepeated) || calls != 2 {
 		t.Errorf("the same again: %v after %d calls", err, calls)
 	}
-	ctx := store.WithCall(t.Context(), "two")
+	ctx := store.WithCallID(t.Context(), "two")
 	for range 2 {
 		if err := s.Update(ctx, []string{uid}, func(context.Context, *store.Tx) error { return nil }); err != nil {
 			t.Errorf("the second transaction of one call: %v", err)

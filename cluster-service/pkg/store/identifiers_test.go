@@ -34,7 +34,7 @@ func fleetOf(t *testing.T, s *store.Store, count int) (uids []string) {
 				if i%2 == 0 {
 					host = fmt.Sprintf("127.0.0.1:%d", 10000+i)
 				}
-				tx.Tenancies[uid].Cluster = &fleet.Cluster{UID: uid, Generation: 1, CreateTime: s.Now(), Spec: &csv1.ClusterSpec{},
+				tx.Aggregates[uid].Cluster = &fleet.Cluster{UID: uid, Generation: 1, CreateTime: s.Now(), Spec: &csv1.ClusterSpec{},
 					ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/Group-%d/providers/X/Clusters/C-%04d", subscription, i%4, i),
 					Status:     &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: fmt.Sprintf("p%d", i), ApiUrl: "https://" + host}}
 			}
@@ -114,11 +114,11 @@ func TestIdentifiersFollow(t *testing.T) {
 	change := func(change func(c *fleet.Cluster)) {
 		t.Helper()
 		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			tenancy := tx.Tenancies[uid]
-			if tenancy.Cluster == nil {
-				tenancy.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+			aggregate := tx.Aggregates[uid]
+			if aggregate.Cluster == nil {
+				aggregate.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
 			}
-			change(tenancy.Cluster)
+			change(aggregate.Cluster)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

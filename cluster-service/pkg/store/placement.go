@@ -16,8 +16,8 @@ import (
 // maxDecisions bounds what is kept of one cluster.
 const maxDecisions = 20
 
-// Decided is a decision as it is kept.
-type Decided struct {
+// RecordedDecision is a decision as it is kept.
+type RecordedDecision struct {
 	placement.Decision
 	First, Last time.Time
 	// Count is how often in a row it was made.
@@ -25,8 +25,8 @@ type Decided struct {
 	sequence int64
 }
 
-// Override is the rules of one cluster.
-type Override struct {
+// PolicyOverride is the rules of one cluster.
+type PolicyOverride struct {
 	Policy placement.Policy
 	Actor  Actor
 	Time   time.Time
@@ -37,7 +37,7 @@ type placing struct {
 	clusterUID string
 	decision   placement.Decision
 	// last is the decision before; nil when there is none.
-	last *Decided
+	last *RecordedDecision
 }
 
 const (
@@ -45,14 +45,14 @@ const (
 	selectOverride  = "SELECT policy, actor, time FROM placement_policies WHERE cluster_uid = $1"
 )
 
-func scanDecided(row pgx.CollectableRow) (Decided, error) {
-	var d Decided
+func scanDecided(row pgx.CollectableRow) (RecordedDecision, error) {
+	var d RecordedDecision
 	err := row.Scan(&d.sequence, &d.Decision, &d.First, &d.Last, &d.Count)
 	d.First, d.Last = d.First.UTC(), d.Last.UTC()
 	return d, err
 }
 
-func queueOverride(batch *pgx.Batch, clusterUID string, found *Override) {
+func queueOverride(batch *pgx.Batch, clusterUID string, found *PolicyOverride) {
 	batch.Queue(selectOverride, clusterUID).Query(func(rows pgx.Rows) error {
 		_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (any, error) {
 			return nil, row.Scan(&found.Policy, &found.Actor, &found.Time)
@@ -66,8 +66,8 @@ func queueOverride(batch *pgx.Batch, clusterUID string, found *Override) {
 // empty, and Waits says why, when none can take it. The shards stay locked to the end of the transaction, so that two clusters never share a
 // place.
 func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs, rules *placement.Rules) (placement.Decision, error) {
-	var override Override
-	var last *Decided
+	var override PolicyOverride
+	var last *RecordedDecision
 	batch := &pgx.Batch{}
 	// Shards that this transaction has locked before are as it left them.
 	if t.shards == nil {
@@ -92,17 +92,17 @@ func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs,
 		t.shards[i].Clusters++
 		t.taken[decision.Shard]++
 	}
-	c.Shard, c.Waits = decision.Shard, ""
+	c.Shard, c.PlacementMessage = decision.Shard, ""
 	if c.Shard == "" {
-		c.Waits = decision.Message()
+		c.PlacementMessage = decision.Message()
 	}
 	t.placings = append(t.placings, placing{clusterUID: c.UID, decision: decision, last: last})
 	return decision, nil
 }
 
-// PlaceAgain gives a cluster that this database has lost the place that it has, which neither a rule nor a capacity takes from
+// AssignShard gives a cluster that this database has lost the place that it has, which neither a rule nor a capacity takes from
 // it: it runs there. It says whether there is such a shard.
-func (t *Tx) PlaceAgain(ctx context.Context, c *fleet.Cluster, shard string) (bool, error) {
+func (t *Tx) AssignShard(ctx context.Context, c *fleet.Cluster, shard string) (bool, error) {
 	if t.shards == nil {
 		rows, err := t.conn.Query(ctx, lockShards)
 		if err == nil {
@@ -118,7 +118,7 @@ func (t *Tx) PlaceAgain(ctx context.Context, c *fleet.Cluster, shard string) (bo
 	}
 	t.shards[i].Clusters++
 	t.taken[shard]++
-	c.Shard, c.Waits = shard, ""
+	c.Shard, c.PlacementMessage = shard, ""
 	return true, nil
 }
 
@@ -127,7 +127,7 @@ func facts(shards []Shard, now time.Time, rules *placement.Rules) []placement.Sh
 	var list []placement.Shard
 	for _, s := range shards {
 		if !s.Deregistered {
-			list = append(list, s.Facts(now, rules))
+			list = append(list, s.ForPlacement(now, rules))
 		}
 	}
 	return list
@@ -156,22 +156,22 @@ func sameDecision(last placement.Decision, encoded []byte) bool {
 	return string(before) == string(encoded)
 }
 
-// Explanation is what is known of a cluster's placement.
-type Explanation struct {
-	Tenancy *fleet.ClusterAggregate
+// Placement is what is known of a cluster's placement.
+type Placement struct {
+	Aggregate *fleet.ClusterAggregate
 	// Override is nil when the cluster has no rules of its own.
-	Override *Override
+	Override *PolicyOverride
 	// Decisions are the newest first.
-	Decisions []Decided
+	Decisions []RecordedDecision
 	Shards    []Shard
 }
 
 // Placement reads what is known of a cluster's placement.
-func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation, error) {
-	e := &Explanation{Tenancy: &fleet.ClusterAggregate{}}
-	var override Override
+func (s *Store) Placement(ctx context.Context, clusterUID string) (*Placement, error) {
+	e := &Placement{Aggregate: &fleet.ClusterAggregate{}}
+	var override PolicyOverride
 	err := s.snapshot(ctx, func(batch *pgx.Batch) {
-		queueTenancy(batch, clusterUID, e.Tenancy, s.Now())
+		queueAggregate(batch, clusterUID, e.Aggregate, s.Now())
 		queueOverride(batch, clusterUID, &override)
 		batch.Queue(selectDecisions, clusterUID, maxDecisions).Query(func(rows pgx.Rows) (err error) {
 			e.Decisions, err = pgx.CollectRows(rows, scanDecided)
@@ -185,7 +185,7 @@ func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation,
 	if err != nil {
 		return nil, fmt.Errorf("reading a cluster's placement: %w", err)
 	}
-	if e.Tenancy.Cluster == nil {
+	if e.Aggregate.Cluster == nil {
 		return nil, ErrUnknown
 	}
 	if override.Actor.Name != "" {
@@ -194,23 +194,23 @@ func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation,
 	return e, nil
 }
 
-// Now is what would be decided on the cluster as things stand, were it to be placed. The place that it has is free for it.
-func (e *Explanation) Now(now time.Time, rules *placement.Rules) placement.Decision {
+// Decide is what would be decided on the cluster as things stand, were it to be placed. The place that it has is free for it.
+func (e *Placement) Decide(now time.Time, rules *placement.Rules) placement.Decision {
 	var override placement.Policy
 	if e.Override != nil {
 		override = e.Override.Policy
 	}
 	shards := facts(e.Shards, now, rules)
 	for i := range shards {
-		if shards[i].Name == e.Tenancy.Cluster.Shard {
+		if shards[i].Name == e.Aggregate.Cluster.Shard {
 			shards[i].Clusters--
 		}
 	}
-	return placement.Decide(shards, e.Tenancy.Needs(), rules, override)
+	return placement.Decide(shards, e.Aggregate.PlacementNeeds(), rules, override)
 }
 
-// SetOverride stores the rules of the cluster of a locked tenancy with the transaction; nil removes them.
-func (t *Tx) SetOverride(clusterUID string, override *Override) {
+// SetPolicyOverride stores the rules of the cluster of a locked aggregate with the transaction; nil removes them.
+func (t *Tx) SetPolicyOverride(clusterUID string, override *PolicyOverride) {
 	t.overrides = append(t.overrides, func(batch *pgx.Batch) {
 		if override == nil {
 			batch.Queue("DELETE FROM placement_policies WHERE cluster_uid = $1", clusterUID)
@@ -221,8 +221,8 @@ func (t *Tx) SetOverride(clusterUID string, override *Override) {
 	})
 }
 
-// Unplaced reads a page of the clusters that wait for a place, the oldest first, behind one of them; nil begins.
-func (s *Store) Unplaced(ctx context.Context, after *fleet.Cluster, limit int) ([]*fleet.Cluster, error) {
+// ListUnplaced reads a page of the clusters that wait for a place, the oldest first, behind one of them; nil begins.
+func (s *Store) ListUnplaced(ctx context.Context, after *fleet.Cluster, limit int) ([]*fleet.Cluster, error) {
 	var since time.Time
 	uid := "00000000-0000-0000-0000-000000000000"
 	if after != nil {
@@ -236,8 +236,8 @@ func (s *Store) Unplaced(ctx context.Context, after *fleet.Cluster, limit int) (
 	return pgx.CollectRows(rows, scanCluster)
 }
 
-// Tenants reads the clusters of a shard with their node pools, and the rules that some of them have, by uid.
-func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.ClusterAggregate, overrides map[string]placement.Policy, err error) {
+// ClustersOnShard reads the clusters of a shard with their node pools, and the rules that some of them have, by uid.
+func (s *Store) ClustersOnShard(ctx context.Context, shard string) (aggregates []*fleet.ClusterAggregate, overrides map[string]placement.Policy, err error) {
 	overrides = map[string]placement.Policy{}
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		const of = " FROM clusters c WHERE c.shard = $1 AND c.gone_time IS NULL"
@@ -246,7 +246,7 @@ func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.C
 			clusters, err := pgx.CollectRows(rows, scanCluster)
 			for _, c := range clusters {
 				byUID[c.UID] = &fleet.ClusterAggregate{Cluster: c}
-				tenancies = append(tenancies, byUID[c.UID])
+				aggregates = append(aggregates, byUID[c.UID])
 			}
 			return err
 		})
@@ -273,11 +273,11 @@ func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.C
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the clusters of a provision shard: %w", err)
 	}
-	return tenancies, overrides, nil
+	return aggregates, overrides, nil
 }
 
-// Waiting counts the clusters that wait for a place.
-func (s *Store) Waiting(ctx context.Context) (count int32, err error) {
+// CountUnplaced counts the clusters that wait for a place.
+func (s *Store) CountUnplaced(ctx context.Context) (count int32, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM clusters WHERE shard IS NULL AND delete_time IS NULL").Scan(&count)
 	return count, err
 }

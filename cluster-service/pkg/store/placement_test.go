@@ -20,11 +20,11 @@ import (
 // place makes a cluster where there is none and asks for a place for it.
 func place(ctx context.Context, s *store.Store, uid string) (shard string, err error) {
 	err = s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
-		t := tx.Tenancies[uid]
+		t := tx.Aggregates[uid]
 		if t.Cluster == nil {
 			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
 		}
-		_, err := tx.Place(ctx, t.Cluster, t.Needs(), &rules)
+		_, err := tx.Place(ctx, t.Cluster, t.PlacementNeeds(), &rules)
 		shard = t.Cluster.Shard
 		return err
 	})
@@ -75,7 +75,7 @@ func TestNobodyIsPlacedBehindACordon(t *testing.T) {
 				}
 				// It goes again, so that there is room for the next.
 				if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-					tx.Tenancies[uid].Cluster.DeleteTime, tx.Tenancies[uid].Cluster.GoneTime = s.Now(), s.Now()
+					tx.Aggregates[uid].Cluster.DeleteTime, tx.Aggregates[uid].Cluster.GoneTime = s.Now(), s.Now()
 					return nil
 				}); err != nil {
 					t.Error(err)
@@ -169,16 +169,16 @@ func TestDecisionsAreBounded(t *testing.T) {
 	}
 	// Rules that name a shard are the cluster's, and go with it too.
 	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		tx.SetOverride(uid, &store.Override{Policy: placement.Policy{Shard: "s3"}, Actor: store.Actor{Name: "kim"}, Time: s.Now()})
+		tx.SetPolicyOverride(uid, &store.PolicyOverride{Policy: placement.Policy{Shard: "s3"}, Actor: store.Actor{Name: "kim"}, Time: s.Now()})
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if e, err = s.Placement(ctx, uid); err != nil || e.Override == nil || e.Now(s.Now(), &rules).Policy.Shard != "s3" {
+	if e, err = s.Placement(ctx, uid); err != nil || e.Override == nil || e.Decide(s.Now(), &rules).Policy.Shard != "s3" {
 		t.Errorf("%+v, %v; want its own rules", e, err)
 	}
 	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		c := tx.Tenancies[uid].Cluster
+		c := tx.Aggregates[uid].Cluster
 		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
 		return nil
 	}); err != nil {
@@ -224,7 +224,7 @@ func TestSilence(t *testing.T) {
 	work := func(change func(*fleet.Work)) {
 		t.Helper()
 		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			t := tx.Tenancies[uid]
+			t := tx.Aggregates[uid]
 			if len(t.Works) == 0 {
 				t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
 			}
@@ -270,7 +270,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("step %d: %d events that shards can get clusters again, %v, want %d: %s", i, answering, err, step.answering, step.reason)
 		}
 		shards, err := s.Shards(ctx)
-		if err != nil || shards[0].Silent(now, placement.DefaultSilentAfter) != step.silent {
+		if err != nil || shards[0].Unresponsive(now, placement.DefaultSilentAfter) != step.silent {
 			t.Errorf("step %d: %+v, %v; want it silent: %t: %s", i, shards[0], err, step.silent, step.reason)
 		}
 	}

@@ -184,8 +184,8 @@ type Clock struct {
 	Revision int64
 	// Compacted is the revision up to which tombstones may have been removed.
 	Compacted int64
-	// Began is where the revisions began anew: what was told of earlier ones may never have been.
-	Began int64
+	// RestartedAt is where the revisions began anew: what was told of earlier ones may never have been.
+	RestartedAt int64
 }
 
 // readClock reads a Clock, and whether its revisions are to be begun anew.
@@ -197,7 +197,9 @@ const readClock = "SELECT revision, compacted, began, " + foreign + " FROM revis
 func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
 	isForeign := false
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
-		batch.Queue(readClock).QueryRow(func(row pgx.Row) error { return row.Scan(&clock.Revision, &clock.Compacted, &clock.Began, &isForeign) })
+		batch.Queue(readClock).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
+		})
 		queueChanges(batch, "clusters", clusterColumns, after, limit, &changes, scanCluster, func(c *fleet.Cluster) Change { return Change{Revision: c.Revision, Cluster: c} })
 		queueChanges(batch, "node_pools", poolColumns, after, limit, &changes, scanPool, func(p *fleet.NodePool) Change { return Change{Revision: p.Revision, NodePool: p} })
 		queueChanges(batch, "external_auths", authColumns, after, limit, &changes, scanAuth, func(a *fleet.ExternalAuth) Change { return Change{Revision: a.Revision, ExternalAuth: a} })
@@ -209,7 +211,7 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 		return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
 	}
 	if isForeign {
-		if err := s.Renew(ctx, 0); err != nil {
+		if err := s.RestartRevisions(ctx, 0); err != nil {
 			return nil, Clock{}, err
 		}
 		return s.Changes(ctx, after, limit)
@@ -233,17 +235,17 @@ func queueChanges[T any](batch *pgx.Batch, table, columns string, after int64, l
 // Clock reads the state of the revisions.
 func (s *Store) Clock(ctx context.Context) (clock Clock, err error) {
 	isForeign := false
-	err = s.pool.QueryRow(ctx, readClock).Scan(&clock.Revision, &clock.Compacted, &clock.Began, &isForeign)
+	err = s.pool.QueryRow(ctx, readClock).Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
 	if err == nil && isForeign {
-		if err = s.Renew(ctx, 0); err == nil {
+		if err = s.RestartRevisions(ctx, 0); err == nil {
 			return s.Clock(ctx)
 		}
 	}
 	return clock, err
 }
 
-// TakeDue takes the lease of works that are due and returns their clusters.
-func (s *Store) TakeDue(ctx context.Context, limit int) ([]string, error) {
+// AcquireDueWorks takes the lease of works that are due and returns their clusters.
+func (s *Store) AcquireDueWorks(ctx context.Context, limit int) ([]string, error) {
 	now := s.Now()
 	rows, err := s.pool.Query(ctx, `WITH taken AS (
 			UPDATE works SET due_time = $2 WHERE id IN (
@@ -256,8 +258,8 @@ func (s *Store) TakeDue(ctx context.Context, limit int) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// RetryNow makes the works due whose publishing failed: what was in the way may be over.
-func (s *Store) RetryNow(ctx context.Context) error {
+// RetryFailedWorks makes the works due whose publishing failed: what was in the way may be over.
+func (s *Store) RetryFailedWorks(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, "UPDATE works SET due_time = $1 WHERE error <> '' AND due_time > $1", s.Now()); err != nil {
 		return fmt.Errorf("making works due: %w", err)
 	}
@@ -274,7 +276,7 @@ func (s *Store) PlacedClusters(ctx context.Context, after string, limit int) ([]
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// WorkRef is what is known of a work without its tenancy.
+// WorkRef is what is known of a work without its aggregate.
 type WorkRef struct {
 	ID, ClusterUID, Shard, StatusHash, Sequence string
 	Published                                   int64

@@ -45,10 +45,10 @@ type Shard struct {
 	StateActor *Actor
 	StateTime  time.Time
 	Version    int64
-	// Heard is when its agent last reported something new. Asked is since when Unanswered works have waited for it without a
+	// LastReport is when its agent last reported something new. Asked is since when Unanswered works have waited for it without a
 	// word; zero when none waits.
-	Heard, Asked time.Time
-	Unanswered   int32
+	LastReport, UnansweredSince time.Time
+	Unanswered                  int32
 }
 
 // Capacity is the one that counts.
@@ -104,15 +104,15 @@ func (s *Shard) State() placement.State {
 	return placement.Active
 }
 
-// Silent says that its agent has left works unanswered for longer than patience.
-func (s *Shard) Silent(now time.Time, patience time.Duration) bool {
-	return !s.Asked.IsZero() && now.Sub(s.Asked) > patience
+// Unresponsive says that its agent has left works unanswered for longer than patience.
+func (s *Shard) Unresponsive(now time.Time, patience time.Duration) bool {
+	return !s.UnansweredSince.IsZero() && now.Sub(s.UnansweredSince) > patience
 }
 
-// Facts are what a decision is made of.
-func (s *Shard) Facts(now time.Time, rules *placement.Rules) placement.Shard {
+// ForPlacement are what a decision is made of.
+func (s *Shard) ForPlacement(now time.Time, rules *placement.Rules) placement.Shard {
 	return placement.Shard{Name: s.Name, State: s.State(), Capacity: s.Capacity(), Clusters: s.Clusters, Zones: s.Zones(),
-		SizeClasses: s.SizeClasses(), Labels: s.Labels(), Silent: s.Silent(now, rules.Silence())}
+		SizeClasses: s.SizeClasses(), Labels: s.Labels(), Silent: s.Unresponsive(now, rules.Silence())}
 }
 
 const shardColumns = `name, capacity, capacity_override, zones, zones_override, size_classes, size_classes_override, labels, labels_override,
@@ -124,7 +124,7 @@ func scanShard(row pgx.CollectableRow) (Shard, error) {
 	err := row.Scan(&s.Name, &s.Base.Capacity, &s.Override.Capacity, &s.Base.Zones, &s.Override.Zones, &s.Base.SizeClasses, &s.Override.SizeClasses,
 		&s.Base.Labels, &s.Override.Labels, &s.Clusters, &s.Configured, &s.Registered, &s.Deregistered, &s.Cordoned, &s.Draining,
 		&s.StateActor, &state, &s.Version, &heard, &asked, &s.Unanswered)
-	s.StateTime, s.Heard, s.Asked = notNull(state), notNull(heard), notNull(asked)
+	s.StateTime, s.LastReport, s.UnansweredSince = notNull(state), notNull(heard), notNull(asked)
 	return s, err
 }
 
@@ -306,22 +306,22 @@ func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Ti
 		batch := &pgx.Batch{}
 		for _, row := range shards {
 			next := row
-			if at := heard[row.Name]; at.After(row.Heard) {
-				next.Heard = at
+			if at := heard[row.Name]; at.After(row.LastReport) {
+				next.LastReport = at
 			}
 			next.Unanswered = unanswered[row.Name]
 			switch {
 			case next.Unanswered == 0:
-				next.Asked = time.Time{}
-			case row.Asked.IsZero() || next.Heard.After(row.Asked):
-				next.Asked = now
+				next.UnansweredSince = time.Time{}
+			case row.UnansweredSince.IsZero() || next.LastReport.After(row.UnansweredSince):
+				next.UnansweredSince = now
 			}
-			if !row.Asked.IsZero() && !next.Asked.Equal(row.Asked) {
+			if !row.UnansweredSince.IsZero() && !next.UnansweredSince.Equal(row.UnansweredSince) {
 				answering = true
 			}
-			if !next.Heard.Equal(row.Heard) || !next.Asked.Equal(row.Asked) || next.Unanswered != row.Unanswered {
+			if !next.LastReport.Equal(row.LastReport) || !next.UnansweredSince.Equal(row.UnansweredSince) || next.Unanswered != row.Unanswered {
 				batch.Queue("UPDATE provision_shards SET heard_time = $2, asked_time = $3, unanswered = $4 WHERE name = $1",
-					row.Name, nullTime(next.Heard), nullTime(next.Asked), next.Unanswered)
+					row.Name, nullTime(next.LastReport), nullTime(next.UnansweredSince), next.Unanswered)
 			}
 		}
 		return tx.SendBatch(ctx, batch).Close()

@@ -1,9 +1,9 @@
-// Package store keeps the fleet in PostgreSQL. A tenancy (a cluster with its node pools and works) is locked, read, changed
+// Package store keeps the fleet in PostgreSQL. A aggregate (a cluster with its node pools and works) is locked, read, changed
 // and written as a whole in one transaction, with the revision of the change and the wake-up of whoever watches; what
 // must happen next is part of the same rows, so a commit is never without its job. Nothing here knows the state machine:
 // the change is a function that the caller gives.
 //
-// Lock order, everywhere: tenancies in order of uid, provision shards in order of name, the revision clock.
+// Lock order, everywhere: aggregates in order of uid, provision shards in order of name, the revision clock.
 package store
 
 import (
@@ -26,7 +26,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Advisory locks: classes of the two-key form are apart from the one-key locks of tenancies.
+// Advisory locks: classes of the two-key form are apart from the one-key locks of aggregates.
 const (
 	lockClassMigrations = 0x6863706d
 	lockClassTasks      = 0x68637074
@@ -166,17 +166,17 @@ func (s *Store) listen(ctx context.Context, wake func(revision int64)) error {
 // violates reports whether err is the violation of a unique index.
 func violates(err error, index string) bool { return postgres.Constraint(err) == index }
 
-// IsResourceIDTaken reports whether a write failed because another UID holds the resource ID.
-func IsResourceIDTaken(err error) bool {
+// IsResourceIDInUse reports whether a write failed because another UID holds the resource ID.
+func IsResourceIDInUse(err error) bool {
 	return violates(err, "clusters_resource_key") || violates(err, "node_pools_resource_key") || violates(err, "external_auths_resource_key")
 }
 
-// IsExternalAuthTaken reports whether a write failed because the cluster has another external authentication that is not
+// IsExternalAuthInUse reports whether a write failed because the cluster has another external authentication that is not
 // being deleted.
-func IsExternalAuthTaken(err error) bool { return violates(err, "external_auths_wanted") }
+func IsExternalAuthInUse(err error) bool { return violates(err, "external_auths_wanted") }
 
-// IsPrefixTaken reports whether a write failed because another cluster has the base domain prefix.
-func IsPrefixTaken(err error) bool { return violates(err, "clusters_prefix") }
+// IsPrefixInUse reports whether a write failed because another cluster has the base domain prefix.
+func IsPrefixInUse(err error) bool { return violates(err, "clusters_prefix") }
 
 // IsUnavailable reports whether the database was not reached, ended the connection, or accepts no writes. The same request
 // may succeed later.

@@ -46,7 +46,7 @@ func open(t *testing.T, options store.Options) *store.Store {
 func put(ctx context.Context, s *store.Store, uid string) (int64, error) {
 	var c *fleet.Cluster
 	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t := tx.Tenancies[uid]
+		t := tx.Aggregates[uid]
 		if t.Cluster == nil {
 			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
 		}
@@ -142,7 +142,7 @@ func TestRevisionsAreSeenInOrder(t *testing.T) {
 	}
 }
 
-// TestReadIsOneState reads a tenancy while its parts change together: a read that has one part of before a change and
+// TestReadIsOneState reads an aggregate while its parts change together: a read that has one part of before a change and
 // another of after it would have a publisher bring the old content as the new one, and nobody would bring the new one.
 func TestReadIsOneState(t *testing.T) {
 	const readers, changes = 3, 200
@@ -150,15 +150,15 @@ func TestReadIsOneState(t *testing.T) {
 	uid, pool := uuid.NewString(), uuid.NewString()
 	change := func(generation int64) error {
 		err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			tenancy := tx.Tenancies[uid]
-			if tenancy.Cluster == nil {
-				tenancy.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-				tenancy.Pools = []*fleet.NodePool{{UID: pool, ClusterUID: uid, ResourceID: "/x/" + uid + "/y", Spec: &csv1.NodePoolSpec{}, Status: &csv1.NodePoolStatus{}, CreateTime: s.Now()}}
-				tenancy.Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, OwnerUID: pool, Kind: fleet.NodePoolWork, Name: "w", Shard: "mgmt-1"}}
+			aggregate := tx.Aggregates[uid]
+			if aggregate.Cluster == nil {
+				aggregate.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+				aggregate.Pools = []*fleet.NodePool{{UID: pool, ClusterUID: uid, ResourceID: "/x/" + uid + "/y", Spec: &csv1.NodePoolSpec{}, Status: &csv1.NodePoolStatus{}, CreateTime: s.Now()}}
+				aggregate.Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, OwnerUID: pool, Kind: fleet.NodePoolWork, Name: "w", Shard: "mgmt-1"}}
 			}
-			tenancy.Cluster.Generation = generation
-			tenancy.Pools[0].Generation = generation
-			tenancy.Works[0].Generation = generation
+			aggregate.Cluster.Generation = generation
+			aggregate.Pools[0].Generation = generation
+			aggregate.Works[0].Generation = generation
 			return nil
 		})
 		return err
@@ -219,7 +219,7 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 			var shard string
 			err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 				c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-				tx.Tenancies[uid].Cluster = c
+				tx.Aggregates[uid].Cluster = c
 				_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
 				shard = c.Shard
 				return err
@@ -271,7 +271,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 	fail = true
 	if err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 		c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-		tx.Tenancies[uid].Cluster = c
+		tx.Aggregates[uid].Cluster = c
 		_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
 		return err
 	}); !errors.Is(err, crash) {
@@ -298,7 +298,7 @@ func TestLeases(t *testing.T) {
 	var due []string
 	s.Subscribe(func(_ context.Context, e store.Event) { due = append(due, e.WorksDue...) })
 	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t := tx.Tenancies[uid]
+		t := tx.Aggregates[uid]
 		t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: now}
 		t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
 		return nil
@@ -311,7 +311,7 @@ func TestLeases(t *testing.T) {
 		taken int
 	}{{0, 0}, {9 * time.Second, 0}, {2 * time.Second, 1}, {0, 0}, {11 * time.Second, 1}} {
 		now = now.Add(want.pass)
-		taken, err := s.TakeDue(ctx, 10)
+		taken, err := s.AcquireDueWorks(ctx, 10)
 		if err != nil || len(taken) != want.taken {
 			t.Errorf("step %d: took %v, %v; want %d", step, taken, err, want.taken)
 		}
@@ -333,7 +333,7 @@ func TestPurgeRemembersWhatItRemoved(t *testing.T) {
 		}
 	}
 	if err := s.Update(ctx, []string{gone}, func(_ context.Context, tx *store.Tx) error {
-		c := tx.Tenancies[gone].Cluster
+		c := tx.Aggregates[gone].Cluster
 		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
 		return nil
 	}); err != nil {

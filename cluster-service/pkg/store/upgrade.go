@@ -19,10 +19,10 @@ const (
 	selectUpgrades = "SELECT " + upgradeColumns + " FROM upgrades" + recent
 )
 
-// upgradeChanges queues the writes of a tenancy's upgrades that changed.
-func upgradeChanges(old, tenancy *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
+// upgradeChanges queues the writes of an aggregate's upgrades that changed.
+func upgradeChanges(old, aggregate *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
 	var changed []func(batch *pgx.Batch, behind int64)
-	for _, u := range tenancy.Upgrades {
+	for _, u := range aggregate.Upgrades {
 		if before := old.Upgrade(u.UID); before == nil || !before.GoneTime.Equal(u.GoneTime) || !proto.Equal(before.Status, u.Status) {
 			changed = append(changed, func(batch *pgx.Batch, behind int64) { queueUpgrade(batch, u, behind) })
 		}
@@ -31,8 +31,8 @@ func upgradeChanges(old, tenancy *fleet.ClusterAggregate) []func(batch *pgx.Batc
 }
 
 // wakesUpgrader reports whether an upgrade that counts against a limit ended, or the time that an upgrade waits for changed.
-func wakesUpgrader(old, tenancy *fleet.ClusterAggregate) bool {
-	for _, u := range tenancy.Upgrades {
+func wakesUpgrader(old, aggregate *fleet.ClusterAggregate) bool {
+	for _, u := range aggregate.Upgrades {
 		before := old.Upgrade(u.UID)
 		if u.Gone() && u.Policy() != "" && (before == nil || !before.Gone()) {
 			return true

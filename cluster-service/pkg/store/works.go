@@ -37,9 +37,9 @@ func queueRemoved(batch *pgx.Batch, w *fleet.Work, now time.Time) {
 	batch.Queue("INSERT INTO removed_works (id, cluster_uid, time) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET time = $3", w.ID, w.ClusterUID, now)
 }
 
-// Removed is which of some ids are of works that were removed. An id that is neither a work's nor one of these may be of a work
+// RemovedWorks is which of some ids are of works that were removed. An id that is neither a work's nor one of these may be of a work
 // that the database has lost.
-func (s *Store) Removed(ctx context.Context, ids []string) (map[string]bool, error) {
+func (s *Store) RemovedWorks(ctx context.Context, ids []string) (map[string]bool, error) {
 	rows, err := s.pool.Query(ctx, "SELECT id::text FROM removed_works WHERE id = ANY ($1)", ids)
 	if err != nil {
 		return nil, fmt.Errorf("reading which works were removed: %w", err)
@@ -55,8 +55,8 @@ func (s *Store) Removed(ctx context.Context, ids []string) (map[string]bool, err
 	return removed, nil
 }
 
-// GoneCluster says that the cluster of an id is a tombstone.
-func (s *Store) GoneCluster(ctx context.Context, clusterID string) (gone bool, err error) {
+// ClusterDeleted says that the cluster of an id is a tombstone.
+func (s *Store) ClusterDeleted(ctx context.Context, clusterID string) (gone bool, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cluster_identifiers JOIN clusters ON uid = cluster_uid WHERE cluster_id = $1 AND gone_time IS NOT NULL)", clusterID).Scan(&gone)
 	if err != nil {
 		return false, fmt.Errorf("reading whether a cluster is gone: %w", err)

@@ -27,7 +27,7 @@ type Source interface {
 	Changes(ctx context.Context, after int64, limit int) ([]store.Change, store.Clock, error)
 	Clock(ctx context.Context) (store.Clock, error)
 	// Renew begins the revisions anew if they are lower than one that was seen.
-	Renew(ctx context.Context, seen int64) error
+	RestartRevisions(ctx context.Context, seen int64) error
 }
 
 // ErrCompacted is returned for a revision from which a watch could miss a deletion, or that was never given.
@@ -120,7 +120,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		if clock.Revision < head {
 			// Nothing but a database that lost commits goes back.
-			if err := h.source.Renew(ctx, head); err != nil {
+			if err := h.source.RestartRevisions(ctx, head); err != nil {
 				return err
 			}
 			continue
@@ -130,7 +130,7 @@ func (h *Hub) follow(ctx context.Context) error {
 			next = changes[len(changes)-1].Revision
 		}
 		h.mu.Lock()
-		if clock.Began > h.began {
+		if clock.RestartedAt > h.began {
 			slog.Warn("the revisions began anew: the database server is another, or was restarted", "revision", clock.Revision)
 			h.begin(clock)
 			h.mu.Unlock()
@@ -149,7 +149,7 @@ func (h *Hub) follow(ctx context.Context) error {
 
 // begin forgets what was read, and goes on from the newest revision; h.mu is held.
 func (h *Hub) begin(clock store.Clock) {
-	h.ring, h.floor, h.began = nil, clock.Revision, clock.Began
+	h.ring, h.floor, h.began = nil, clock.Revision, clock.RestartedAt
 	h.advance(nil, clock.Revision)
 }
 
@@ -171,7 +171,7 @@ func (h *Hub) Check(ctx context.Context, after int64) error {
 	if err != nil {
 		return err
 	}
-	if after > clock.Revision || after > 0 && after < max(clock.Compacted, clock.Began) {
+	if after > clock.Revision || after > 0 && after < max(clock.Compacted, clock.RestartedAt) {
 		return ErrCompacted
 	}
 	return nil
@@ -251,7 +251,7 @@ func (h *Hub) read(ctx context.Context, after int64) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	if after > 0 && after < max(clock.Compacted, clock.Began) {
+	if after > 0 && after < max(clock.Compacted, clock.RestartedAt) {
 		return Batch{}, ErrCompacted
 	}
 	batch := Batch{Changes: changes, Revision: clock.Revision, Current: true}

@@ -22,7 +22,7 @@ type world struct {
 	began     int64
 }
 
-func (w *world) Renew(_ context.Context, seen int64) error {
+func (w *world) RestartRevisions(_ context.Context, seen int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.revision >= seen {
@@ -48,7 +48,7 @@ func (w *world) change(uid string) int64 {
 func (w *world) Clock(context.Context) (store.Clock, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return store.Clock{Revision: w.revision, Compacted: w.compacted, Began: w.began}, nil
+	return store.Clock{Revision: w.revision, Compacted: w.compacted, RestartedAt: w.began}, nil
 }
 
 func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Change, store.Clock, error) {
@@ -64,7 +64,7 @@ func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Chan
 			changes = append(changes, store.Change{Revision: revision, Cluster: &fleet.Cluster{UID: uid, Revision: revision}})
 		}
 	}
-	return changes, store.Clock{Revision: w.revision, Compacted: w.compacted, Began: w.began}, nil
+	return changes, store.Clock{Revision: w.revision, Compacted: w.compacted, RestartedAt: w.began}, nil
 }
 
 func startHub(t *testing.T, source watch.Source, size int) *watch.Hub {

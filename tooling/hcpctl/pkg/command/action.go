@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -12,27 +13,27 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// requestFunc asks admin for something.
+// requestFunc sends the request of a command to admin.
 type requestFunc func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
 
-// justification is why an SRE does something. Whoever has elevated says it no more; whoever gives both is elevated for the one
-// command.
+// justification is the reason and the ticket of an SRE. With both, the command creates an elevation for its request and ends it
+// afterwards. Without them it uses an elevation that exists.
 type justification struct{ reason, ticket string }
 
 func (b *justification) add(c *cobra.Command) {
-	c.Flags().StringVar(&b.reason, "reason", "", "`text` that says why, at least 8 characters; with --ticket it takes the role for this command, without both it takes 'hcpctl elevate' before")
-	c.Flags().StringVar(&b.ticket, "ticket", "", "`id` of the incident or change")
+	c.Flags().StringVar(&b.reason, "reason", "", "`text` with the reason, at least 8 characters; with --ticket it elevates for this command only")
+	c.Flags().StringVar(&b.ticket, "ticket", "", "`ID` of the incident or change")
 	c.MarkFlagsRequiredTogether("reason", "ticket")
 }
 
 const (
-	// elevationDuration is how long an elevation for one command lasts should its end not be told; admin knows none shorter than 1m.
+	// elevationDuration limits an elevation for one command whose end cannot be sent. The minimum of admin is 1m.
 	elevationDuration = "2m"
-	// elevationEndTimeout bounds how long its end is tried.
+	// elevationEndTimeout bounds the request that ends it.
 	elevationEndTimeout = 10 * time.Second
 )
 
-// withElevation asks with a role that is taken for it and given back, when a reason is given; else with what the caller has.
+// withElevation calls do with an elevation of its own if a reason is given, else with the elevations that the caller has.
 func (e *environment) withElevation(ctx context.Context, client *adminclient.Client, role adminv1.Role, why justification, do func(context.Context) (*adminv1.Operation, error)) (*adminv1.Operation, error) {
 	if why.reason == "" {
 		return do(ctx)
@@ -42,18 +43,18 @@ func (e *environment) withElevation(ctx context.Context, client *adminclient.Cli
 		return nil, err
 	}
 	defer func() {
-		// Whoever gives up on the command does not keep the role.
+		// An interrupted command does not keep the role.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elevationEndTimeout)
 		defer cancel()
 		if _, err := client.EndElevation(ctx, elevation.ID); err != nil {
-			fmt.Fprintf(e.err, "the elevation %s could not be ended, and lasts until %s: %v\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), err)
+			fmt.Fprintf(e.err, "warning: elevation %s could not be ended and lasts until %s: %v\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), err)
 		}
 	}()
 	return do(ctx)
 }
 
-// requestAction makes a command by which an SRE changes something: it asks admin, waits for the end of the operation, and says
-// what it changed.
+// requestAction completes a command of an SRE that changes something: it sends the request to admin, waits for the operation
+// and prints its effect.
 func (e *environment) requestAction(c *cobra.Command, role adminv1.Role, ask requestFunc) *cobra.Command {
 	return e.requestAndShow(c, role, ask, func(operation *adminv1.Operation) error {
 		if text := adminclient.Effect(operation); text != "" {
@@ -64,18 +65,18 @@ func (e *environment) requestAction(c *cobra.Command, role adminv1.Role, ask req
 	})
 }
 
-// printDone is what is said of an operation that succeeded when no more is known of it.
+// printDone prints that an operation succeeded.
 func (e *environment) printDone(operation *adminv1.Operation) error {
-	_, err := fmt.Fprintln(e.out, operation.Action+": done.")
+	_, err := fmt.Fprintln(e.out, operation.Action+" succeeded")
 	return err
 }
 
-// requestResult is intervene for what Cluster Service answers with a message, which has its own way of being shown.
+// requestResult is requestAction for operations with a message of Cluster Service as the result, which show prints.
 func requestResult[M proto.Message](e *environment, c *cobra.Command, role adminv1.Role, ask requestFunc, show func(M) error) *cobra.Command {
 	return e.requestAndShow(c, role, ask, resultPrinter(e, show))
 }
 
-// resultPrinter decodes what Cluster Service answered an operation with.
+// resultPrinter returns a function that decodes the result of an operation and prints it with show.
 func resultPrinter[M proto.Message](e *environment, show func(M) error) func(*adminv1.Operation) error {
 	return func(operation *adminv1.Operation) error {
 		answer, err := adminclient.Result[M](operation)
@@ -89,12 +90,12 @@ func resultPrinter[M proto.Message](e *environment, show func(M) error) func(*ad
 	}
 }
 
-// requestAndShow is intervene for what has its own way of being shown.
+// requestAndShow is requestAction for operations that show prints.
 func (e *environment) requestAndShow(c *cobra.Command, role adminv1.Role, ask requestFunc, show func(*adminv1.Operation) error) *cobra.Command {
 	return e.requestWithRole(c, func() adminv1.Role { return role }, ask, show)
 }
 
-// requestWithRole is interveneAndShow for what needs a role that depends on what is asked.
+// requestWithRole is requestAndShow for commands that need a role that depends on their flags.
 func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role, ask requestFunc, show func(*adminv1.Operation) error) *cobra.Command {
 	var noWait bool
 	var why justification
@@ -118,8 +119,12 @@ func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role
 		}
 		return e.printAs(operation, func() error { return show(operation) })
 	}
-	c.Flags().BoolVar(&noWait, "no-wait", false, "return when it is written down")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return once the operation is accepted")
 	why.add(c)
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	e.addAdminFlags(c)
+	if !strings.Contains(c.Long, "requires the role") {
+		c.Long += fmt.Sprintf("\n\nIt requires the role %s: give --reason and --ticket, or run 'hcpctl elevate' before.", role())
+	}
+	return c
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// TestAReasonTakesTheRoleForOneCommand: with a reason and a ticket the role that the command needs is taken before and given
-// back after, also when admin refuses what is asked; without them nothing is taken.
-func TestAReasonTakesTheRoleForOneCommand(t *testing.T) {
+// TestReasonElevatesForOneCommand checks that a command with a reason and a ticket creates an elevation to the role that it needs
+// and ends it afterwards, also if admin rejects the request; without them it creates none.
+func TestReasonElevatesForOneCommand(t *testing.T) {
 	a := newSREs(t)
 	const pool, full = "POST /clusters/demo/node-pools/np/scale", "POST /clusters/full/node-pools/np/scale"
 	a.results[pool] = adminv1.ScaleResult{ARMOperationID: "a", Generation: 4}

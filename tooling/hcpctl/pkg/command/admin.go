@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -13,18 +14,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// addAdminFlags adds the flags of a command that talks to admin, the SREs' API.
+// addAdminFlags adds the flags of a command that uses admin, and completes its help.
 func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 	flags := c.Flags()
-	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin, the SREs' API (default the local region's)")
-	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to be: in a local region oncall (the default), operator or reader (HCPMESH_ENGINEER)")
+	if c.Long == "" {
+		c.Long = c.Short + "."
+	}
+	if strings.Contains(c.Use, "CLUSTER") && !strings.Contains(c.Long, "'hcpctl cluster find'") {
+		c.Long += "\n\nCLUSTER is any identifier that 'hcpctl cluster find' accepts, if it matches exactly one cluster."
+	}
+	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin (default: the local region)")
+	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to act as: oncall, operator or reader in a local region (default oncall, or $HCPMESH_ENGINEER)")
 	return c
 }
 
-// adminClient makes the client of admin.
+// adminClient returns the client of admin.
 func (e *environment) adminClient() (*adminclient.Client, error) { return e.connect(e.admin) }
 
-// connectLocal takes what the flags leave open from the local region.
+// connectLocal returns a client of admin. Flags that are not set default to the local region.
 func (e *environment) connectLocal(options adminclient.Options) (*adminclient.Client, error) {
 	endpoints, err := e.endpoints()
 	if err != nil {
@@ -36,7 +43,7 @@ func (e *environment) connectLocal(options adminclient.Options) (*adminclient.Cl
 	return adminclient.New(options)
 }
 
-// readCommand makes a command that shows what admin knows.
+// readCommand completes a command that reads from admin.
 func (e *environment) readCommand(c *cobra.Command, show func(ctx context.Context, client *adminclient.Client, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client, err := e.adminClient()
@@ -48,7 +55,7 @@ func (e *environment) readCommand(c *cobra.Command, show func(ctx context.Contex
 	return e.addAdminFlags(c)
 }
 
-// printAs prints a value as json or yaml when that was asked for, else as table does.
+// printAs prints a value as JSON or YAML if --output requests it, else with table.
 func (e *environment) printAs(value any, table func() error) error {
 	if e.output == "table" {
 		return table()
@@ -56,38 +63,38 @@ func (e *environment) printAs(value any, table func() error) error {
 	return display.Object(e.out, e.output, value)
 }
 
-// printMessage is present for a message of Cluster Service's, in the API's own form.
+// printMessage is printAs for a message of Cluster Service, in protobuf's JSON form.
 func (e *environment) printMessage(message proto.Message, table func() error) error {
 	return e.printAs(adminv1.Message[proto.Message]{Of: message}, table)
 }
 
-// listLimit is how many items of a list that grows for ever are shown.
+// listLimit is the number of items to list of a history.
 type listLimit struct{ most int }
 
 func (l *listLimit) add(c *cobra.Command, most int) {
-	c.Flags().IntVar(&l.most, "limit", most, "most `number` of them, the newest")
+	c.Flags().IntVar(&l.most, "limit", most, "maximum `number` of items, newest first")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if l.most < 1 {
-			return fmt.Errorf("--limit: %d is not 1 or more", l.most)
+			return fmt.Errorf("--limit: %d is less than 1", l.most)
 		}
 		return nil
 	}
 }
 
-// printTruncated says that there is more than was shown.
+// printTruncated prints a hint if a list is longer than the limit.
 func (e *environment) printTruncated(l listLimit, more bool) {
 	if more {
-		fmt.Fprintf(e.err, "these are the newest %d; --limit shows more\n", l.most)
+		fmt.Fprintf(e.err, "only the newest %d items are listed; use --limit to list more\n", l.most)
 	}
 }
 
 func (e *environment) clusterFind() *cobra.Command {
 	c := &cobra.Command{
-		Use: "find WHAT", Short: "Find clusters of the whole region by anything, as an SRE", Args: cobra.ExactArgs(1),
-		Long: `Find clusters of the whole region, as an SRE.
+		Use: "find IDENTIFIER", Short: "Find clusters of the region by any identifier", Args: cobra.ExactArgs(1),
+		Long: `Find clusters of the region by any identifier.
 
-WHAT is a resource id, a name, a uid, the cluster id below ARM, the name of a namespace on a management cluster, the host
-or URL of an API server, a subscription or a resource group.`,
+IDENTIFIER is a resource ID, a name, a UID, a cluster ID, the name of a namespace on a management cluster, the host or URL of
+an API server, a subscription, or a resource group. Partial names do not match.`,
 		ValidArgsFunction: e.completeFleet,
 	}
 	e.addOutputFlag(c)
@@ -98,7 +105,7 @@ or URL of an API server, a subscription or a resource group.`,
 		}
 		return e.printAs(found, func() error {
 			if len(found) == 0 {
-				return &notFound{fmt.Sprintf("no cluster of this region is found by %q; it takes a whole name or id, see `hcpctl cluster find --help`", args[0])}
+				return &notFound{fmt.Sprintf("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])}
 			}
 			var rows [][]string
 			for _, cluster := range found {
@@ -116,17 +123,15 @@ func clusterRow(c adminv1.Cluster) []string {
 func (e *environment) clusterDump() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use: "dump CLUSTER", Short: "Print what every layer knows of a cluster, as an SRE; secrets are removed", Args: cobra.ExactArgs(1),
-		Long: `Print what every layer knows of a cluster: ARM's documents and operations, Cluster Service's rows and works, and Maestro's
-bundles with what the management cluster says of them. Secrets are removed.
-
-CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster.`,
+		Use: "dump CLUSTER", Short: "Print what every layer holds of a cluster, without secrets", Args: cobra.ExactArgs(1),
+		Long: `Print what every layer holds of a cluster: ARM's documents and operations, Cluster Service's records and works, and Maestro's
+bundles with the status that the agent reports. Secrets are removed.`,
 		ValidArgsFunction: e.completeFleet,
 	}
-	c.Flags().StringVarP(&format, "output", "o", "yaml", "`format`: yaml or json")
+	c.Flags().StringVarP(&format, "output", "o", "yaml", "output `format`: yaml or json")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if format != "yaml" && format != "json" {
-			return fmt.Errorf("--output: %q is neither yaml nor json", format)
+			return fmt.Errorf("--output: %q is not one of yaml, json", format)
 		}
 		return nil
 	}

@@ -17,18 +17,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
-// sres is an admin, and the issuer of its tokens: it answers what the test says and remembers what it was asked. An operation
-// has ended when it is accepted. The real admin is what hcpctl is tried with in test/deletion and test/e2e.
+// sres simulates admin and the issuer of its tokens. It returns the responses of the test and records the requests. Operations
+// end immediately. test/deletion and test/e2e run hcpctl with the real admin.
 type sres struct {
 	*httptest.Server
 	dir string
 
 	mu sync.Mutex
-	// asked are the requests that were to change something, with what they carried.
+	// asked records the requests that change something, with their bodies.
 	asked []string
-	// shown are the answers to what reads, by path and query; results are what operations ended with, by method and path.
+	// shown holds the responses of reads by path and query; results the results of operations by method and path.
 	shown, results map[string]any
-	// refused are the answers to what is not done, by method and path.
+	// refused holds the messages of rejected requests by method and path.
 	refused map[string]string
 }
 
@@ -48,7 +48,7 @@ func newSREs(t *testing.T) *sres {
 	return a
 }
 
-// connect makes the client of it.
+// connect returns a client of the simulated admin.
 func (a *sres) connect(options adminclient.Options) (*adminclient.Client, error) {
 	options.Endpoint, options.Authority, options.CAFile = a.URL, a.URL, filepath.Join(a.dir, "ca.crt")
 	options.CredentialsFile, options.Audience = filepath.Join(a.dir, "engineers.json"), "api://admin"
@@ -105,7 +105,7 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hcpctl runs a command against it.
+// hcpctl runs a command with the simulated admin.
 func (a *sres) hcpctl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder

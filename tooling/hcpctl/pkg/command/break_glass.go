@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// credentialTimeout is how long a credential, or a revocation, is waited for once Cluster Service has taken the request.
+// credentialTimeout limits the wait for a credential or a revocation that Cluster Service has accepted.
 const credentialTimeout = 2 * time.Minute
 
-// breakGlass is the SREs' way into a hosted API server.
+// breakGlass returns the commands for access of SREs to hosted API servers.
 func (e *environment) breakGlass() *cobra.Command {
-	return group("break-glass", "Get into a cluster's API server as an SRE, and out of it again", e.breakGlassRequest(), e.breakGlassRevoke(),
+	return group("break-glass", "Manage break-glass access to the API servers of clusters", e.breakGlassRequest(), e.breakGlassRevoke(),
 		e.breakGlassList(), e.breakGlassShow())
 }
 
@@ -25,12 +25,12 @@ func (e *environment) breakGlassRequest() *cobra.Command {
 	var file, duration string
 	var why justification
 	c := &cobra.Command{
-		Use: "request CLUSTER", Short: "Request a credential of the SREs' class, and write a kubeconfig that uses it (role break-glass)", Args: cobra.ExactArgs(1),
+		Use: "request CLUSTER", Short: "Request a credential of class sre and write its kubeconfig", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
-		Long: `Request a credential of the SREs' class, and write a kubeconfig that uses it. It needs the role break-glass.
+		Long: `Request a credential of class sre and write its kubeconfig. Requires the role break-glass.
 
-The private key is made here and goes into the kubeconfig only. The kubeconfig is a secret: whoever has it is the cluster's
-administrator until it expires, or its class is revoked.`,
+The private key is created locally and stored only in the kubeconfig. The kubeconfig is a secret that gives full access to the
+cluster until the credential expires or its class is revoked.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.adminClient()
 			if err != nil {
@@ -61,12 +61,12 @@ administrator until it expires, or its class is revoked.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.err, "the credential %s expires at %s\n", operation.ID, issued.GetExpirationTime().AsTime().Format(time.RFC3339))
+			fmt.Fprintf(e.err, "credential %s expires at %s\n", operation.ID, issued.GetExpirationTime().AsTime().Format(time.RFC3339))
 			return e.writeSecret(file, kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the kubeconfig to, readable by its owner only")
-	c.Flags().StringVar(&duration, "for", "1h", "how long: a `duration` of 10m to 24h")
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
+	c.Flags().StringVar(&duration, "for", "1h", "`duration` of the access, 10m to 24h")
 	why.add(c)
 	return e.addAdminFlags(c)
 }
@@ -87,11 +87,11 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 			return status, nil
 		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
 		default:
-			return nil, fmt.Errorf("the credential %s was not issued: it is %s", uid, status.GetState())
+			return nil, fmt.Errorf("credential %s was not issued: its state is %s", uid, status.GetState())
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the control plane has not signed the credential %s yet: %w", uid, ctx.Err())
+			return nil, fmt.Errorf("the control plane has not signed credential %s yet: %w", uid, ctx.Err())
 		case <-ticker.C:
 		}
 	}
@@ -99,26 +99,26 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 
 func (e *environment) breakGlassRevoke() *cobra.Command {
 	var class string
-	// await is set when it is asked for.
+	// await is set by the request.
 	var await func(operation *adminv1.Operation) error
 	c := e.requestAndShow(&cobra.Command{
-		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, by replacing its signer", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-		Long: `Revoke all credentials of a class, by replacing its signer, and wait until the cluster's API server was seen to refuse them.`,
+		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Long: `Revoke all credentials of a class by replacing its signer, and wait until the API server of the cluster rejects them.`,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		await = func(operation *adminv1.Operation) error {
 			if err := awaitRevoked(ctx, client, args[0], operation.ID); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(e.out, "the API server refuses every certificate of the class %s that was signed before (revocation %s)\n", class, operation.ID)
+			_, err := fmt.Fprintf(e.out, "the API server rejects all previous certificates of class %s (revocation %s)\n", class, operation.ID)
 			return err
 		}
 		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
 	}, func(operation *adminv1.Operation) error { return await(operation) })
-	c.Flags().StringVar(&class, "class", "sre", "`class`: sre or customer")
+	c.Flags().StringVar(&class, "class", "sre", "`class` of the credentials: sre or customer")
 	return c
 }
 
-// awaitRevoked waits until a revocation has succeeded: the API server itself was seen to refuse the old signer.
+// awaitRevoked waits until a revocation has succeeded, which means that the API server rejects the old signer.
 func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
@@ -129,9 +129,9 @@ func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid 
 		switch {
 		case err == nil:
 		case adminclient.IsRetryable(err):
-			list = &adminv1.CredentialList{} // it goes on all the same
+			list = &adminv1.CredentialList{} // the revocation continues
 		default:
-			return fmt.Errorf("the revocation %s has begun, but cannot be asked after: %w", uid, err)
+			return fmt.Errorf("revocation %s is in progress, but its state cannot be read: %w", uid, err)
 		}
 		for _, r := range list.Revocations {
 			if r.Of.GetUid() != uid {
@@ -142,12 +142,12 @@ func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid 
 				return nil
 			case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING:
 			default:
-				return fmt.Errorf("the revocation %s did not succeed: it is %s", uid, enumWord(state, "BREAK_GLASS_REVOCATION_STATE_"))
+				return fmt.Errorf("revocation %s did not succeed: its state is %s", uid, enumWord(state, "BREAK_GLASS_REVOCATION_STATE_"))
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the revocation %s goes on, and the API server has not been seen to refuse the old certificates yet; see `hcpctl explain %s`: %w", uid, cluster, ctx.Err())
+			return fmt.Errorf("revocation %s is still in progress; see `hcpctl explain %s`: %w", uid, cluster, ctx.Err())
 		case <-ticker.C:
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 func (e *environment) breakGlassList() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "list CLUSTER", Short: "List a cluster's credentials: who asked for them and why, until when, and when and from where they were used", Args: cobra.ExactArgs(1),
+		Use: "list CLUSTER", Short: "List the credentials of a cluster and their use", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		list, err := client.Credentials(ctx, args[0])
@@ -36,7 +36,7 @@ func (e *environment) breakGlassList() *cobra.Command {
 
 func (e *environment) breakGlassShow() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "show UID", Short: "Show one credential, with the fingerprint by which the API server's audit log names its certificate", Args: cobra.ExactArgs(1),
+		Use: "show UID", Short: "Show a credential with the fingerprint in the audit log of the API server", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		credential, err := client.Credential(ctx, args[0])
 		if err != nil {
@@ -48,7 +48,7 @@ func (e *environment) breakGlassShow() *cobra.Command {
 	return c
 }
 
-// credentialRows are the credentials of a cluster, the latest first.
+// credentialRows returns the rows of credentials, newest first.
 func credentialRows(items []adminv1.FleetCredential) [][]string {
 	items = slices.Clone(items)
 	slices.SortStableFunc(items, func(a, b adminv1.FleetCredential) int {
@@ -64,7 +64,7 @@ func credentialRows(items []adminv1.FleetCredential) [][]string {
 	return rows
 }
 
-// credentialFields are what is known of one credential, but for its certificate.
+// credentialFields returns the fields of a credential without its certificate.
 func credentialFields(item *adminv1.FleetCredential) [][]string {
 	spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 	use := status.GetUse()
@@ -74,17 +74,17 @@ func credentialFields(item *adminv1.FleetCredential) [][]string {
 		{"expires", formatTime(status.GetExpirationTime())}, {"fingerprint", cmp.Or(status.GetCertificateFingerprint(), "-")},
 	}
 	if use == nil {
-		return append(fields, []string{"used", "no use was reported"})
+		return append(fields, []string{"used", "no use reported"})
 	}
 	return append(fields, []string{"first use", fmt.Sprintf("%s, %s", formatTime(use.GetFirstTime()), use.GetFirstRequest())},
-		[]string{"last use", formatTime(use.GetLastTime()) + " (to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
+		[]string{"last use", formatTime(use.GetLastTime()) + " (rounded to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
 }
 
 func credentialState(state csv1.BreakGlassCredentialState) string {
 	return strings.TrimPrefix(state.String(), "BREAK_GLASS_CREDENTIAL_STATE_")
 }
 
-// formatTime is a time in UTC to the second, or a dash for none.
+// formatTime returns a time in UTC to the second, or a dash for nil.
 func formatTime(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "-"

@@ -12,7 +12,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// TestUseOfCredentialsIsShown: who, why, until when, and from where, of one that was used and one that was not.
+// TestUseOfCredentialsIsShown checks the columns of a used and of an unused credential.
 func TestUseOfCredentialsIsShown(t *testing.T) {
 	at := func(hour int) *timestamppb.Timestamp {
 		return timestamppb.New(time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC))
@@ -34,25 +34,25 @@ func TestUseOfCredentialsIsShown(t *testing.T) {
 	}
 	want = [][]string{{"uid", "u1"}, {"cluster uid", "c"}, {"class", "sre"}, {"state", "ISSUED"}, {"requester", "ada"}, {"reason", "INC-1: no console"},
 		{"requested", "2026-03-01T08:00:00Z"}, {"expires", "2026-03-01T18:00:00Z"}, {"fingerprint", "5f1c"},
-		{"first use", "2026-03-01T09:00:00Z, list pods"}, {"last use", "2026-03-01T11:00:00Z (to the hour)"}, {"from", "10.0.0.1, 10.0.0.2"}}
+		{"first use", "2026-03-01T09:00:00Z, list pods"}, {"last use", "2026-03-01T11:00:00Z (rounded to the hour)"}, {"from", "10.0.0.1, 10.0.0.2"}}
 	if diff := cmp.Diff(want, credentialFields(&used)); diff != "" {
 		t.Error(diff)
 	}
-	if last := credentialFields(&unused)[9]; last[1] != "no use was reported" {
+	if last := credentialFields(&unused)[9]; last[1] != "no use reported" {
 		t.Errorf("one that was not used shows %v", last)
 	}
 }
 
-// TestARevocationIsAwaited: whoever throws somebody out is told that it is done when the API server refuses the certificates, and not
-// when somebody has taken note of it.
-func TestARevocationIsAwaited(t *testing.T) {
+// TestRevokeWaitsForRejection checks that the command succeeds once the API server rejects the certificates, and not when the
+// request is accepted.
+func TestRevokeWaitsForRejection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state csv1.BreakGlassRevocationState
 		out   string
 		err   string
 	}{
-		"Succeeded": {csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED, "refuses every certificate of the class sre", ""},
-		"Canceled":  {csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED, "", "did not succeed: it is canceled"},
+		"Succeeded": {csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED, "rejects all previous certificates of class sre", ""},
+		"Canceled":  {csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED, "", "did not succeed: its state is canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newSREs(t)

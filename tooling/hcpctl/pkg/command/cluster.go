@@ -13,12 +13,12 @@ import (
 
 func (e *environment) cluster() *cobra.Command {
 	customers := []*cobra.Command{
-		e.clusterCreate(), e.get(clusters()), e.clusterList(), e.clusterUpdate(), e.delete(clusters(), "Delete a cluster with its node pools, and wait until it is gone"),
+		e.clusterCreate(), e.get(clusters()), e.clusterList(), e.clusterUpdate(), e.delete(clusters(), "Delete a cluster and its node pools"),
 		e.clusterWatch(), e.clusterCredential(), e.clusterKubeconfig(),
 	}
 	engineers := []*cobra.Command{e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterSetSize()}
-	c := group("cluster", "Work with clusters, through Azure Resource Manager", slices.Concat(customers, engineers)...)
-	c.AddGroup(&cobra.Group{ID: forCustomers, Title: "As a customer, through Azure Resource Manager:"}, &cobra.Group{ID: forSREs, Title: "As an SRE, any cluster of the region:"})
+	c := group("cluster", "Manage clusters", slices.Concat(customers, engineers)...)
+	c.AddGroup(&cobra.Group{ID: forCustomers, Title: "Customer (through Azure Resource Manager):"}, &cobra.Group{ID: forSREs, Title: "SRE (through admin, any cluster of the region):"})
 	for _, customer := range customers {
 		customer.GroupID = forCustomers
 	}
@@ -40,17 +40,17 @@ func (e *environment) clusterCreate() *cobra.Command {
 		}
 		return err
 	})
-	c.Long = `Create a cluster and wait until it is there.
+	c.Long = `Create a cluster and wait for the operation to complete.
 
-Without --file the cluster gets the defaults of the api-version, and subnets and identities that are named after it;
-a local region does not ask Azure whether they exist. With --file the body of the request is that file, in YAML or JSON.`
+Without --file the cluster has the defaults of the api-version, and subnets and identities named after it; a local region does
+not check that they exist in Azure. With --file the body of the request is the file, in YAML or JSON.`
 	c.Flags().StringVar(&version, "version", "4.20", "OpenShift `version` as MAJOR.MINOR")
 	c.Flags().StringVar(&channel, "channel-group", "stable", "channel `group`")
-	c.Flags().StringArrayVar(&tags, "tag", nil, "tag as `KEY=VALUE`; may be given again")
+	c.Flags().StringArrayVar(&tags, "tag", nil, "tag as `KEY=VALUE`; repeatable")
 	return c
 }
 
-// location is the local region's; with another --endpoint it is what a local region has by default.
+// location returns the location of the local region, or its default with another --endpoint.
 func (e *environment) location() (string, error) {
 	if e.arm.Endpoint != "" {
 		return local.DefaultLocation, nil
@@ -65,20 +65,20 @@ func (e *environment) clusterList() *cobra.Command {
 	k.list = func(ctx context.Context, client *armclient.Client, _ []string) ([]armclient.Resource, error) {
 		return client.Clusters(ctx, everywhere)
 	}
-	c := e.list(k, "List the clusters of the resource group")
-	c.Flags().BoolVarP(&everywhere, "all", "A", false, "of the whole subscription")
+	c := e.list(k, "List the clusters of a resource group")
+	c.Flags().BoolVarP(&everywhere, "all", "A", false, "list the clusters of all resource groups")
 	return c
 }
 
 func (e *environment) clusterUpdate() *cobra.Command {
 	var tags []string
-	c := e.operate(clusters(), clusters().of("update")+" --tag KEY=VALUE", "Change a cluster's tags",
+	c := e.operate(clusters(), clusters().of("update")+" --tag KEY=VALUE", "Update the tags of a cluster",
 		func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
 			changed, err := parseTags(tags)
 			if err != nil {
 				return nil, err
 			}
-			// ARM merges tags as a whole, so that the others must be sent along.
+			// ARM replaces all tags, so the request contains the unchanged ones as well.
 			current, err := client.Get(ctx, id)
 			if err != nil {
 				return nil, err
@@ -96,7 +96,7 @@ func (e *environment) clusterUpdate() *cobra.Command {
 			}
 			return client.Patch(ctx, id, armclient.Resource{"tags": merged})
 		})
-	c.Flags().StringArrayVar(&tags, "tag", nil, "tag as `KEY=VALUE`, or KEY- to remove one; may be given again")
+	c.Flags().StringArrayVar(&tags, "tag", nil, "tag as `KEY=VALUE`, or KEY- to remove it; repeatable")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if len(tags) == 0 {
 			return errors.New("--tag is required")
@@ -108,7 +108,7 @@ func (e *environment) clusterUpdate() *cobra.Command {
 
 func (e *environment) clusterWatch() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch NAME", Short: "Show a cluster's state until it is settled", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		Use: "watch NAME", Short: "Show the state of a cluster until its operation completes", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.client()
 			if err != nil {
@@ -123,12 +123,12 @@ func (e *environment) clusterKubeconfig() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "kubeconfig NAME",
-		Short: "Print the administrator's kubeconfig of a cluster of the local region",
-		Long: `Print the administrator's kubeconfig of a cluster of the local region.
+		Short: "Print the administrator kubeconfig of a cluster of the local region",
+		Long: `Print the administrator kubeconfig of a cluster of the local region.
 
-This is the only command that looks behind Azure Resource Manager: it reads the kubeconfig from the management cluster
-that the cluster is hosted on, and so works with a local region only. It is a secret: whoever has it is the cluster's
-administrator. What customers use is 'hcpctl cluster credential request'.`,
+This command bypasses Azure Resource Manager: it reads the kubeconfig from the management cluster, so it works only with a
+local region. The kubeconfig is a secret that gives full access to the cluster. Customers use
+'hcpctl cluster credential request' instead.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.client()
@@ -150,6 +150,6 @@ administrator. What customers use is 'hcpctl cluster credential request'.`,
 			return e.writeSecret(file, kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write it to, readable by its owner only")
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
 	return c
 }

@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// azure behaves like ARM: it gives tokens, keeps resources, and lets operations succeed after a few polls.
+// azure simulates ARM: it issues tokens, stores resources, and completes operations after a few polls.
 type azure struct {
 	*httptest.Server
 	dir string
@@ -137,7 +137,7 @@ func (a *azure) begin(w http.ResponseWriter, id string, status int, body any) {
 	reply(w, status, body)
 }
 
-// poll lets a resource come up, or go, in three steps.
+// poll completes the creation or deletion of a resource in three steps.
 func (a *azure) poll(w http.ResponseWriter, id string) {
 	a.polls[id]++
 	properties, _ := a.resources[id]["properties"].(map[string]any)
@@ -198,7 +198,7 @@ func mustRun(t *testing.T, a *azure, args ...string) (out, progress string) {
 
 var durations = regexp.MustCompile(`after [0-9.]+m?s`)
 
-func TestALifeThroughARM(t *testing.T) {
+func TestResourceLifecycleThroughARM(t *testing.T) {
 	a := newAzure(t)
 	_, progress := mustRun(t, a, "cluster", "create", "a", "--tag", "team=x", "--version", "4.21")
 	golden(t, "create.txt", durations.ReplaceAllString(progress, "after a while"))
@@ -244,12 +244,12 @@ func TestALifeThroughARM(t *testing.T) {
 	if !strings.Contains(progress, "cluster a: Deleting") || !strings.Contains(progress, "done") {
 		t.Errorf("progress of the deletion:\n%s", progress)
 	}
-	if _, _, err := a.run(t, "cluster", "get", "a"); err == nil || err.Error() != "ResourceNotFound: The Resource was not found.\nsee which there are: `hcpctl cluster list`" || ExitCode(err) != exitNotFound {
+	if _, _, err := a.run(t, "cluster", "get", "a"); err == nil || err.Error() != "ResourceNotFound: The Resource was not found.\nlist existing ones with `hcpctl cluster list`" || ExitCode(err) != exitNotFound {
 		t.Errorf("after the deletion: %v", err)
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestErrorsNameTheProblem(t *testing.T) {
 	a := newAzure(t)
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "cluster.yaml")
@@ -267,7 +267,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"unknown command":    {"nor a command", []string{"cluster", "lst"}, `unknown command "lst"`},
 		"output":             {"there are three", []string{"cluster", "list", "-o", "xml"}, `--output: "xml" is not one of table, json, yaml`},
 		"missing name":       {"cobra says what is expected", []string{"cluster", "get"}, "accepts 1 arg(s), received 0"},
-		"tag":                {"a tag has a value", []string{"cluster", "create", "a", "--tag", "team"}, `the tag "team" is not of the form KEY=VALUE`},
+		"tag":                {"a tag has a value", []string{"cluster", "create", "a", "--tag", "team"}, `invalid tag "team"`},
 		"issuer":             {"there is no default", []string{"externalauth", "create", "a", "entra", "--audience", "x"}, "--issuer and --audience are required, or --file"},
 		"replicas":           {"scaling to 0 must be meant", []string{"nodepool", "scale", "a", "workers"}, "[replicas max]"},
 		"every field error":  {"all that is wrong is said at once", []string{"cluster", "create", "a", "-f", file("location: mars\nproperties: {}\n")}, "location: InvalidRequestContent: Unsupported value: \"mars\"\n  properties.network.hostPrefix"},
@@ -297,8 +297,9 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestTheTemplateUsesEveryIdentityOnce checks the rule of the resource provider that the defaults must keep.
-func TestTheTemplateUsesEveryIdentityOnce(t *testing.T) {
+// TestTemplateUsesEachIdentityOnce checks that the default cluster satisfies the resource provider, which rejects an identity that
+// two operators share.
+func TestTemplateUsesEachIdentityOnce(t *testing.T) {
 	body := clusterTemplate("s", "g", "name", "westus3", "4.20", "stable")
 	assigned := body["identity"].(map[string]any)["userAssignedIdentities"].(map[string]any)
 	platform := body["properties"].(map[string]any)["platform"].(map[string]any)
@@ -335,7 +336,7 @@ func TestStatusTable(t *testing.T) {
 	golden(t, "status.txt", out.String())
 }
 
-func TestLogsShowLastLinesAndTheirProcess(t *testing.T) {
+func TestLogsShowLastLinesWithProcess(t *testing.T) {
 	state := t.TempDir()
 	if err := os.MkdirAll(local.LogDir(state), 0o755); err != nil {
 		t.Fatal(err)
@@ -353,7 +354,7 @@ func TestLogsShowLastLinesAndTheirProcess(t *testing.T) {
 		"one":     {"one process needs no name on its lines", []string{"a", "--tail", "3"}, "two\nthree\n"},
 		"all":     {"several do", []string{"--tail", "1"}, "b | four\n"},
 		"tail 0":  {"0 is everything", []string{"a", "b", "--tail", "0"}, "a | one\na | two\na | three\nb | four\n"},
-		"unknown": {"known ones are listed", []string{"c"}, `there is no process "c"; there are a, b`},
+		"unknown": {"known ones are listed", []string{"c"}, `unknown process "c"; processes: a, b`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionTimeout bounds how long a shell waits for the names of resources.
+// completionTimeout limits how long shell completion waits for names.
 const completionTimeout = 3 * time.Second
 
-// completeNames completes the arguments that name a resource of a kind: a cluster's name first, and then its own.
+// completeNames completes the names of resources of a kind: the name of the cluster first, then the name of the resource.
 func (e *environment) completeNames(k kind) cobra.CompletionFunc {
 	return func(c *cobra.Command, names []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		switch {

@@ -13,18 +13,18 @@ import (
 )
 
 func (e *environment) clusterCredential() *cobra.Command {
-	return group("credential", "Request and revoke administrators' credentials", e.credentialRequest(), e.credentialRevoke())
+	return group("credential", "Manage administrator credentials of a cluster", e.credentialRequest(), e.credentialRevoke())
 }
 
 func (e *environment) credentialRequest() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "request NAME",
-		Short: "Request an administrator's credential for a cluster, and write a kubeconfig that uses it",
-		Long: `Request an administrator's credential for a cluster, and write a kubeconfig that uses it.
+		Short: "Request an administrator credential and write its kubeconfig",
+		Long: `Request an administrator credential for a cluster and write its kubeconfig.
 
-The private key is made here and goes into the kubeconfig only: what is sent is a request to sign its certificate. The
-kubeconfig is a secret: whoever has it is the cluster's administrator until it expires or is revoked.`,
+The private key is created locally and stored only in the kubeconfig; the request contains a certificate signing request. The
+kubeconfig is a secret that gives full access to the cluster until the credential expires or is revoked.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
 		RunE: func(c *cobra.Command, names []string) error {
 			client, err := e.client()
@@ -47,17 +47,17 @@ kubeconfig is a secret: whoever has it is the cluster's administrator until it e
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.err, "cluster %s: the credential expires at %s\n", names[0], issued.ExpirationTimestamp)
+			fmt.Fprintf(e.err, "cluster %s: credential expires at %s\n", names[0], issued.ExpirationTimestamp)
 			return e.writeSecret(file, kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the kubeconfig to, readable by its owner only")
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
 	return c
 }
 
 func (e *environment) credentialRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME", Short: "Revoke all administrators' credentials of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		Use: "revoke NAME", Short: "Revoke all administrator credentials of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
 		RunE: func(c *cobra.Command, names []string) error {
 			client, err := e.client()
 			if err != nil {
@@ -68,7 +68,7 @@ func (e *environment) credentialRevoke() *cobra.Command {
 	}
 }
 
-// act does an action on a cluster and waits for its end.
+// act requests an ARM action on a cluster and waits for its end.
 func (e *environment) act(ctx context.Context, client *armclient.Client, cluster, action string, body, into any) error {
 	id := client.ClusterID(cluster)
 	operation, err := client.Act(ctx, id, action, body, into)
@@ -78,13 +78,13 @@ func (e *environment) act(ctx context.Context, client *armclient.Client, cluster
 	return e.await(ctx, client, operation, id, "cluster "+cluster)
 }
 
-// writeSecret writes to a file that its owner alone can read, or to the output without a name.
+// writeSecret writes to a file that only its owner can read, or to the standard output if file is empty.
 func (e *environment) writeSecret(file string, content []byte) error {
 	if file == "" {
 		_, err := e.out.Write(content)
 		return err
 	}
-	// A new file of a name that nobody can guess: one that is there may be read by others, or lead elsewhere.
+	// A new file with a random name: an existing file may be readable by others, or be a symbolic link.
 	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part")
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)

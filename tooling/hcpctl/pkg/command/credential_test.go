@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// act signs what a credential is requested with in its own way: the certificate that it gives is the request itself.
+// act simulates signing: the issued certificate is the certificate signing request.
 func (a *azure) act(w http.ResponseWriter, r *http.Request, id string) {
 	switch {
 	case strings.HasSuffix(id, "/revokecredentials"):
@@ -39,8 +39,9 @@ func (a *azure) act(w http.ResponseWriter, r *http.Request, id string) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// TestASecretIsWrittenToAFileOfItsOwn: what stood under the name of the part, or of the file itself, must not say who can read it.
-func TestASecretIsWrittenToAFileOfItsOwn(t *testing.T) {
+// TestSecretFileHasOwnPermissions checks that existing files with the same or the temporary name do not decide who can read a
+// secret.
+func TestSecretFileHasOwnPermissions(t *testing.T) {
 	dir := t.TempDir()
 	file, elsewhere := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "elsewhere")
 	for _, name := range []string{file, file + ".part", elsewhere} {

@@ -19,27 +19,26 @@ import (
 )
 
 func (e *environment) deletion() *cobra.Command {
-	c := group("deletion", "As an SRE: see what deletions wait for, and help those that are stuck",
+	c := group("deletion", "List deletions in progress and unblock stuck ones",
 		e.deletionList(), e.deletionShow(), e.deletionRetry(), e.deletionRelease(), e.deletionForce(), e.deletionLeftovers())
-	c.Long = `See what deletions wait for, and help those that are stuck. CLUSTER is anything that 'hcpctl cluster find' takes, as long as it
-means one cluster; one that is gone from ARM is found as long as Cluster Service remembers it. The runbooks are in
-docs/operators/stuck-deletion.`
+	c.Long = `List deletions in progress and unblock stuck ones. A cluster that is gone from ARM is found as long as Cluster Service keeps its
+deletion record. The runbooks are in docs/operators/stuck-deletion.`
 	return c
 }
 
-// deletionKinds are the kinds in words.
-var deletionKinds = map[string]string{deletion.KindCluster: "cluster", deletion.KindNodePool: "node pool", deletion.KindExternalAuth: "external auth"}
+// deletionKinds maps the kinds to their names in tables.
+var deletionKinds = map[string]string{deletion.KindCluster: "cluster", deletion.KindNodePool: "node pool", deletion.KindExternalAuth: "external authentication"}
 
-// printUnavailable says which layers could not be asked.
+// printUnavailable prints a hint for each layer that could not be read.
 func (e *environment) printUnavailable(unavailable map[string]string) {
 	for _, layer := range slices.Sorted(maps.Keys(unavailable)) {
-		fmt.Fprintf(e.err, "the steps of %s are missing: %s\n", layer, unavailable[layer])
+		fmt.Fprintf(e.err, "warning: the steps of %s are missing: %s\n", layer, unavailable[layer])
 	}
 }
 
 func (e *environment) deletionList() *cobra.Command {
 	var stuck bool
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List what is being deleted, with the steps that run", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List deletions in progress with their current steps", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Deletions(ctx, stuck)
 			if err != nil {
@@ -51,7 +50,7 @@ func (e *environment) deletionList() *cobra.Command {
 			e.printUnavailable(list.Unavailable)
 			return display.Table(e.out, []string{"KIND", "NAME", "STEP", "AGE", "STUCK", "WAITS FOR"}, stepRows(list.Items, stuck, time.Now()))
 		})
-	c.Flags().BoolVar(&stuck, "stuck", false, "only steps that are stuck")
+	c.Flags().BoolVar(&stuck, "stuck", false, "list only stuck steps")
 	e.addOutputFlag(c)
 	return c
 }
@@ -68,7 +67,7 @@ func stepRows(list []adminv1.Deletion, stuck bool, now time.Time) [][]string {
 	return rows
 }
 
-// shortID is what tells a resource from others of the region: subscription, group and names.
+// shortID returns the parts of a resource ID that identify it in the region: subscription, resource group and names.
 func shortID(id string) string {
 	parts := strings.Split(strings.Trim(id, "/"), "/")
 	if len(parts) < 8 {
@@ -94,7 +93,7 @@ func yes(b bool) string {
 
 func (e *environment) deletionShow() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "show CLUSTER", Short: "Show the steps of a cluster's deletion, or of what is being deleted in it", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "show CLUSTER", Short: "Show the steps of the deletion of a cluster or of its children", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		shown, err := client.Deletion(ctx, args[0])
 		if err != nil {
@@ -112,16 +111,16 @@ func (e *environment) deletionShow() *cobra.Command {
 
 func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Time) error {
 	if len(shown.Items) == 0 {
-		fmt.Fprintf(e.out, "cluster %s is %s, and nothing in it is being deleted\n", shortID(shown.Cluster.ResourceID), cmp.Or(shown.Cluster.ProvisioningState, shown.Cluster.Phase))
+		fmt.Fprintf(e.out, "cluster %s is %s; no deletion is in progress\n", shortID(shown.Cluster.ResourceID), cmp.Or(shown.Cluster.ProvisioningState, shown.Cluster.Phase))
 		return nil
 	}
 	for _, d := range shown.Items {
-		fmt.Fprintf(e.out, "%s %s (%s): deletion asked for %s ago", deletionKinds[d.Kind], shortID(d.ResourceID), d.UID, now.Sub(d.DeleteTime).Round(time.Second))
+		fmt.Fprintf(e.out, "%s %s (%s): deletion requested %s ago", deletionKinds[d.Kind], shortID(d.ResourceID), d.UID, now.Sub(d.DeleteTime).Round(time.Second))
 		switch {
 		case d.Over:
-			fmt.Fprint(e.out, "; it is deleted")
+			fmt.Fprint(e.out, "; deleted")
 		case d.OperationID != "":
-			fmt.Fprintf(e.out, "; ARM's operation is %s", d.OperationID)
+			fmt.Fprintf(e.out, "; ARM operation %s", d.OperationID)
 		}
 		fmt.Fprintln(e.out)
 		if len(d.Deletion.Of.GetSteps()) == 0 {
@@ -139,14 +138,14 @@ func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Ti
 			}
 			rows = append(rows, []string{s.GetName(), s.GetLayer(), state, age(s, now), attempts, stepDetails(s)})
 		}
-		if err := display.Table(e.out, []string{"STEP", "LAYER", "STATE", "AGE", "ATTEMPTS", ""}, rows); err != nil {
+		if err := display.Table(e.out, []string{"STEP", "LAYER", "STATE", "AGE", "ATTEMPTS", "DETAILS"}, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stepDetails is what there is to say of a step.
+// stepDetails returns what a step waits for, its last error and the actions on it.
 func stepDetails(s *csv1.DeletionStep) string {
 	var parts []string
 	if s.GetWaitsFor() != "" {
@@ -170,7 +169,7 @@ func stepDetails(s *csv1.DeletionStep) string {
 
 func (e *environment) deletionRetry() *cobra.Command {
 	return e.requestAndShow(&cobra.Command{
-		Use: "retry CLUSTER", Short: "Have everything that deletions of a cluster wait for tried at once", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "retry CLUSTER", Short: "Retry all pending deletion steps of a cluster immediately", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.RetryDeletion(ctx, args[0])
 	}, func(operation *adminv1.Operation) error {
@@ -179,10 +178,10 @@ func (e *environment) deletionRetry() *cobra.Command {
 			return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
 		}
 		for _, id := range result.ResourceIDs {
-			fmt.Fprintf(e.out, "the backend takes up the deletion of %s again\n", shortID(id))
+			fmt.Fprintf(e.out, "the backend retries the deletion of %s\n", shortID(id))
 		}
 		if len(result.Steps) > 0 {
-			fmt.Fprintf(e.out, "tried again: %s\n", strings.Join(result.Steps, ", "))
+			fmt.Fprintf(e.out, "retried steps: %s\n", strings.Join(result.Steps, ", "))
 		}
 		return nil
 	})
@@ -190,11 +189,11 @@ func (e *environment) deletionRetry() *cobra.Command {
 
 func (e *environment) deletionRelease() *cobra.Command {
 	return requestResult(e, &cobra.Command{
-		Use: "release CLUSTER STEP FINALIZER...", Short: "Take finalizers of controllers that are gone off what a step waits for (role break-glass)",
+		Use: "release CLUSTER STEP FINALIZER...", Short: "Release finalizers that block a deletion step",
 		Args: cobra.MinimumNArgs(3), ValidArgsFunction: e.completeFleet,
-		Long: `Take finalizers of controllers that are gone off what a step waits for. Maestro's agent on the management cluster does it, on the
-objects of the step and on everything in the cluster's namespaces that is being deleted; the step goes on by itself. Finalizers
-of controllers that every management cluster has are refused.`,
+		Long: `Release finalizers whose controllers no longer exist. The Maestro agent of the management cluster removes them from the objects
+of the step and from all objects in deletion in the namespaces of the cluster; the step then continues automatically. Finalizers
+of controllers that run on every management cluster are rejected.`,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.ReleaseFinalizers(ctx, args[0], args[1], args[2:])
 	}, func(step *csv1.DeletionStep) error {
@@ -202,19 +201,21 @@ of controllers that every management cluster has are refused.`,
 		if done := step.GetActions(); len(done) > 0 {
 			finalizers = done[len(done)-1].GetReleasedFinalizers()
 		}
-		_, err := fmt.Fprintf(e.out, "the agent is told to release %s; step %s goes on when it has\n", strings.Join(finalizers, ", "), step.GetName())
+		_, err := fmt.Fprintf(e.out, "release of %s requested from the agent; step %s continues afterwards\n", strings.Join(finalizers, ", "), step.GetName())
 		return err
 	})
 }
 
 func (e *environment) deletionForce() *cobra.Command {
 	return requestResult(e, &cobra.Command{
-		Use: "force CLUSTER STEP", Short: "Wait no longer for a stuck step, and keep a record of what may be left behind (role break-glass)", Args: cobra.ExactArgs(2),
+		Use: "force CLUSTER STEP", Short: "Stop waiting for a stuck deletion step",
+		Long: `Stop waiting for a stuck deletion step. Cluster Service records the objects that may be left behind
+and continues to delete them; see 'hcpctl deletion leftovers'.`, Args: cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeFleet,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.ForceDeletionStep(ctx, args[0], args[1])
 	}, func(step *csv1.DeletionStep) error {
-		_, err := fmt.Fprintf(e.out, "step %s is not waited for any more. %s\n", step.GetName(), step.GetForce().GetLeftBehind())
+		_, err := fmt.Fprintf(e.out, "step %s forced. %s\n", step.GetName(), step.GetForce().GetLeftBehind())
 		return err
 	})
 }
@@ -222,7 +223,7 @@ func (e *environment) deletionForce() *cobra.Command {
 func (e *environment) deletionLeftovers() *cobra.Command {
 	var gone bool
 	c := e.readCommand(&cobra.Command{
-		Use: "leftovers [CLUSTER]", Short: "List what forced deletions may have left behind", Args: cobra.MaximumNArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind", Args: cobra.MaximumNArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		left, err := client.Leftovers(ctx, strings.Join(args, ""), gone)
 		if err != nil {
@@ -233,16 +234,16 @@ func (e *environment) deletionLeftovers() *cobra.Command {
 		}
 		var rows [][]string
 		for _, l := range left {
-			state := fmt.Sprintf("asked to go %d times", l.GetAttempts())
+			state := fmt.Sprintf("remaining, attempt %d", l.GetAttempts())
 			if l.GetGoneTime() != nil {
-				state = "gone since " + l.GetGoneTime().AsTime().Format(time.RFC3339)
+				state = "removed at " + l.GetGoneTime().AsTime().Format(time.RFC3339)
 			}
 			rows = append(rows, []string{l.GetWork(), l.GetProvisionShard(), l.GetStep(), l.GetForce().GetTime().AsTime().Format(time.RFC3339),
 				l.GetForce().GetActor().GetName(), l.GetForce().GetActor().GetReason(), state})
 		}
-		return display.Table(e.out, []string{"WORK", "SHARD", "STEP", "FORCED", "BY", "WHY", "STATE"}, rows)
+		return display.Table(e.out, []string{"WORK", "SHARD", "STEP", "FORCED", "ACTOR", "REASON", "STATE"}, rows)
 	})
-	c.Flags().BoolVar(&gone, "gone", false, "those that have gone, too")
+	c.Flags().BoolVar(&gone, "gone", false, "include leftovers that are gone")
 	e.addOutputFlag(c)
 	return c
 }

@@ -14,7 +14,7 @@ import (
 
 const deletingUID = "3b0f2a52-6a8f-4c7e-9f0e-2d6a53f6c1aa"
 
-// withDeletion has admin know a cluster whose deletion waits for a finalizer.
+// withDeletion adds a cluster to the simulated admin, with a deletion that waits for a finalizer.
 func withDeletion(t *testing.T) *sres {
 	a := newSREs(t)
 	ago := timestamppb.New(time.Now().Add(-40 * time.Minute))
@@ -52,7 +52,7 @@ func withDeletion(t *testing.T) *sres {
 	return a
 }
 
-// ages are those of the test's steps, which pass while it runs.
+// ages matches the ages of steps, which change while the test runs.
 var ages = regexp.MustCompile(`40m\d+s`)
 
 func TestDeletion(t *testing.T) {
@@ -76,9 +76,9 @@ func TestDeletion(t *testing.T) {
 		want string
 		says string
 	}{
-		{[]string{"retry", "mine"}, adminv1.Operator, `POST /clusters/mine/deletion/retry`, "takes up the deletion of 11111111-1111-1111-1111-111111111111/demo/mine again\ntried again: hosted-cluster\n"},
+		{[]string{"retry", "mine"}, adminv1.Operator, `POST /clusters/mine/deletion/retry`, "retries the deletion of 11111111-1111-1111-1111-111111111111/demo/mine\nretried steps: hosted-cluster\n"},
 		{[]string{"release", "mine", "hosted-cluster", "gone.example.com/hook"}, adminv1.BreakGlass,
-			`POST /clusters/mine/deletion/release {"step":"hosted-cluster","finalizers":["gone.example.com/hook"]}`, "release gone.example.com/hook; step hosted-cluster"},
+			`POST /clusters/mine/deletion/release {"step":"hosted-cluster","finalizers":["gone.example.com/hook"]}`, "release of gone.example.com/hook requested"},
 		{[]string{"force", "mine", "hosted-cluster"}, adminv1.BreakGlass, `POST /clusters/mine/deletion/force {"step":"hosted-cluster"}`, "May be left: a HostedCluster."},
 	} {
 		a.asked = nil
@@ -96,8 +96,8 @@ func TestDeletion(t *testing.T) {
 		args   []string
 		says   string
 	}{
-		"Over":      {"the tombstone says so", []string{"show", "over"}, "; it is deleted"},
-		"Calm":      {"nothing is being deleted", []string{"show", "calm"}, "is Succeeded, and nothing in it is being deleted"},
+		"Over":      {"the tombstone says so", []string{"show", "over"}, "; deleted"},
+		"Calm":      {"nothing is being deleted", []string{"show", "calm"}, "is Succeeded; no deletion is in progress"},
 		"Leftovers": {"what a forced step left", []string{"leftovers", "mine", "--gone"}, "kernel update"},
 	} {
 		t.Run(name, func(t *testing.T) {

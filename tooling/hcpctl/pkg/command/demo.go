@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The demo's cluster and node pool.
+// The demo cluster and its node pool.
 const (
 	demoCluster  = "demo"
 	demoNodePool = "workers"
@@ -18,7 +18,7 @@ const (
 
 func (e *environment) regionDemo() *cobra.Command {
 	c := &cobra.Command{
-		Use: "demo", Short: "Create a cluster and a node pool in the running region, and tell how to use them", Args: cobra.NoArgs,
+		Use: "demo", Short: "Create a demo cluster with a node pool", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := e.ensureDefaults(c); err != nil {
 				return err
@@ -29,13 +29,13 @@ func (e *environment) regionDemo() *cobra.Command {
 	return c
 }
 
-// setDefaults fills in what the commands of a region do not have flags for.
+// setDefaults sets the subscription and the resource group for commands without flags for them.
 func (e *environment) setDefaults() {
 	e.arm.Subscription = cmp.Or(e.arm.Subscription, DefaultSubscription)
 	e.arm.Group = cmp.Or(e.arm.Group, DefaultGroup)
 }
 
-// ensureDefaults makes the default subscription and resource group, without which a region is of no use.
+// ensureDefaults creates the default subscription and resource group.
 func (e *environment) ensureDefaults(c *cobra.Command) error {
 	e.setDefaults()
 	client, err := e.client()
@@ -49,7 +49,7 @@ func (e *environment) ensureDefaults(c *cobra.Command) error {
 	return client.Ensure(c.Context(), location)
 }
 
-// demo creates what is missing, waits for what is under way, and tells how to go on.
+// demo creates the demo cluster and node pool if they do not exist, waits for them, and prints how to use them.
 func (e *environment) demo(c *cobra.Command) error {
 	client, err := e.client()
 	if err != nil {
@@ -68,7 +68,7 @@ func (e *environment) demo(c *cobra.Command) error {
 		return err
 	}
 	_, err = fmt.Fprintf(e.out, `
-The cluster %q is there, created through Azure Resource Manager. To use it:
+Cluster %q is ready. To use it:
 
     .build/bin/hcpctl cluster kubeconfig %s -f demo.kubeconfig
     make kubectl    # if you have no kubectl
@@ -78,7 +78,7 @@ The cluster %q is there, created through Azure Resource Manager. To use it:
 	return err
 }
 
-// ensure creates a resource unless it exists, and waits until it is settled.
+// ensure creates a resource unless it exists, and waits for its operation.
 func (e *environment) ensure(c *cobra.Command, client *armclient.Client, id, what string, body armclient.Resource) error {
 	_, err := client.Get(c.Context(), id)
 	if err == nil {

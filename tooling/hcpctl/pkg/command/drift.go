@@ -16,11 +16,11 @@ import (
 )
 
 func (e *environment) drift() *cobra.Command {
-	return group("drift", "See and end where ARM's documents and the fleet disagree, as an SRE", e.driftList(), e.driftReconcile(), e.driftDelete())
+	return group("drift", "List and resolve differences between ARM and the fleet", e.driftList(), e.driftReconcile(), e.driftDelete())
 }
 
 func (e *environment) driftList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "Compare what customers were promised with what the fleet holds, and list what differs", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "Compare ARM's documents with the fleet and list the differences", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Drift(ctx)
 			if err != nil {
@@ -34,7 +34,7 @@ func (e *environment) driftList() *cobra.Command {
 
 func (e *environment) driftTable(list *adminv1.DriftList) error {
 	if len(list.Items) == 0 {
-		_, err := fmt.Fprintf(e.out, "Nothing differs: %d resources are promised, and %d held.\n", list.Promised, list.Held)
+		_, err := fmt.Fprintf(e.out, "no differences: %d resources desired, %d in the fleet\n", list.Promised, list.Held)
 		return err
 	}
 	var rows [][]string
@@ -44,13 +44,13 @@ func (e *environment) driftTable(list *adminv1.DriftList) error {
 	if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "PROMISED", "HELD", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
 		return err
 	}
-	_, err := fmt.Fprintf(e.out, "There is more than these %d.\n", len(list.Items))
+	_, err := fmt.Fprintf(e.out, "only the first %d differences are listed\n", len(list.Items))
 	return err
 }
 
 func (e *environment) driftReconcile() *cobra.Command {
 	return e.requestAndShow(&cobra.Command{
-		Use: "reconcile", Short: "Have the whole region compared, and what the fleet lost sent again", Args: cobra.NoArgs,
+		Use: "reconcile", Short: "Compare the region and send lost resources to the fleet again", Args: cobra.NoArgs,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, _ []string) (*adminv1.Operation, error) {
 		return client.ReconcileDrift(ctx)
 	}, func(operation *adminv1.Operation) error {
@@ -58,11 +58,11 @@ func (e *environment) driftReconcile() *cobra.Command {
 		if err := json.Unmarshal(operation.Result, &result); err != nil {
 			return e.printDone(operation)
 		}
-		if _, err := fmt.Fprintf(e.out, "%d resources are promised, and the fleet held %d: %d were sent again, and %d deletions.\n", result.Promised, result.Held, result.Applied, result.Deleted); err != nil {
+		if _, err := fmt.Fprintf(e.out, "%d resources desired, %d in the fleet: %d sent again, %d deletions sent again\n", result.Promised, result.Held, result.Applied, result.Deleted); err != nil {
 			return err
 		}
 		for _, concern := range slices.Sorted(maps.Keys(result.Concerns)) {
-			if _, err := fmt.Fprintf(e.out, "%d to be decided on: %s (hcpctl drift list)\n", result.Concerns[concern], concern); err != nil {
+			if _, err := fmt.Fprintf(e.out, "%d differences need a decision: %s (see `hcpctl drift list`)\n", result.Concerns[concern], concern); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (e *environment) driftReconcile() *cobra.Command {
 
 func (e *environment) driftDelete() *cobra.Command {
 	return e.requestAction(&cobra.Command{
-		Use: "delete UID", Short: "Have the fleet delete what ARM does not have (role break-glass)", Args: cobra.ExactArgs(1),
+		Use: "delete UID", Short: "Delete a resource from the fleet that ARM does not have", Args: cobra.ExactArgs(1),
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DeleteDrift(ctx, args[0])
 	})

@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// elevate is the command that comes before every other by which an SRE changes something.
+// elevate returns the command that creates an elevation.
 func (e *environment) elevate() *cobra.Command {
 	var asked adminv1.ElevationRequest
 	var role string
 	c := &cobra.Command{
-		Use: "elevate --reason TEXT --ticket ID", Short: "Take a role for a while, to change something as an SRE", Args: cobra.NoArgs,
-		Long: `Take a role for a while, to change something as an SRE. The role must be one that your groups give; the reason and the ticket
-are written down with everything that you do under it. 'hcpctl elevation list' shows what is active, 'hcpctl elevation end' ends it.`,
+		Use: "elevate --reason TEXT --ticket ID", Short: "Elevate to a role for a limited time", Args: cobra.NoArgs,
+		Long: `Elevate to a role for a limited time. Actions require an elevation; the role must be one that your groups give. The reason and
+the ticket are recorded with each action. 'hcpctl elevation list' lists active elevations, 'hcpctl elevation end' ends one.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if asked.Reason == "" || asked.Ticket == "" {
 				return errors.New("--reason and --ticket are required")
@@ -28,10 +28,10 @@ are written down with everything that you do under it. 'hcpctl elevation list' s
 			return nil
 		},
 	}
-	c.Flags().StringVar(&role, "role", string(adminv1.Operator), "`role`: operator or break-glass")
-	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` that says why, at least 8 characters")
-	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`id` of the incident or change")
-	c.Flags().StringVar(&asked.Duration, "for", "1h", "how long: a `duration` of at most 8h")
+	c.Flags().StringVar(&role, "role", string(adminv1.Operator), "`role` to elevate to: operator or break-glass")
+	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
+	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
+	c.Flags().StringVar(&asked.Duration, "for", "1h", "`duration` of the elevation, at most 8h")
 	e.addOutputFlag(c)
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, _ []string) error {
 		asked.Role = adminv1.Role(role)
@@ -47,13 +47,13 @@ are written down with everything that you do under it. 'hcpctl elevation list' s
 }
 
 func (e *environment) elevation() *cobra.Command {
-	return group("elevation", "See and end the roles that SREs have taken", e.elevationList(), e.elevationEnd())
+	return group("elevation", "List and end elevations", e.elevationList(), e.elevationEnd())
 }
 
 func (e *environment) elevationList() *cobra.Command {
 	var all bool
 	var limit listLimit
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the elevations that are active", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List active elevations", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			elevations, more, err := client.Elevations(ctx, !all, limit.most)
 			if err != nil {
@@ -72,7 +72,7 @@ func (e *environment) elevationList() *cobra.Command {
 				return display.Table(e.out, []string{"ID", "NAME", "ROLE", "UNTIL", "TICKET", "REASON"}, rows)
 			})
 		})
-	c.Flags().BoolVarP(&all, "all", "A", false, "those that have ended, too")
+	c.Flags().BoolVarP(&all, "all", "A", false, "include elevations that have ended")
 	limit.add(c, 100)
 	e.addOutputFlag(c)
 	return c
@@ -85,14 +85,14 @@ func (e *environment) elevationEnd() *cobra.Command {
 				if _, err := client.EndElevation(ctx, id); err != nil {
 					return err
 				}
-				fmt.Fprintf(e.err, "the elevation %s has ended\n", id)
+				fmt.Fprintf(e.err, "elevation %s ended\n", id)
 			}
 			return nil
 		})
 }
 
 func (e *environment) whoami() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "whoami", Short: "Show who you are to admin, and which roles your groups give", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "whoami", Short: "Show your identity and the roles that your groups give", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			me, err := client.Me(ctx)
 			if err != nil {
@@ -103,7 +103,7 @@ func (e *environment) whoami() *cobra.Command {
 				for i, role := range me.Roles {
 					roles[i] = string(role)
 				}
-				_, err := fmt.Fprintf(e.out, "%s may be %s\n", me.Name, strings.Join(roles, ", "))
+				_, err := fmt.Fprintf(e.out, "%s has the roles %s\n", me.Name, strings.Join(roles, ", "))
 				return err
 			})
 		})

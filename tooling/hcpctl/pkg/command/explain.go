@@ -19,15 +19,10 @@ import (
 func (e *environment) explain() *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "explain CLUSTER", Short: "Say what a cluster waits for, since when, who must act, and what helps, as an SRE", Args: cobra.ExactArgs(1),
-		Long: `Say in sentences what a cluster, its node pools, external authentications and credentials wait for, since when, who must act
-(the customer, an SRE, the service itself, Azure), what happens next, and the one command that helps.
-
-CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster. With -o json or yaml the same is there for
-programs.`,
-		Example: `  hcpctl explain demo
-  hcpctl explain ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae
-  hcpctl explain https://api.demo.0ulz.westus3.aroapp-hcp.io:443`,
+		Use: "explain CLUSTER", Short: "Explain what a cluster waits for and who must act", Args: cobra.ExactArgs(1),
+		Long: `Explain what a cluster, its node pools, external authentications and credentials wait for, since when, who must act (the
+customer, an SRE, Azure or nobody), what happens next, and which command helps. Admin computes the explanation; with -o json or
+yaml it has stable codes for programs.`,
 		ValidArgsFunction: e.completeFleet,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.adminClient()
@@ -37,7 +32,7 @@ programs.`,
 			return e.showExplanation(c.Context(), client, args[0], output)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text, json or yaml")
+	c.Flags().StringVarP(&output, "output", "o", "text", "output `format`: text, json or yaml")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains([]string{"text", "json", "yaml"}, output) {
@@ -48,7 +43,7 @@ programs.`,
 	return e.addAdminFlags(c)
 }
 
-// showExplanation prints what admin explains of a cluster.
+// showExplanation prints the explanation of a cluster from admin.
 func (e *environment) showExplanation(ctx context.Context, client *adminclient.Client, name, output string) error {
 	explained, err := client.Explanation(ctx, name)
 	if err != nil {
@@ -61,7 +56,7 @@ func (e *environment) showExplanation(ctx context.Context, client *adminclient.C
 	return err
 }
 
-// completeFleet completes the names of the fleet's clusters.
+// completeFleet completes the names of all clusters of the region.
 func (e *environment) completeFleet(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -93,15 +88,13 @@ func (e *environment) completeFleet(c *cobra.Command, args []string, prefix stri
 func (e *environment) mustGather() *cobra.Command {
 	var file, kubeconfig string
 	c := &cobra.Command{
-		Use: "must-gather CLUSTER", Short: "Put everything of a cluster from every layer into one archive, as an SRE; secrets are removed", Args: cobra.ExactArgs(1),
-		Long: `Put everything of a cluster into one archive (tar.gz): its explanation, what every layer knows of it, the objects of its namespaces
-on the management cluster with their events, the lines of our processes' logs that name it, and the versions of all
-processes. The last file, index.json, lists what is there, and what could not be had and why.
+		Use: "must-gather CLUSTER", Short: "Collect the state of a cluster from all layers in an archive", Args: cobra.ExactArgs(1),
+		Long: `Collect the state of a cluster in an archive (tar.gz): its explanation, the dump of every layer, the objects of its namespaces on
+the management cluster with their events, the log lines of the region's processes that name it, and the versions of all
+processes. The last file, index.json, lists the contents and what could not be collected, with the reason.
 
-No secret is ever inside: Secrets are asked for by their metadata only; private keys, kubeconfigs, tokens and passwords are
-taken out of everything else.
-
-CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster.`,
+The archive contains no secrets: of Secrets only the metadata is read, and private keys, kubeconfigs, tokens and passwords are
+removed from everything else.`,
 		ValidArgsFunction: e.completeFleet,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.adminClient()
@@ -119,19 +112,19 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 			return e.gather(c.Context(), client, args[0], file, gatherSource{kubeconfig: kubeconfig, logDir: local.LogDir(dir), Endpoints: from})
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the archive to (default must-gather-NAME-TIME.tar.gz)")
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with access to the management cluster (default the local region's)")
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file` (default must-gather-NAME-TIME.tar.gz)")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `file` of the management cluster (default: the local region)")
 	return e.addAdminFlags(c)
 }
 
-// gatherSource is where what is behind admin is found.
+// gatherSource locates the sources of an archive besides admin.
 type gatherSource struct {
 	local.Endpoints
-	// kubeconfig is a file that goes before the local region's; may be empty.
+	// kubeconfig overrides the one of the local region; may be empty.
 	kubeconfig, logDir string
 }
 
-// gather writes the archive of a cluster and says what is in it, and what is not.
+// gather writes the archive of a cluster and prints its size and what is missing.
 func (e *environment) gather(ctx context.Context, client *adminclient.Client, name, file string, from gatherSource) error {
 	dump, err := client.Dump(ctx, name)
 	if err != nil {
@@ -165,14 +158,14 @@ func (e *environment) gather(ctx context.Context, client *adminclient.Client, na
 			files, size = files+1, size+entry.Bytes
 		}
 		if entry.Error != "" {
-			fmt.Fprintf(e.err, "not there: %s: %s\n", entry.From, entry.Error)
+			fmt.Fprintf(e.err, "warning: %s is missing: %s\n", entry.From, entry.Error)
 		}
 	}
 	_, err = fmt.Fprintf(e.out, "%s: %d files, %d KiB\n", file, files, size>>10)
 	return err
 }
 
-// writeArchive writes the archive, readable by its owner only: it has no secrets, but much of a customer's.
+// writeArchive writes the archive, readable by its owner only: it has no secrets, but data of a customer.
 func writeArchive(ctx context.Context, options gather.Options, name string) (gather.Index, error) {
 	part, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part")
 	if err != nil {

@@ -204,7 +204,7 @@ func TestMustGather(t *testing.T) {
 	if strings.Contains(found[folder+"logs/frontend.log"], `"b"`) {
 		t.Error("a line that does not name the cluster is inside")
 	}
-	for _, part := range []string{"not there: maestro: connection refused", "not there: management cluster: the cluster has no place yet", "not there: versions: backend: "} {
+	for _, part := range []string{"warning: maestro is missing: connection refused", "warning: management cluster is missing: ", "warning: versions is missing: backend: "} {
 		if !strings.Contains(errOut.String(), part) {
 			t.Errorf("%q is not said:\n%s", part, errOut.String())
 		}

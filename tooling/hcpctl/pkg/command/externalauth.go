@@ -8,9 +8,9 @@ import (
 )
 
 func (e *environment) externalAuth() *cobra.Command {
-	c := group("externalauth", "Work with a cluster's external authentication, through Azure Resource Manager",
-		e.externalAuthCreate(), e.get(externalAuths()), e.list(externalAuths(), "List a cluster's external authentications"),
-		e.delete(externalAuths(), "Delete an external authentication and wait until it is gone"))
+	c := group("externalauth", "Manage external authentications",
+		e.externalAuthCreate(), e.get(externalAuths()), e.list(externalAuths(), "List the external authentications of a cluster"),
+		e.delete(externalAuths(), "Delete an external authentication"))
 	e.addARMFlags(c)
 	return c
 }
@@ -32,10 +32,10 @@ func (e *environment) externalAuthCreate() *cobra.Command {
 		}}, nil
 	})
 	c.Flags().StringVar(&issuer, "issuer", "", "`URL` of the OpenID Connect issuer")
-	c.Flags().StringArrayVar(&audiences, "audience", nil, "audience of its tokens; may be given again")
-	c.Flags().StringVar(&username, "username-claim", "email", "`claim` that is the user's name")
-	c.Flags().StringVar(&prefix, "username-prefix", "", "what is put before it")
-	c.Flags().StringVar(&groups, "groups-claim", "", "`claim` that lists the user's groups")
+	c.Flags().StringArrayVar(&audiences, "audience", nil, "`audience` of the issuer's tokens; repeatable")
+	c.Flags().StringVar(&username, "username-claim", "email", "`claim` with the user name")
+	c.Flags().StringVar(&prefix, "username-prefix", "", "`prefix` of user names")
+	c.Flags().StringVar(&groups, "groups-claim", "", "`claim` with the groups of the user")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if !c.Flags().Changed("file") && (issuer == "" || len(audiences) == 0) {
 			return errors.New("--issuer and --audience are required, or --file")

@@ -10,23 +10,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// kind is a kind of resource: what its commands call it, find it by and show of it. In all else the commands of one kind are
-// those of another.
+// kind describes a kind of ARM resource, from which the commands for the kind are built: its names, its IDs and its columns.
 type kind struct {
-	// noun is what messages call one.
+	// noun names one resource of the kind in messages.
 	noun string
-	// names are the arguments that name one, in capitals: its own name, and before it that of its cluster.
+	// names are the positional arguments: the name of the cluster, if any, then the name of the resource.
 	names []string
 	id    func(client *armclient.Client, names []string) string
-	// list takes the names before the last.
+	// list lists the resources below all names but the last.
 	list   func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error)
 	header []string
 	row    func(armclient.Resource) []string
-	// detail is what is shown below the row of a single one; may be nil.
+	// detail returns the lines below the row of a single resource; may be nil.
 	detail func(resource map[string]any) []string
 }
 
-// clusters, nodePools and externalAuths are the kinds.
 func clusters() kind {
 	return kind{
 		noun: "cluster", names: []string{"NAME"},
@@ -85,7 +83,7 @@ func externalAuths() kind {
 	}
 }
 
-// a is one, with its article.
+// a returns the noun with its article.
 func (k kind) a() string {
 	if strings.ContainsRune("aeiou", rune(k.noun[0])) {
 		return "an " + k.noun
@@ -93,7 +91,7 @@ func (k kind) a() string {
 	return "a " + k.noun
 }
 
-// of is how a command's usage names one.
+// of returns the usage of a verb on a resource of the kind.
 func (k kind) of(verb string) string {
 	for _, name := range k.names {
 		verb += " " + name
@@ -101,7 +99,7 @@ func (k kind) of(verb string) string {
 	return verb
 }
 
-// print prints resources of a kind in the format that was asked for: all is the object to print unless it is a table.
+// print prints resources as a table, or all as JSON or YAML.
 func (e *environment) print(k kind, all any, resources ...armclient.Resource) error {
 	return e.printAs(all, func() error {
 		var rows [][]string
@@ -122,7 +120,7 @@ func (e *environment) get(k kind) *cobra.Command {
 			}
 			resource, err := client.Get(c.Context(), k.id(client, names))
 			if armclient.IsNotFound(err) {
-				return fmt.Errorf("%w\nsee which there are: `%s list%s`", err, c.Parent().CommandPath(), strings.Join(append([]string{""}, names[:len(names)-1]...), " "))
+				return fmt.Errorf("%w\nlist existing ones with `%s list%s`", err, c.Parent().CommandPath(), strings.Join(append([]string{""}, names[:len(names)-1]...), " "))
 			}
 			if err != nil {
 				return err
@@ -140,7 +138,7 @@ func (e *environment) get(k kind) *cobra.Command {
 	return c
 }
 
-// list lists what k.list finds.
+// list returns the command that lists resources of a kind.
 func (e *environment) list(k kind, short string) *cobra.Command {
 	parents := kind{names: k.names[:len(k.names)-1]}
 	c := &cobra.Command{
@@ -164,10 +162,10 @@ func (e *environment) list(k kind, short string) *cobra.Command {
 	return c
 }
 
-// begin begins an operation on the resource with an id; names are the command's arguments.
+// begin starts an operation on the resource with an ID; names are the arguments of the command.
 type begin func(ctx context.Context, client *armclient.Client, id string, names []string) (armclient.Operation, error)
 
-// operate is a command that begins an operation on a resource and waits for its end.
+// operate returns a command that starts an operation on a resource and waits for its end.
 func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Command {
 	var noWait bool
 	c := &cobra.Command{
@@ -185,15 +183,15 @@ func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Com
 			return e.await(c.Context(), client, operation, id, k.noun+" "+names[len(names)-1])
 		},
 	}
-	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the request was accepted")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return once the request is accepted")
 	return c
 }
 
-// create is a command that creates a resource from a file, or from what template makes of the flags; then finish makes what
-// other flags say of either.
+// create returns a command that creates a resource from a file, or from the flags by template. finish then applies flags that
+// are valid with both.
 func (e *environment) create(k kind, template func(names []string, location string) (armclient.Resource, error), finish ...func(armclient.Resource) error) *cobra.Command {
 	var file string
-	c := e.operate(k, k.of("create"), "Create "+k.a()+" and wait until it is there",
+	c := e.operate(k, k.of("create"), "Create "+k.a(),
 		func(ctx context.Context, client *armclient.Client, id string, names []string) (armclient.Operation, error) {
 			location, err := e.location()
 			if err != nil {
@@ -213,7 +211,7 @@ func (e *environment) create(k kind, template func(names []string, location stri
 			}
 			return client.Put(ctx, id, body)
 		})
-	c.Flags().StringVarP(&file, "file", "f", "", "`file` with the resource, instead of the flags above")
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` with the resource in YAML or JSON; replaces the other flags")
 	return c
 }
 

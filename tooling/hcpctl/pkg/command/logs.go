@@ -17,14 +17,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// followEvery is how often followed logs are looked at for more.
+// followEvery is the interval at which followed logs are read.
 const followEvery = 200 * time.Millisecond
 
 func (e *environment) regionLogs() *cobra.Command {
 	var follow bool
 	var tail int
 	c := &cobra.Command{
-		Use: "logs [PROCESS...]", Short: "Print the logs of processes, or of all", ValidArgsFunction: e.completeProcesses,
+		Use: "logs [PROCESS...]", Short: "Print the logs of processes", ValidArgsFunction: e.completeProcesses,
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := e.stateFolder()
 			if err != nil {
@@ -53,16 +53,16 @@ func (e *environment) regionLogs() *cobra.Command {
 			return followLogs(c.Context(), e.out, logs)
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
-	c.Flags().IntVar(&tail, "tail", 100, "`number` of last lines of each; 0 prints all")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the logs")
+	c.Flags().IntVar(&tail, "tail", 100, "`number` of last lines of each log; 0 prints all")
 	return c
 }
 
-// log is one process's.
+// log is the log file of a process.
 type log struct {
 	name string
 	file *os.File
-	// partial is the beginning of a line whose end was not written yet.
+	// partial is an incomplete last line.
 	partial []byte
 }
 
@@ -72,7 +72,7 @@ func openLogs(dir string, names []string) ([]*log, error) {
 		return nil, err
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("there are no logs in %s", dir)
+		return nil, fmt.Errorf("no logs in %s", dir)
 	}
 	var known []string
 	for _, path := range paths {
@@ -84,7 +84,7 @@ func openLogs(dir string, names []string) ([]*log, error) {
 	var logs []*log
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no process %q; there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown process %q; processes: %s", name, strings.Join(known, ", "))
 		}
 		file, err := os.Open(filepath.Join(dir, name+".log"))
 		if err != nil {
@@ -95,7 +95,7 @@ func openLogs(dir string, names []string) ([]*log, error) {
 	return logs, nil
 }
 
-// seekTail goes to the beginning of the last lines.
+// seekTail moves to the beginning of the last lines.
 func (l *log) seekTail(lines int) error {
 	size, err := l.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *log) seekTail(lines int) error {
 	return err
 }
 
-// lastLines finds where the last n lines begin, reading backwards.
+// lastLines returns the offset of the last n lines. It reads backwards.
 func lastLines(file io.ReaderAt, size int64, n int) (int64, error) {
 	const block = 64 << 10
 	newlines := 0
@@ -135,7 +135,7 @@ func lastLines(file io.ReaderAt, size int64, n int) (int64, error) {
 	return 0, nil
 }
 
-// copyTo prints the whole lines that follow, with the process's name before each if named.
+// copyTo prints the complete lines that follow, prefixed with the name of the process if named is true.
 func (l *log) copyTo(out io.Writer, named bool) error {
 	data, err := io.ReadAll(l.file)
 	if err != nil {
@@ -164,7 +164,7 @@ func followLogs(ctx context.Context, out io.Writer, logs []*log) error {
 		case <-time.After(followEvery):
 		}
 		for _, log := range logs {
-			// A file that became shorter has been started over.
+			// A file that became shorter was truncated.
 			at, err := log.file.Seek(0, io.SeekCurrent)
 			if err != nil {
 				return err
@@ -182,7 +182,7 @@ func followLogs(ctx context.Context, out io.Writer, logs []*log) error {
 	}
 }
 
-// portsOf shows a process's ports.
+// portsOf returns the ports of a process as text.
 func portsOf(p local.ProcessStatus) string {
 	var parts []string
 	for name, port := range p.Ports {

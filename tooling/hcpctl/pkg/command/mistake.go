@@ -15,21 +15,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 
-// The codes that hcpctl ends with. Scripts go by them, and README has them.
+// The exit codes of hcpctl. They are part of its interface; the README lists them.
 const (
-	// exitFailed is for what was asked for and refused, or failed.
+	// exitFailed means that the request was rejected or failed.
 	exitFailed = 1
-	// exitUsage is for a command line that is wrong: nothing was asked for.
+	// exitUsage means that the command line is invalid and nothing was requested.
 	exitUsage = 2
-	// exitNotFound is for what does not exist.
+	// exitNotFound means that the object does not exist.
 	exitNotFound = 3
-	// exitUnavailable is for when nobody answered, or could not now: the same may succeed later.
+	// exitUnavailable means that a service is unreachable or unavailable, so that a retry may succeed.
 	exitUnavailable = 4
-	// exitInterrupted is what a shell gives a program that was interrupted.
+	// exitInterrupted is the exit code that shells use for a program that SIGINT terminated.
 	exitInterrupted = 130
 )
 
-// ExitCode is the code to end with after an error of a command; 0 for none.
+// ExitCode returns the exit code for the error of a command; 0 for nil.
 func ExitCode(err error) int {
 	var wrong *usageError
 	var arm *armclient.Failed
@@ -53,33 +53,33 @@ func ExitCode(err error) int {
 	return exitFailed
 }
 
-// notFound says that there is none of what was looked for.
+// notFound reports that no object matches.
 type notFound struct{ text string }
 
-// Error says so.
+// Error implements error.
 func (n *notFound) Error() string { return n.text }
 
-// interrupted is the error of who stops waiting for what goes on.
+// interrupted reports that hcpctl stopped waiting for something that continues.
 type interrupted struct{ text string }
 
-// Error says what goes on.
+// Error implements error.
 func (s *interrupted) Error() string { return s.text }
 
-// Unwrap says that it was a wish.
+// Unwrap returns context.Canceled.
 func (s *interrupted) Unwrap() error { return context.Canceled }
 
-// usageError is what is wrong with a command line.
+// usageError reports an invalid command line.
 type usageError struct {
 	command *cobra.Command
 	err     error
 }
 
-// Error says what is wrong, and how it is right.
+// Error returns the cause and the usage of the command.
 func (u *usageError) Error() string {
 	return fmt.Sprintf("%v\nusage: %s\nsee `%s --help`", u.err, u.command.UseLine(), u.command.CommandPath())
 }
 
-// Unwrap gives what is wrong.
+// Unwrap returns the cause.
 func (u *usageError) Unwrap() error { return u.err }
 
 func asUsageError(c *cobra.Command, err error) error {
@@ -89,7 +89,7 @@ func asUsageError(c *cobra.Command, err error) error {
 	return &usageError{c, err}
 }
 
-// wrapUsageErrors has every command below one say how its command line is right when it is wrong.
+// wrapUsageErrors makes a command and its subcommands report invalid command lines with their usage.
 func wrapUsageErrors(c *cobra.Command) {
 	for _, child := range c.Commands() {
 		wrapUsageErrors(child)
@@ -99,7 +99,7 @@ func wrapUsageErrors(c *cobra.Command) {
 	}
 	check := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
-		// These are cobra's own, which it would look at next, and whose errors cannot be told from those of the command.
+		// Cobra would validate these next, with errors that cannot be distinguished from those of the command.
 		err := c.ValidateRequiredFlags()
 		if err == nil {
 			err = c.ValidateFlagGroups()
@@ -111,10 +111,10 @@ func wrapUsageErrors(c *cobra.Command) {
 	}
 }
 
-// suggestionDistance is by how many letters a command may be misspelt to be recognised.
+// suggestionDistance is the maximum edit distance of suggested commands.
 const suggestionDistance = 2
 
-// requireSubcommand runs a command that only has others below it: without a name it says which there are.
+// requireSubcommand runs a command that only has subcommands: it prints the help, or an error with suggestions.
 func requireSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
@@ -123,7 +123,7 @@ func requireSubcommand(c *cobra.Command, args []string) error {
 	names := c.SuggestionsFor(args[0])
 	hint := "did you mean "
 	if len(names) == 0 {
-		hint = "there are "
+		hint = "available commands: "
 		for _, child := range c.Commands() {
 			if child.IsAvailableCommand() {
 				names = append(names, child.Name())

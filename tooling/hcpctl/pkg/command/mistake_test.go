@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -48,9 +49,9 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestAWrongCommandLineSaysHowItIsRight: whatever is wrong with it, the code says that nothing was asked for, and the text how the
-// command is used, or what was meant.
-func TestAWrongCommandLineSaysHowItIsRight(t *testing.T) {
+// TestUsageErrorsShowUsage checks that an invalid command line ends with exitUsage and with the usage of the command or
+// suggestions.
+func TestUsageErrorsShowUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"shard show":                          "usage: hcpctl shard show NAME",
 		"shard show a b":                      "see `hcpctl shard show --help`",
@@ -61,11 +62,11 @@ func TestAWrongCommandLineSaysHowItIsRight(t *testing.T) {
 		"nodepool scale c np --min 1 --max 2": "--max requires --as-sre",
 		"cluster pause demo --reason late":    "ticket",
 		"elevate":                             "--reason and --ticket are required",
-		"audit --limit 0":                     "--limit: 0 is not 1 or more",
+		"audit --limit 0":                     "--limit: 0 is less than 1",
 		"shard shw mgmt-1":                    "did you mean set, show",
 		"upgrade policy lst":                  "did you mean list",
 		"clusters":                            "did you mean cluster",
-		"orphan xyzzy":                        "there are delete, list",
+		"orphan xyzzy":                        "available commands: delete, list",
 		"break-glass request":                 "usage: hcpctl break-glass request CLUSTER",
 		"upgrade start demo 4 --not-before":   "flag needs an argument",
 	} {
@@ -77,16 +78,38 @@ func TestAWrongCommandLineSaysHowItIsRight(t *testing.T) {
 	}
 }
 
-// TestEveryCommandCanBeUnderstood: every command says what it does, and every flag what it takes.
-func TestEveryCommandCanBeUnderstood(t *testing.T) {
+// TestHelpIsComplete checks that every command has a short help without a period, that every command without subcommands has
+// examples that parse, and that every flag has a usage.
+func TestHelpIsComplete(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
-			t.Errorf("%s: %q is no line of a list of commands", c.CommandPath(), c.Short)
+			t.Errorf("%s: invalid short help %q", c.CommandPath(), c.Short)
 		}
+		if c.Runnable() && !c.HasSubCommands() && c.Example == "" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			if command := strings.TrimSpace(line); strings.HasPrefix(command, "hcpctl ") {
+				if err := parses(words(command), true); err != nil {
+					t.Errorf("%s: example %q: %v", c.CommandPath(), command, err)
+				}
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: flag --%s has no usage", c.CommandPath(), f.Name)
+			}
+		})
 		for _, child := range c.Commands() {
 			walk(child)
 		}
 	}
-	walk(New(io.Discard, io.Discard))
+	root := New(io.Discard, io.Discard)
+	walk(root)
+	for path := range examples {
+		if c, _, err := root.Find(strings.Fields(path)[1:]); err != nil || c.CommandPath() != path {
+			t.Errorf("examples of unknown command %q", path)
+		}
+	}
 }

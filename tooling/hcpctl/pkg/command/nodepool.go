@@ -15,9 +15,9 @@ import (
 const defaultVMSize = "Standard_D8s_v3"
 
 func (e *environment) nodePool() *cobra.Command {
-	c := group("nodepool", "Work with the node pools of a cluster, through Azure Resource Manager",
-		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List a cluster's node pools"), e.nodePoolScale(),
-		e.delete(nodePools(), "Delete a node pool and wait until it is gone"))
+	c := group("nodepool", "Manage node pools",
+		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List the node pools of a cluster"), e.nodePoolScale(),
+		e.delete(nodePools(), "Delete a node pool"))
 	e.addARMFlags(c)
 	return c
 }
@@ -49,14 +49,6 @@ func (e *environment) nodePoolScale() *cobra.Command {
 By default the request goes through Azure Resource Manager with the customer's credentials. With --as-sre it goes through
 admin, in the customer's place: CLUSTER is then any identifier that 'hcpctl cluster find' accepts, the size may be a range for
 the autoscaler, and ARM shows the change as an update of the node pool. The customer's next update overrides it.`,
-		Example: `  # Scale a node pool as the customer
-  hcpctl nodepool scale demo workers --replicas 5
-
-  # Scale a node pool in the customer's place
-  hcpctl nodepool scale demo workers --replicas 5 --as-sre --reason "the batch does not complete" --ticket INC-42
-
-  # Let the autoscaler choose between 3 and 10 nodes
-  hcpctl nodepool scale demo workers --min 3 --max 10 --as-sre --reason "load varies" --ticket INC-42`,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&asSRE, "as-sre", false, "send the request through admin, in the customer's place (role operator)")

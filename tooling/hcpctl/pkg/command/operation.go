@@ -14,18 +14,18 @@ import (
 func (e *environment) clusterPause() *cobra.Command {
 	var duration string
 	c := e.requestAction(&cobra.Command{
-		Use: "pause CLUSTER", Short: "Have a cluster's reconciliation paused for a while, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-		Long: `Have HyperShift leave a cluster's control plane and node pools alone for a while. What runs keeps running. The pause ends by
-itself, or with 'hcpctl cluster resume'.`,
+		Use: "pause CLUSTER", Short: "Pause the reconciliation of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Long: `Pause HyperShift's reconciliation of a cluster's control plane and node pools. Running workloads are not affected. The pause
+ends automatically, or with 'hcpctl cluster resume'.`,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "pause", adminv1.PauseRequest{Duration: duration})
 	})
-	c.Flags().StringVar(&duration, "for", "1h", "how long: a `duration` of at most 168h")
+	c.Flags().StringVar(&duration, "for", "1h", "`duration` of the pause, at most 168h")
 	return c
 }
 
 func (e *environment) clusterResume() *cobra.Command {
-	return e.requestAction(&cobra.Command{Use: "resume CLUSTER", Short: "End a pause, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet}, adminv1.Operator,
+	return e.requestAction(&cobra.Command{Use: "resume CLUSTER", Short: "Resume the reconciliation of a paused cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet}, adminv1.Operator,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.Act(ctx, args[0], "resume", nil)
 		})
@@ -33,7 +33,7 @@ func (e *environment) clusterResume() *cobra.Command {
 
 func (e *environment) clusterRetry() *cobra.Command {
 	return e.requestAction(&cobra.Command{
-		Use: "retry CLUSTER", Short: "Have everything begun anew that a cluster waits for, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "retry CLUSTER", Short: "Retry all pending steps of a cluster immediately", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "retry", nil)
 	})
@@ -41,7 +41,9 @@ func (e *environment) clusterRetry() *cobra.Command {
 
 func (e *environment) clusterForce() *cobra.Command {
 	return e.requestAction(&cobra.Command{
-		Use: "force CLUSTER STEP", Short: "Have a cluster that is being created wait no longer for a step in Azure that is stuck, as in azure/operator-roles (role break-glass)",
+		Use: "force CLUSTER STEP", Short: "Stop waiting for a stuck Azure step of a cluster in creation",
+		Long: `Stop waiting for a stuck Azure step of a cluster in creation, for example azure/operator-roles. Cluster Service continues to
+retry the step in the background.`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.ForceClusterStep(ctx, args[0], args[1])
@@ -51,19 +53,18 @@ func (e *environment) clusterForce() *cobra.Command {
 func (e *environment) clusterSetSize() *cobra.Command {
 	var size string
 	c := e.requestAction(&cobra.Command{
-		Use: "set-size CLUSTER", Short: "Override the size class of a cluster's control plane, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "set-size CLUSTER", Short: "Override the size class of a hosted control plane", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "set-size", adminv1.SetSizeRequest{Size: size})
 	})
-	c.Flags().StringVar(&size, "size", "", "`name` of a size; empty takes the override back")
+	c.Flags().StringVar(&size, "size", "", "`name` of the size class; empty removes the override")
 	return c
 }
 
-// operations and audit are the record of what SREs did.
 func (e *environment) operation() *cobra.Command {
-	return group("operation", "See what SREs had done, and help operations of ARM's", e.operationList(), e.operationGet(),
-		e.armOperation("retry", adminv1.Operator, "Have the backend take an operation of ARM's up again at once"),
-		e.armOperation("cancel", adminv1.BreakGlass, "End a create or an update of ARM's as Canceled (role break-glass)"))
+	return group("operation", "List admin operations, and retry or cancel ARM operations", e.operationList(), e.operationGet(),
+		e.armOperation("retry", adminv1.Operator, "Retry an ARM operation immediately"),
+		e.armOperation("cancel", adminv1.BreakGlass, "Cancel a create or update operation of ARM"))
 }
 
 func (e *environment) armOperation(verb string, role adminv1.Role, short string) *cobra.Command {
@@ -86,7 +87,7 @@ func operationRow(o *adminv1.Operation) []string {
 func (e *environment) operationList() *cobra.Command {
 	var cluster, state string
 	var limit listLimit
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List what SREs had done, newest first", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List admin operations, newest first", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			operations, more, err := client.Operations(ctx, cluster, state, limit.most)
 			if err != nil {
@@ -101,15 +102,15 @@ func (e *environment) operationList() *cobra.Command {
 				return display.Table(e.out, operationHeader, rows)
 			})
 		})
-	c.Flags().StringVar(&cluster, "cluster", "", "only those of this `cluster`, named by anything that finds it")
-	c.Flags().StringVar(&state, "state", "", "only those in this `state`: Accepted, Running, Succeeded or Failed")
+	c.Flags().StringVar(&cluster, "cluster", "", "`identifier` of a cluster; lists only its operations")
+	c.Flags().StringVar(&state, "state", "", "`state` of the operations to list: Accepted, Running, Succeeded or Failed")
 	limit.add(c, 100)
 	e.addOutputFlag(c)
 	return c
 }
 
 func (e *environment) operationGet() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "get ID", Short: "Show one operation of an SRE", Args: cobra.ExactArgs(1)},
+	c := e.readCommand(&cobra.Command{Use: "get ID", Short: "Show an admin operation", Args: cobra.ExactArgs(1)},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
 			o, err := client.Operation(ctx, args[0])
 			if err != nil {
@@ -129,7 +130,7 @@ func (e *environment) operationGet() *cobra.Command {
 
 func (e *environment) audit() *cobra.Command {
 	var limit listLimit
-	c := e.readCommand(&cobra.Command{Use: "audit", Short: "Show what SREs did, newest first: who, what, to what, and why", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "audit", Short: "List the audit records of SREs, newest first", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			entries, more, err := client.Audit(ctx, limit.most)
 			if err != nil {

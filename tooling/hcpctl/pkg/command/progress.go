@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
-// await shows how far an operation is until it ended.
+// await shows the progress of an operation until it ends.
 func (e *environment) await(ctx context.Context, client *armclient.Client, operation armclient.Operation, id, what string) error {
 	began := time.Now()
 	live := display.NewLive(e.err)
@@ -21,9 +21,9 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 	var nowhere *armclient.Unreachable
 	switch {
 	case ctx.Err() != nil:
-		return &interrupted{"stopped waiting; the operation goes on, see `hcpctl cluster watch`"}
+		return &interrupted{"stopped waiting; the operation continues, see `hcpctl cluster watch`"}
 	case errors.As(err, &nowhere):
-		return fmt.Errorf("%s: the operation was accepted and goes on, but cannot be asked after; see `hcpctl cluster watch`: %w", what, err)
+		return fmt.Errorf("%s: the operation was accepted and continues, but its state cannot be read; see `hcpctl cluster watch`: %w", what, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -31,7 +31,7 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 	return nil
 }
 
-// progress is what a resource says about each layer: ARM's provisioning state, and the conditions that come from below.
+// progress returns a line for the provisioning state of a resource and one for each of its conditions.
 func progress(live *display.Live, resource armclient.Resource, what string, elapsed time.Duration) []display.Line {
 	state := field(resource, "properties", "provisioningState")
 	if resource == nil {
@@ -49,12 +49,12 @@ func progress(live *display.Live, resource armclient.Resource, what string, elap
 	return lines
 }
 
-// settled reports whether a provisioning state does not move any more.
+// settled reports whether a provisioning state is terminal.
 func settled(state string) bool {
 	return state == "Succeeded" || state == "Failed" || state == "Canceled"
 }
 
-// watch shows a resource until it is settled or gone.
+// watch shows a resource until its provisioning state is terminal or it is deleted.
 func (e *environment) watch(ctx context.Context, client *armclient.Client, id, what string) error {
 	began := time.Now()
 	live := display.NewLive(e.err)

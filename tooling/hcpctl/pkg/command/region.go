@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// redrawEvery is how often the state of a region is shown anew.
+// redrawEvery is the interval at which the state of a region is redrawn.
 const redrawEvery = 200 * time.Millisecond
 
 func (e *environment) region() *cobra.Command {
-	return group("region", "Run a whole region on this machine",
+	return group("region", "Run a region on this machine",
 		e.regionUp(), e.regionDown(), e.regionStatus(), e.regionLogs(), e.regionRestart(), e.regionKill(), e.regionDemo())
 }
 
@@ -44,11 +44,11 @@ func (e *environment) regionUp() *cobra.Command {
 	var o upOptions
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Start the region, building what is missing, and keep it running",
-		Long: `Start the region, building what is missing, and keep it running until it is interrupted.
+		Short: "Build and start the region",
+		Long: `Build missing programs, start the region and run it until it is interrupted.
 
-With --detach the command returns when the region is ready, and the region goes on in the background until
-'hcpctl region down'. What the region keeps survives; 'hcpctl region down --purge' removes it.`,
+With --detach the command returns when the region is ready, and the region runs in the background until 'hcpctl region down'.
+The data of the region is kept; 'hcpctl region down --purge' removes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -61,22 +61,22 @@ With --detach the command returns when the region is ready, and the region goes 
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.config, "config", "", "YAML `file` with the region's configuration; the flags below go before it")
-	flags.IntVar(&o.basePort, "base-port", local.DefaultBasePort, "first `port` of the region's; 0 picks free ones and keeps them")
-	flags.StringVar(&o.fidelity, "fidelity", string(local.FidelityProcess), "`how` real hosted control planes are: process or status")
-	flags.Float64Var(&o.timeScale, "time-scale", local.DefaultTimeScale, "`factor` on the durations of real hosted control planes; 0 is as fast as it goes")
-	flags.StringVar(&o.logLevel, "log-level", "info", "least severe `level` that our services log: debug, info, warn, error")
-	flags.BoolVar(&o.faults, "faults", false, "let tests inject faults into the emulators")
-	flags.StringSliceVar(&o.without, "without", nil, "`processes` not to start, because you run them by hand")
-	flags.BoolVar(&o.noBuild, "no-build", false, "use the programs that are there")
-	flags.BoolVarP(&o.detach, "detach", "d", false, "return when the region is ready, and leave it running")
+	flags.StringVar(&o.config, "config", "", "YAML `file` with the configuration of the region; flags override it")
+	flags.IntVar(&o.basePort, "base-port", local.DefaultBasePort, "first `port` of the region; 0 chooses free ports and keeps them")
+	flags.StringVar(&o.fidelity, "fidelity", string(local.FidelityProcess), "`fidelity` of hosted control planes: process or status")
+	flags.Float64Var(&o.timeScale, "time-scale", local.DefaultTimeScale, "`factor` on the durations of hosted control planes; 0 means no delays")
+	flags.StringVar(&o.logLevel, "log-level", "info", "minimum log `level` of the services: debug, info, warn, error")
+	flags.BoolVar(&o.faults, "faults", false, "allow fault injection in the emulators")
+	flags.StringSliceVar(&o.without, "without", nil, "`processes` not to start, for example to run them in a debugger")
+	flags.BoolVar(&o.noBuild, "no-build", false, "use the existing programs")
+	flags.BoolVarP(&o.detach, "detach", "d", false, "return when the region is ready and run it in the background")
 	flags.BoolVar(&o.demo, "demo", false, "create the demo cluster when the region is ready")
-	flags.BoolVar(&o.detachedRun, "detached-run", false, "be the process that --detach leaves running")
+	flags.BoolVar(&o.detachedRun, "detached-run", false, "run as the background process of --detach")
 	_ = flags.MarkHidden("detached-run")
 	return c
 }
 
-// configuration of a region: the file, and the flags that were given.
+// configuration returns the configuration of a region from the file and the flags.
 func (e *environment) configuration(c *cobra.Command, o *upOptions) (local.Config, error) {
 	var config local.Config
 	if o.config != "" {
@@ -109,8 +109,8 @@ func (e *environment) configuration(c *cobra.Command, o *upOptions) (local.Confi
 	return config, err
 }
 
-// runRegion starts the region and keeps it until the context ends or somebody asks for its end. ready is called once it
-// is ready.
+// runRegion starts the region and runs it until the context ends or a stop is requested. It calls ready once the region is
+// ready.
 func (e *environment) runRegion(c *cobra.Command, o *upOptions, ready func() error) error {
 	config, err := e.configuration(c, o)
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *environment) runRegion(c *cobra.Command, o *upOptions, ready func() err
 	return nil
 }
 
-// upForeground runs the region and shows it.
+// upForeground runs the region and shows its state.
 func (e *environment) upForeground(c *cobra.Command, o *upOptions) error {
 	dir, err := e.stateFolder()
 	if err != nil {
@@ -162,7 +162,7 @@ func (e *environment) upForeground(c *cobra.Command, o *upOptions) error {
 	})
 }
 
-// upDetached starts another process that runs the region, and shows it until it is ready.
+// upDetached starts a background process that runs the region, and shows its state until it is ready.
 func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	if _, err := e.configuration(c, o); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	}
 	var running local.Status
 	if control.NewClient(dir).Status(c.Context(), &running) == nil && running.Phase == local.PhaseReady {
-		fmt.Fprintf(e.err, "the region is up already, in %s\n", dir)
+		fmt.Fprintf(e.err, "the region is already running in %s\n", dir)
 		if err := e.restartRebuilt(c.Context(), dir, running); err != nil {
 			return err
 		}
@@ -232,14 +232,14 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	}
 }
 
-// restartRebuilt restarts the processes whose programs were built again since they began.
+// restartRebuilt restarts the processes whose programs were rebuilt after they started.
 func (e *environment) restartRebuilt(ctx context.Context, dir string, running local.Status) error {
 	for _, p := range running.Processes {
 		program, err := os.Stat(p.Program)
 		if err != nil || p.Started.IsZero() || program.ModTime().Before(p.Started) {
 			continue
 		}
-		fmt.Fprintf(e.err, "restarting %s, whose program was built again\n", p.Name)
+		fmt.Fprintf(e.err, "restarting %s: its program was rebuilt\n", p.Name)
 		if err := control.NewClient(dir).Restart(ctx, p.Name); err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (e *environment) restartRebuilt(ctx context.Context, dir string, running lo
 	return nil
 }
 
-// afterUp makes a ready region useful.
+// afterUp creates the defaults and the demo cluster in a ready region.
 func (e *environment) afterUp(c *cobra.Command, o *upOptions) error {
 	if err := e.ensureDefaults(c); err != nil {
 		return err
@@ -263,7 +263,7 @@ func (e *environment) afterUp(c *cobra.Command, o *upOptions) error {
 	return nil
 }
 
-// show draws the region's state until ctx ends or done says so.
+// show draws the state of the region until ctx ends or done returns true.
 func (e *environment) show(ctx context.Context, dir string, done func(local.Status) bool) {
 	live := display.NewLive(e.err)
 	client := control.NewClient(dir)
@@ -273,7 +273,7 @@ func (e *environment) show(ctx context.Context, dir string, done func(local.Stat
 		if err := client.Status(ctx, &status); err == nil {
 			if status.Phase == local.PhaseBuilding && !building {
 				building = true
-				fmt.Fprintln(e.err, "building what is missing; the very first time takes minutes")
+				fmt.Fprintln(e.err, "building missing programs; the first build takes several minutes")
 			}
 			live.Draw(processLines(live, status))
 			if done(status) {
@@ -288,7 +288,7 @@ func (e *environment) show(ctx context.Context, dir string, done func(local.Stat
 	}
 }
 
-// processLines are one line per process; without a terminal only what matters of it.
+// processLines returns one line for each process. Without a terminal it leaves out transient states.
 func processLines(live *display.Live, status local.Status) []display.Line {
 	var lines []display.Line
 	for _, p := range status.Processes {
@@ -330,11 +330,11 @@ func (e *environment) regionDown() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&purge, "purge", false, "remove everything the region kept, too")
+	c.Flags().BoolVar(&purge, "purge", false, "also remove the data of the region")
 	return c
 }
 
-// stopRegion asks the supervisor to end and waits until it has.
+// stopRegion stops the supervisor and waits until it has ended.
 func (e *environment) stopRegion(ctx context.Context, dir string) error {
 	client := control.NewClient(dir)
 	var status local.Status
@@ -342,14 +342,14 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 		if !errors.Is(err, control.ErrNotRunning) {
 			return err
 		}
-		fmt.Fprintln(e.err, "the region does not run")
+		fmt.Fprintln(e.err, "the region is not running")
 		return nil
 	}
 	if err := client.Down(ctx); err != nil && !errors.Is(err, control.ErrNotRunning) {
 		return err
 	}
 	for syscall.Kill(status.Pid, 0) == nil {
-		// The supervisor has let go of everything when it answers no more and its lock is free.
+		// The supervisor has ended once its lock is free.
 		if free, err := local.Free(dir); err == nil && free {
 			break
 		}
@@ -359,13 +359,13 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	fmt.Fprintln(e.err, "the region is stopped")
+	fmt.Fprintln(e.err, "region stopped")
 	return nil
 }
 
 func (e *environment) regionStatus() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status", Short: "Show the region's processes", Args: cobra.NoArgs,
+		Use: "status", Short: "List the processes of the region", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := e.stateFolder()
 			if err != nil {
@@ -382,7 +382,7 @@ func (e *environment) regionStatus() *cobra.Command {
 	return c
 }
 
-// notRunning says what to do when it is that the region does not run.
+// notRunning adds how to start the region to the error that it is not running.
 func notRunning(err error) error {
 	if errors.Is(err, control.ErrNotRunning) {
 		return fmt.Errorf("%w; start it with `hcpctl region up --detach`", err)
@@ -391,7 +391,7 @@ func notRunning(err error) error {
 }
 
 func statusTable(e *environment, status local.Status, now time.Time) error {
-	fmt.Fprintf(e.out, "region %s since %s, in %s\n", status.Phase, now.Sub(status.Since).Round(time.Second), status.StateDir)
+	fmt.Fprintf(e.out, "region %s for %s, in %s\n", status.Phase, now.Sub(status.Since).Round(time.Second), status.StateDir)
 	var rows [][]string
 	for _, p := range status.Processes {
 		pid := ""
@@ -400,12 +400,12 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 		}
 		rows = append(rows, []string{p.Name, string(p.State), now.Sub(p.Since).Round(time.Second).String(), pid, fmt.Sprint(p.Restarts), portsOf(p), p.Message})
 	}
-	return display.Table(e.out, []string{"PROCESS", "STATE", "SINCE", "PID", "RESTARTS", "PORTS", "MESSAGE"}, rows)
+	return display.Table(e.out, []string{"PROCESS", "STATE", "AGE", "PID", "RESTARTS", "PORTS", "MESSAGE"}, rows)
 }
 
 func (e *environment) regionRestart() *cobra.Command {
 	return &cobra.Command{
-		Use: "restart PROCESS...", Short: "Stop processes in good order and start them again", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
+		Use: "restart PROCESS...", Short: "Restart processes gracefully", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := e.stateFolder()
 			if err != nil {
@@ -415,7 +415,7 @@ func (e *environment) regionRestart() *cobra.Command {
 				if err := control.NewClient(dir).Restart(c.Context(), name); err != nil {
 					return notRunning(err)
 				}
-				fmt.Fprintf(e.err, "%s is ready again\n", name)
+				fmt.Fprintf(e.err, "%s restarted\n", name)
 			}
 			return nil
 		},
@@ -425,7 +425,7 @@ func (e *environment) regionRestart() *cobra.Command {
 func (e *environment) regionKill() *cobra.Command {
 	var signal string
 	c := &cobra.Command{
-		Use: "kill PROCESS...", Short: "Send processes a signal, to see the region recover", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
+		Use: "kill PROCESS...", Short: "Send a signal to processes", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := e.stateFolder()
 			if err != nil {
@@ -435,12 +435,12 @@ func (e *environment) regionKill() *cobra.Command {
 				if err := control.NewClient(dir).Kill(c.Context(), name, signal); err != nil {
 					return notRunning(err)
 				}
-				fmt.Fprintf(e.err, "%s got the signal %s; see it recover with `hcpctl region status`\n", name, signal)
+				fmt.Fprintf(e.err, "signal %[2]s sent to %[1]s; watch it recover with `hcpctl region status`\n", name, signal)
 			}
 			return nil
 		},
 	}
-	c.Flags().StringVar(&signal, "signal", "KILL", "`signal` by name or number")
+	c.Flags().StringVar(&signal, "signal", "KILL", "`signal` name or number")
 	return c
 }
 

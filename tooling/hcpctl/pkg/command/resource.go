@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// field reads a value of a resource as text, by the path of its fields; empty when it is not there.
+// field returns a value of a resource as text, by the path of its fields; empty if there is none.
 func field(resource map[string]any, fields ...string) string {
 	var value any = resource
 	for _, field := range fields {
@@ -37,7 +37,7 @@ func field(resource map[string]any, fields ...string) string {
 	}
 }
 
-// groupOf is the resource group in an ARM id.
+// groupOf returns the resource group in a resource ID.
 func groupOf(id string) string {
 	segments := strings.Split(id, "/")
 	for i := range segments {
@@ -48,7 +48,7 @@ func groupOf(id string) string {
 	return ""
 }
 
-// conditions are a resource's, one line each.
+// conditions returns the conditions of a resource, one line each.
 func conditions(resource map[string]any) []string {
 	properties, _ := resource["properties"].(map[string]any)
 	status, _ := properties["status"].(map[string]any)
@@ -76,12 +76,12 @@ func readBody(path string) (armclient.Resource, error) {
 	}
 	var body armclient.Resource
 	if err := yaml.Unmarshal(data, &body); err != nil {
-		return nil, fmt.Errorf("%s is no resource: %w", path, err)
+		return nil, fmt.Errorf("parsing %s: %w", path, err)
 	}
 	return body, nil
 }
 
-// parseTags reads KEY=VALUE; KEY- removes one.
+// parseTags parses KEY=VALUE. KEY- removes a tag.
 func parseTags(pairs []string) (map[string]any, error) {
 	tags := map[string]any{}
 	for _, pair := range pairs {
@@ -92,14 +92,14 @@ func parseTags(pairs []string) (map[string]any, error) {
 		case strings.HasSuffix(pair, "-") && len(pair) > 1:
 			tags[strings.TrimSuffix(pair, "-")] = nil
 		default:
-			return nil, fmt.Errorf("the tag %q is not of the form KEY=VALUE, or KEY- to remove one", pair)
+			return nil, fmt.Errorf("invalid tag %q: must be KEY=VALUE, or KEY- to remove a tag", pair)
 		}
 	}
 	return tags, nil
 }
 
-// clusterTemplate is a cluster that needs nothing but a name: every other resource that it refers to is named after it,
-// as each may be used by one cluster only.
+// clusterTemplate returns a cluster with defaults. All resources that it refers to are named after it, because each may be
+// used by one cluster only.
 func clusterTemplate(subscription, group, name, location, version, channel string) armclient.Resource {
 	in := func(kind, resource string) string {
 		return "/subscriptions/" + subscription + "/resourceGroups/" + group + "/providers/" + kind + "/" + resource
@@ -141,7 +141,7 @@ func clusterTemplate(subscription, group, name, location, version, channel strin
 	}
 }
 
-// nodePoolTemplate is a node pool in its cluster's subnet.
+// nodePoolTemplate returns a node pool in the subnet of its cluster.
 func nodePoolTemplate(location, vmSize string, replicas int) armclient.Resource {
 	return armclient.Resource{
 		"location": location,

@@ -1,7 +1,7 @@
-// Package command is hcpctl's commands: flags, what they call, and what they print. What customers do goes through Azure
-// Resource Manager (package armclient), what SREs do through admin (package adminclient); the region's commands drive the
-// supervisor of package local. The defaults of all flags come from the state folder of a local region, so that a command needs
-// none there.
+// Package command holds the commands of hcpctl: their flags, the calls that they make and the output that they print.
+//
+// Commands for customers use Azure Resource Manager (package armclient). Commands for SREs use admin (package adminclient).
+// Commands for a local region use the supervisor of package local. Defaults come from the state folder of a local region.
 package command
 
 import (
@@ -20,33 +20,33 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Where the commands work unless told otherwise.
+// Defaults of --subscription and --resource-group. `region up` creates both.
 const (
 	DefaultSubscription = "11111111-1111-1111-1111-111111111111"
 	DefaultGroup        = "demo"
 )
 
-// environment is what all commands share: the global flags and where to write.
+// environment holds what all commands share: the global flags and the output streams.
 type environment struct {
 	out, err io.Writer
 
 	stateDir string
 	arm      armclient.Options
 	admin    adminclient.Options
-	// connect makes the client of admin of what the flags say.
+	// connect returns a client of admin for the given flags.
 	connect func(adminclient.Options) (*adminclient.Client, error)
 	output  string
 }
 
-// New makes the command tree. Results go to out, progress to errOut.
+// New returns the command tree. Results go to out, progress and hints to errOut.
 func New(out, errOut io.Writer) *cobra.Command {
 	e := &environment{out: display.Safe(out), err: errOut}
 	e.connect = e.connectLocal
 	return e.root()
 }
 
-// NewFor makes the command tree for whoever reaches admin in another way than through the folder of a local region: connect
-// is given what the flags say.
+// NewFor returns the command tree with another way to connect to admin than the state folder of a local region. connect gets
+// the values of the flags.
 func NewFor(out, errOut io.Writer, connect func(adminclient.Options) (*adminclient.Client, error)) *cobra.Command {
 	return (&environment{out: display.Safe(out), err: errOut, connect: connect}).root()
 }
@@ -54,7 +54,7 @@ func NewFor(out, errOut io.Writer, connect func(adminclient.Options) (*adminclie
 func (e *environment) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hcpctl",
-		Short:         "Run a region of hcpmesh on this machine, and work with its clusters",
+		Short:         "Control hcpmesh clusters and local regions",
 		Long:          long,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -64,71 +64,77 @@ func (e *environment) root() *cobra.Command {
 	root.AddCommand(e.explain(), e.mustGather())
 	root.SetOut(e.out)
 	root.SetErr(e.err)
-	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
+	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "state `folder` of the local region (default .region in the checkout, or $HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
 		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.drift(), e.breakGlass())
-	root.AddGroup(&cobra.Group{ID: forSREs, Title: "When something is wrong, as an SRE:"}, &cobra.Group{ID: forCustomers, Title: "Clusters, through Azure Resource Manager:"},
-		&cobra.Group{ID: forRegions, Title: "A region on this machine:"})
+	root.AddGroup(&cobra.Group{ID: forSREs, Title: "Operations (SRE, through admin):"}, &cobra.Group{ID: forCustomers, Title: "Clusters (customer, through Azure Resource Manager):"},
+		&cobra.Group{ID: forRegions, Title: "Local Region:"})
 	for _, c := range root.Commands() {
 		c.GroupID = cmp.Or(audience[c.Name()], forSREs)
 	}
 	root.SetFlagErrorFunc(asUsageError)
+	addExamples(root)
 	wrapUsageErrors(root)
 	return root
 }
 
-// Whom the commands are for.
+// The groups of commands in the help.
 const (
 	forSREs      = "sre"
 	forCustomers = "customer"
 	forRegions   = "region"
 )
 
-// audience is whom a command is for that is not for SREs.
+// audience maps the commands that are not for SREs to their group.
 var audience = map[string]string{
 	"cluster": forCustomers, "nodepool": forCustomers, "externalauth": forCustomers, "version": forCustomers, "region": forRegions,
 }
 
-const long = `Run a region of hcpmesh on this machine, and work with its clusters.
+const long = `Control hcpmesh clusters and local regions.
 
-When something is wrong with a cluster, begin with 'hcpctl explain CLUSTER': it says what the cluster waits for, who must act, and which
-command helps. 'hcpctl cluster find WHAT' finds a cluster by whatever you have in hand, 'hcpctl region status' shows the processes of
-a local region. The runbooks are in docs/operators.
+To investigate a cluster, start with 'hcpctl explain CLUSTER': it states what the cluster waits for, who must act, and which
+command helps. 'hcpctl cluster find' finds a cluster by any identifier; 'hcpctl region status' lists the processes of a local
+region. The runbooks are in docs/operators.
 
-It ends with 0 when it did what was asked; 1 when that was refused or failed; 2 when the command line is wrong, and nothing was
-asked; 3 when there is no such thing; 4 when nobody answered, and the same may succeed later; 130 when it was interrupted.`
+Exit codes:
+  0    success
+  1    the request was rejected, or failed
+  2    invalid command line; nothing was requested
+  3    the object does not exist
+  4    the service is unavailable; a retry may succeed
+  130  interrupted`
 
-// group is a command that only has others below it.
+// group returns a command that only has subcommands.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, RunE: requireSubcommand}
 	c.AddCommand(children...)
 	return c
 }
 
-// region's state folder, absolute.
+// stateFolder returns the absolute path of the state folder of the local region.
 func (e *environment) stateFolder() (string, error) {
 	if e.stateDir != "" {
 		return filepath.Abs(e.stateDir)
 	}
 	source, err := local.FindSource()
 	if err != nil {
-		return "", errors.New("found no region: run this inside a checkout of hcpmesh, or name the region's folder with --state-dir")
+		return "", errors.New("no local region found: run hcpctl inside a checkout of hcpmesh, or set --state-dir")
 	}
 	return filepath.Join(source, ".region"), nil
 }
 
-// addARMFlags adds the flags of the commands that talk to ARM.
+// addARMFlags adds the flags of the commands that use ARM.
 func (e *environment) addARMFlags(c *cobra.Command) {
 	flags := c.PersistentFlags()
-	flags.StringVar(&e.arm.Endpoint, "endpoint", "", "`URL` of Azure Resource Manager (default the local region's)")
-	flags.StringVar(&e.arm.CAFile, "ca-file", "", "`file` with the authority of --endpoint's certificate (default the local region's)")
-	flags.StringVar(&e.arm.CredentialsFile, "credentials-file", "", "`file` with the client's credentials (default the local region's)")
+	flags.StringVar(&e.arm.Endpoint, "endpoint", "", "`URL` of Azure Resource Manager (default: the local region)")
+	flags.StringVar(&e.arm.CAFile, "ca-file", "", "`file` with the certificate authority of --endpoint (default: the local region)")
+	flags.StringVar(&e.arm.CredentialsFile, "credentials-file", "", "`file` with the client credentials (default: the local region)")
 	flags.StringVar(&e.arm.Subscription, "subscription", DefaultSubscription, "subscription `id`")
-	flags.StringVarP(&e.arm.Group, "resource-group", "g", DefaultGroup, "resource group's `name`")
+	flags.StringVarP(&e.arm.Group, "resource-group", "g", DefaultGroup, "resource group `name`")
 }
 
 func (e *environment) addOutputFlag(c *cobra.Command) {
-	c.Flags().StringVarP(&e.output, "output", "o", "table", "`format`: table, json or yaml")
+	c.Flags().StringVarP(&e.output, "output", "o", "table", "output `format`: table, json or yaml")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
@@ -142,7 +148,7 @@ func (e *environment) addOutputFlag(c *cobra.Command) {
 	}
 }
 
-// client makes the ARM client; what the flags leave open comes from the local region.
+// client returns the ARM client. Flags that are not set default to the local region.
 func (e *environment) client() (*armclient.Client, error) {
 	options := e.arm
 	if options.Endpoint == "" || options.CAFile == "" || options.CredentialsFile == "" {

@@ -12,12 +12,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 )
 
-// written is where documents have a command: on a line of its own, or within a sentence.
-var written = regexp.MustCompile("(?m)^ {4,}(?:\\$ )?(?:\\.build/bin/)?(hcpctl [^\n]*)$|`(hcpctl [^`]*)`")
+// documented matches commands in documents: on a line of their own, or within a sentence.
+var documented = regexp.MustCompile("(?m)^ {4,}(?:\\$ )?(?:\\.build/bin/)?(hcpctl [^\n]*)$|`(hcpctl [^`]*)`")
 
-// TestTheCommandsOfTheRunbooksExist: whoever copies a command out of a document at night, or out of an answer of `hcpctl explain`, is not
-// told that there is no such command, flag or value. Commands in sentences may leave their arguments out.
-func TestTheCommandsOfTheRunbooksExist(t *testing.T) {
+// TestDocumentedCommandsExist checks that the commands in all documents and expected outputs parse. Commands within sentences may
+// omit their arguments.
+func TestDocumentedCommandsExist(t *testing.T) {
 	source, err := local.FindSource()
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +37,10 @@ func TestTheCommandsOfTheRunbooksExist(t *testing.T) {
 			return err
 		}
 		name, _ := filepath.Rel(source, path)
-		for _, match := range written.FindAllStringSubmatch(string(content), -1) {
+		for _, match := range documented.FindAllStringSubmatch(string(content), -1) {
 			for _, line := range alternatives(words(match[1] + match[2])) {
 				found++
-				if err := understood(line, match[1] != ""); err != nil {
+				if err := parses(line, match[1] != ""); err != nil {
 					t.Errorf("%s: hcpctl %s: %v", name, strings.Join(line, " "), err)
 				}
 			}
@@ -51,11 +51,11 @@ func TestTheCommandsOfTheRunbooksExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found < 100 {
-		t.Errorf("only %d commands were found: are they written in another way now?", found)
+		t.Errorf("only %d commands found: the expression no longer matches the documents", found)
 	}
 }
 
-// words are those of a command line after its first, without a comment, and with something in the place of what is left open.
+// words returns the words of a command line after the first, without a comment. Placeholders are replaced by values.
 func words(line string) []string {
 	var list []string
 	var word strings.Builder
@@ -95,7 +95,7 @@ func words(line string) []string {
 	return list[1:]
 }
 
-// alternatives are the command lines that one stands for in which words are listed, as in `show, retry` or `pause|resume`.
+// alternatives returns the command lines that a line with lists of words stands for, such as `show, retry` or `pause|resume`.
 func alternatives(line []string) [][]string {
 	for i, word := range line {
 		var choices []string
@@ -120,10 +120,10 @@ func alternatives(line []string) [][]string {
 	return [][]string{line}
 }
 
-// understood says what hcpctl would have against a command line; whole is set for one that is there to be copied.
-func understood(line []string, whole bool) error {
+// parses returns the error that hcpctl reports for a command line. complete is true for command lines to copy.
+func parses(line []string, complete bool) error {
 	if len(line) == 0 || !regexp.MustCompile(`^[a-z-]+$`).MatchString(line[0]) {
-		return nil // hcpctl itself, or its place in a picture
+		return nil // hcpctl itself, or a picture
 	}
 	c, rest, err := New(io.Discard, io.Discard).Find(line)
 	if err != nil {
@@ -139,7 +139,7 @@ func understood(line []string, whole bool) error {
 		}
 		return requireSubcommand(c, args)
 	}
-	if !whole {
+	if !complete {
 		return nil
 	}
 	if err := c.ValidateArgs(args); err != nil {

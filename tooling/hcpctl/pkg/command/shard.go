@@ -17,11 +17,11 @@ import (
 )
 
 func (e *environment) shard() *cobra.Command {
-	c := group("shard", "As an SRE: look after provision shards, the management clusters, and where clusters are placed",
+	c := group("shard", "Manage provision shards and the placement of clusters",
 		e.shardList(), e.shardShow(), e.shardRegister(), e.shardCordon(), e.shardUncordon(), e.shardSet(), e.shardDrain(), e.shardPlan(),
 		e.shardDeregister(), e.shardExplain(), e.shardPlace())
-	c.Long = `Look after provision shards, the management clusters, and where clusters are placed. CLUSTER is anything that
-'hcpctl cluster find' takes, as long as it means one cluster. The runbook is docs/operators/shards.md.`
+	c.Long = `Manage provision shards, which are the management clusters of the region, and the placement of clusters. The runbook is
+docs/operators/shards.md.`
 	return c
 }
 
@@ -44,7 +44,7 @@ func (e *environment) shardTable(shards ...*csv1.ProvisionShard) error {
 		rows = append(rows, []string{s.GetName(), shardState(s), fmt.Sprintf("%d/%d", s.GetClusters(), s.GetCapacity()), fmt.Sprint(s.GetHeadroom()),
 			strings.Join(s.GetZones(), ","), strings.Join(s.GetSizeClasses(), ","), labelList(s.GetLabels()), agentState(s, time.Now())})
 	}
-	return display.Table(e.out, []string{"NAME", "STATE", "CLUSTERS", "ROOM", "ZONES", "SIZE CLASSES", "LABELS", "AGENT"}, rows)
+	return display.Table(e.out, []string{"NAME", "STATE", "CLUSTERS", "FREE", "ZONES", "SIZE CLASSES", "LABELS", "AGENT"}, rows)
 }
 
 func shardState(s *csv1.ProvisionShard) string {
@@ -52,12 +52,12 @@ func shardState(s *csv1.ProvisionShard) string {
 }
 
 func agentState(s *csv1.ProvisionShard, now time.Time) string {
-	state := "never heard"
+	state := "never reported"
 	if s.GetLastHeardTime() != nil {
-		state = "heard " + now.Sub(s.GetLastHeardTime().AsTime()).Round(time.Second).String() + " ago"
+		state = "reported " + now.Sub(s.GetLastHeardTime().AsTime()).Round(time.Second).String() + " ago"
 	}
 	if s.GetAgentSilent() {
-		state += ", silent since " + formatTime(s.GetUnansweredSince())
+		state += ", unresponsive since " + formatTime(s.GetUnansweredSince())
 	}
 	return state
 }
@@ -72,7 +72,7 @@ func labelList(labels map[string]string) string {
 
 func (e *environment) shardShow() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "show NAME", Short: "Show a shard: what it carries and has room for, and what was done to it", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show the load, capacity and history of a provision shard", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		report, err := client.Shard(ctx, args[0])
 		if err != nil {
@@ -93,19 +93,19 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 		fmt.Fprintf(e.out, "\n%s since %s by %s: %s\n", shardState(s), formatTime(s.GetStateTime()), a.GetName(), reasonOf(a))
 	}
 	if len(s.GetOverridden()) > 0 {
-		fmt.Fprintf(e.out, "set by operators over the shards file: %s\n", strings.Join(s.GetOverridden(), ", "))
+		fmt.Fprintf(e.out, "overridden by operators: %s\n", strings.Join(s.GetOverridden(), ", "))
 	}
-	fmt.Fprintf(e.out, "%d clusters are being deleted; %d of %d nodes exist; %d works are unanswered; %d clusters of the region wait for a place\n\n",
+	fmt.Fprintf(e.out, "clusters in deletion: %d; nodes: %d/%d; unconfirmed works: %d; clusters of the region that wait for placement: %d\n\n",
 		report.GetDeletingClusters(), report.GetNodes(), report.GetWantedNodes(), report.GetUnansweredWorks(), report.GetWaitingClusters())
 	var rows [][]string
 	for _, c := range report.GetSizeClasses() {
-		taken := "no"
+		accepted := "no"
 		if c.GetAccepted() {
-			taken = "yes"
+			accepted = "yes"
 		}
-		rows = append(rows, []string{c.GetSizeClass(), taken, fmt.Sprint(c.GetClusters()), fmt.Sprintf("%d/%d", c.GetNodes(), c.GetWantedNodes())})
+		rows = append(rows, []string{c.GetSizeClass(), accepted, fmt.Sprint(c.GetClusters()), fmt.Sprintf("%d/%d", c.GetNodes(), c.GetWantedNodes())})
 	}
-	if err := display.Table(e.out, []string{"SIZE CLASS", "TAKEN", "CLUSTERS", "NODES"}, rows); err != nil || len(report.GetHistory()) == 0 {
+	if err := display.Table(e.out, []string{"SIZE CLASS", "ACCEPTED", "CLUSTERS", "NODES"}, rows); err != nil || len(report.GetHistory()) == 0 {
 		return err
 	}
 	fmt.Fprintln(e.out)
@@ -113,7 +113,7 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 	for _, h := range report.GetHistory() {
 		rows = append(rows, []string{formatTime(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), reasonOf(h.GetActor())})
 	}
-	return display.Table(e.out, []string{"TIME", "ACTION", "CHANGES", "BY", "WHY"}, rows)
+	return display.Table(e.out, []string{"TIME", "ACTION", "CHANGES", "ACTOR", "REASON"}, rows)
 }
 
 func reasonOf(a *csv1.Actor) string {
@@ -126,35 +126,35 @@ func reasonOf(a *csv1.Actor) string {
 func (e *environment) shardRegister() *cobra.Command {
 	request := &csv1.RegisterProvisionShardRequest{}
 	c := requestResult(e, &cobra.Command{
-		Use: "register NAME", Short: "Make a management cluster a shard, cordoned (role break-glass)", Args: cobra.ExactArgs(1),
-		Long: `Make a management cluster a shard. Its Maestro consumer must be registered under the same name. It is cordoned until
+		Use: "register NAME", Short: "Register a management cluster as a provision shard", Args: cobra.ExactArgs(1),
+		Long: `Register a management cluster as a provision shard. Its Maestro consumer must have the same name. The shard is cordoned until
 'hcpctl shard uncordon'.`,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.RegisterShard(ctx, args[0], request)
 	}, e.printShard)
 	flags := c.Flags()
-	flags.Int32Var(&request.Capacity, "capacity", 0, "the most `clusters` it may hold; required")
-	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` that it stands in")
-	flags.StringSliceVar(&request.SizeClasses, "size-classes", nil, "size `classes` that it takes (default all)")
-	flags.StringToStringVar(&request.Labels, "labels", nil, "`labels`, as in stage=prod")
+	flags.Int32Var(&request.Capacity, "capacity", 0, "maximum number of `clusters`; required")
+	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` of the shard")
+	flags.StringSliceVar(&request.SizeClasses, "size-classes", nil, "accepted size `classes` (default: all)")
+	flags.StringToStringVar(&request.Labels, "labels", nil, "`labels`, for example stage=prod")
 	_ = c.MarkFlagRequired("capacity")
 	return c
 }
 
-// printShard shows the shard that was changed.
+// printShard prints the shard that was changed.
 func (e *environment) printShard(shard *csv1.ProvisionShard) error { return e.shardTable(shard) }
 
 func (e *environment) shardCordon() *cobra.Command {
 	var acceptNoRoom bool
-	c := e.updateShard("cordon NAME", "Keep new clusters away from a shard", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+	c := e.updateShard("cordon NAME", "Mark a provision shard as unschedulable", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
 		r.Cordoned, r.AcceptNoRoom = proto.Bool(true), acceptNoRoom
 	})
-	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
+	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "cordon it even if no other shard accepts clusters")
 	return c
 }
 
 func (e *environment) shardUncordon() *cobra.Command {
-	return e.updateShard("uncordon NAME", "Let a shard take clusters again, and end its drain", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+	return e.updateShard("uncordon NAME", "Mark a provision shard as schedulable and end its drain", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
 		r.Cordoned = proto.Bool(false)
 	})
 }
@@ -163,7 +163,7 @@ func (e *environment) shardSet() *cobra.Command {
 	var capacity int32
 	var zones, classes, configured []string
 	var labels map[string]string
-	c := e.updateShard("set NAME", "Set what a shard offers, over the shards file", func(c *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+	c := e.updateShard("set NAME", "Override the capacity, zones, size classes or labels of a provision shard", func(c *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
 		changed := c.Flags().Changed
 		if changed("capacity") {
 			r.Capacity = &capacity
@@ -182,16 +182,16 @@ func (e *environment) shardSet() *cobra.Command {
 		}
 	})
 	flags := c.Flags()
-	flags.Int32Var(&capacity, "capacity", 0, "the most `clusters` it may hold; fewer than it holds moves none")
-	flags.StringSliceVar(&zones, "zones", nil, "availability `zones` that it stands in")
-	flags.StringSliceVar(&classes, "size-classes", nil, "size `classes` that it takes; empty means all")
-	flags.StringToStringVar(&labels, "labels", nil, "all its `labels`, as in stage=prod")
-	flags.StringSliceVar(&configured, "use-configured", nil, "what shall be the shards file's again: `any` of capacity, zones, size-classes, labels")
+	flags.Int32Var(&capacity, "capacity", 0, "maximum number of `clusters`; a lower number than it holds moves none")
+	flags.StringSliceVar(&zones, "zones", nil, "availability `zones` of the shard")
+	flags.StringSliceVar(&classes, "size-classes", nil, "accepted size `classes`; empty means all")
+	flags.StringToStringVar(&labels, "labels", nil, "all `labels`, for example stage=prod")
+	flags.StringSliceVar(&configured, "use-configured", nil, "`fields` to reset to the shards file: capacity, zones, size-classes, labels")
 	c.MarkFlagsOneRequired("capacity", "zones", "size-classes", "labels", "use-configured")
 	return c
 }
 
-// updateShard is a command that updates a shard and shows it.
+// updateShard returns a command that updates a shard and prints it.
 func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
 	return requestResult(e, c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
@@ -204,16 +204,17 @@ func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *
 func (e *environment) shardDrain() *cobra.Command {
 	var acceptNoRoom bool
 	c := requestResult(e, &cobra.Command{
-		Use: "drain NAME", Short: "Cordon a shard for good and plan where its clusters would go; nothing moves", Args: cobra.ExactArgs(1),
+		Use: "drain NAME", Short: "Cordon a provision shard permanently and plan where its clusters would go",
+		Long: `Cordon a provision shard permanently and plan where its clusters would go. No cluster is moved.`, Args: cobra.ExactArgs(1),
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DrainShard(ctx, args[0], acceptNoRoom)
 	}, e.drainPlan)
-	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
+	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "cordon it even if no other shard accepts clusters")
 	return c
 }
 
 func (e *environment) shardPlan() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a shard would go, and what cannot", Args: cobra.ExactArgs(1)},
+	c := e.readCommand(&cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a provision shard would go", Args: cobra.ExactArgs(1)},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
 			plan, err := client.DrainPlan(ctx, args[0])
 			if err != nil {
@@ -241,7 +242,7 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 		row(b.GetCluster(), "", b.GetMessage())
 	}
 	for _, l := range plan.GetLeaving() {
-		row(l, "", "It is being deleted.")
+		row(l, "", "in deletion")
 	}
 	if len(rows) == 0 {
 		return nil
@@ -251,7 +252,7 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 }
 
 func (e *environment) shardDeregister() *cobra.Command {
-	return requestResult(e, &cobra.Command{Use: "deregister NAME", Short: "Forget a shard that holds no cluster (role break-glass)", Args: cobra.ExactArgs(1)}, adminv1.BreakGlass,
+	return requestResult(e, &cobra.Command{Use: "deregister NAME", Short: "Deregister an empty provision shard", Args: cobra.ExactArgs(1)}, adminv1.BreakGlass,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.DeregisterShard(ctx, args[0])
 		}, e.printShard)
@@ -259,7 +260,7 @@ func (e *environment) shardDeregister() *cobra.Command {
 
 func (e *environment) shardExplain() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "explain CLUSTER", Short: "Say why a cluster is where it is, or what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "explain CLUSTER", Short: "Explain the placement of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		explained, err := client.Placement(ctx, args[0])
 		if err != nil {
@@ -271,7 +272,7 @@ func (e *environment) shardExplain() *cobra.Command {
 	return c
 }
 
-// placement shows the decision that put the cluster where it is, or what would be decided now on one that waits.
+// placement prints the decision that placed a cluster, or the current decision for a cluster that waits.
 func (e *environment) placement(explained *csv1.PlacementExplanation) error {
 	for _, line := range explained.GetSentences() {
 		fmt.Fprintln(e.out, line)
@@ -297,7 +298,7 @@ func (e *environment) placement(explained *csv1.PlacementExplanation) error {
 		about = strings.Join(obstacles, "; ")
 		rows = append(rows, []string{rank, v.GetProvisionShard(), fmt.Sprintf("%d/%d", v.GetClusters(), v.GetCapacity()), score, about})
 	}
-	return display.Table(e.out, []string{"RANK", "SHARD", "CLUSTERS", "SCORE", "WHY NOT"}, rows)
+	return display.Table(e.out, []string{"RANK", "SHARD", "CLUSTERS", "SCORE", "OBSTACLES"}, rows)
 }
 
 func (e *environment) shardPlace() *cobra.Command {
@@ -305,9 +306,10 @@ func (e *environment) shardPlace() *cobra.Command {
 	var none bool
 	policy := &csv1.PlacementPolicy{}
 	c := requestResult(e, &cobra.Command{
-		Use: "place CLUSTER", Short: "Set the rules by which one cluster is placed, over the region's", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-		Long: `Set the rules by which one cluster is placed, over the region's. A cluster that waits is decided on anew at once; one that is
-placed stays, and drain plans go by the new rules. All rules of the cluster are set anew; --none takes them back.`,
+		Use: "place CLUSTER", Short: "Set placement rules for a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Long: `Set placement rules for a cluster, which override those of the region. A waiting cluster is placed by the new rules
+immediately; a placed cluster stays, and drain plans follow the new rules. The command replaces all rules of the cluster;
+--none removes them.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			switch strategy {
 			case "":
@@ -316,7 +318,7 @@ placed stays, and drain plans go by the new rules. All rules of the cluster are 
 			case "pack":
 				policy.Strategy = csv1.PlacementStrategy_PLACEMENT_STRATEGY_PACK
 			default:
-				return fmt.Errorf("--strategy: %q is neither spread nor pack", strategy)
+				return fmt.Errorf("--strategy: %q is not one of spread, pack", strategy)
 			}
 			return nil
 		},
@@ -327,14 +329,14 @@ placed stays, and drain plans go by the new rules. All rules of the cluster are 
 		return client.SetPlacement(ctx, args[0], policy)
 	}, e.placement)
 	flags := c.Flags()
-	flags.BoolVar(&none, "none", false, "no rules but the region's")
-	flags.StringVar(&strategy, "strategy", "", "spread or pack")
-	flags.StringSliceVar(&policy.Zones, "zones", nil, "availability `zones` that the shard must stand in")
-	flags.Int32Var(&policy.MinimumZones, "minimum-zones", 0, "how many availability zones it must stand in")
-	flags.StringToStringVar(&policy.Labels, "labels", nil, "`labels` that it must carry, as in stage=prod")
-	flags.StringVar(&policy.SizeClass, "size-class", "", "a size `class` in place of the one that its nodes make")
-	flags.StringVar(&policy.ProvisionShard, "only", "", "the only `shard` that may take it")
-	flags.StringSliceVar(&policy.Avoid, "avoid", nil, "`shards` that may not")
+	flags.BoolVar(&none, "none", false, "remove the rules of the cluster")
+	flags.StringVar(&strategy, "strategy", "", "placement `strategy`: spread or pack")
+	flags.StringSliceVar(&policy.Zones, "zones", nil, "required availability `zones` of the shard")
+	flags.Int32Var(&policy.MinimumZones, "minimum-zones", 0, "minimum `number` of availability zones of the shard")
+	flags.StringToStringVar(&policy.Labels, "labels", nil, "required `labels` of the shard, for example stage=prod")
+	flags.StringVar(&policy.SizeClass, "size-class", "", "size `class`, instead of the one that follows from its nodes")
+	flags.StringVar(&policy.ProvisionShard, "only", "", "the only `shard` that may hold the cluster")
+	flags.StringSliceVar(&policy.Avoid, "avoid", nil, "`shards` that may not hold the cluster")
 	c.MarkFlagsOneRequired("none", "strategy", "zones", "minimum-zones", "labels", "size-class", "only", "avoid")
 	for _, rule := range []string{"strategy", "zones", "minimum-zones", "labels", "size-class", "only", "avoid"} {
 		c.MarkFlagsMutuallyExclusive("none", rule)

@@ -18,10 +18,10 @@ var kim = &csv1.Actor{Name: "kim", Reason: "kernel update", Ticket: "CHG-7"}
 
 const deletingID = "/subscriptions/" + DefaultSubscription + "/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/mine"
 
-// wire is a message as admin shows it.
+// wire wraps a message as admin sends it.
 func wire(m proto.Message) any { return adminv1.Message[proto.Message]{Of: m} }
 
-// withShards has admin know two management clusters.
+// withShards adds two provision shards to the simulated admin.
 func withShards(t *testing.T) *sres {
 	a := newSREs(t)
 	shards := []*csv1.ProvisionShard{
@@ -91,7 +91,7 @@ func TestShard(t *testing.T) {
 		{[]string{"place", "mine", "--strategy", "pack", "--zones", "1,3", "--avoid", "mgmt-2"}, adminv1.Operator, "Mgmt-1 was chosen",
 			`PUT /clusters/mine/placement {"policy":{"strategy":"PLACEMENT_STRATEGY_PACK","zones":["1","3"],"avoid":["mgmt-2"]}}`},
 		{[]string{"place", "mine", "--none"}, adminv1.Operator, "Mgmt-1 was chosen", `PUT /clusters/mine/placement {}`},
-		{[]string{"deregister", "mgmt-2"}, adminv1.BreakGlass, "done", `DELETE /shards/mgmt-2`},
+		{[]string{"deregister", "mgmt-2"}, adminv1.BreakGlass, "succeeded", `DELETE /shards/mgmt-2`},
 	} {
 		out, err := run(append(tc.args, because...)...)
 		if err != nil || !strings.Contains(out, tc.says) {

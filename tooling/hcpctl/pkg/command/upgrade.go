@@ -17,28 +17,28 @@ import (
 )
 
 func (e *environment) upgrade() *cobra.Command {
-	c := group("upgrade", "As an SRE: upgrade clusters: see the plan, begin, hold, give up, and have policies do it",
+	c := group("upgrade", "Plan, start and control upgrades of clusters",
 		e.upgradePlan(), e.upgradeStart(), e.upgradeStatus(), e.upgradeList(), e.upgradePause(), e.upgradeResume(), e.upgradeAbort(), e.upgradeAck(),
 		e.upgradePolicy())
-	c.Long = `Upgrade clusters. CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster. What is possible when is
-in docs/operators/upgrades.md.`
+	c.Long = `Plan, start and control upgrades of clusters, and manage upgrade policies. docs/operators/upgrades.md describes which upgrades are
+possible when.`
 	return c
 }
 
-// followFlag is which node pools follow their control plane.
+// followFlag selects the node pools that follow their control plane.
 type followFlag string
 
 var followNames = map[followFlag]csv1.NodePoolFollow{
 	"none": csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE, "unpinned": csv1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED, "all": csv1.NodePoolFollow_NODE_POOL_FOLLOW_ALL,
 }
 
-// String is the flag's value.
+// String implements pflag.Value.
 func (v *followFlag) String() string { return string(*v) }
 
-// Type is what help calls it.
+// Type implements pflag.Value.
 func (v *followFlag) Type() string { return "which" }
 
-// Set checks it.
+// Set implements pflag.Value.
 func (v *followFlag) Set(text string) error {
 	if _, known := followNames[followFlag(text)]; !known {
 		return errors.New("must be none, unpinned or all")
@@ -49,16 +49,17 @@ func (v *followFlag) Set(text string) error {
 
 func (v *followFlag) add(c *cobra.Command) *cobra.Command {
 	*v = "none"
-	c.Flags().Var(v, "node-pools", "node pools that follow the control plane, one after the other: none, unpinned (those without a version of their own) or all")
+	c.Flags().Var(v, "node-pools", "node pools that follow the control plane, one at a time: none, unpinned (without a version of their own) or all")
 	return c
 }
 
 func (e *environment) upgradePlan() *cobra.Command {
 	var follow followFlag
 	c := e.readCommand(&cobra.Command{
-		Use: "plan CLUSTER [VERSION]", Short: "Show what an upgrade would do, what it would wait for, and what would be allowed", Args: cobra.RangeArgs(1, 2),
+		Use: "plan CLUSTER [VERSION]", Short: "Show the steps, gates and possible targets of an upgrade", Args: cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeFleet,
-		Long:              "Show what an upgrade would do. Without VERSION it is the newest release of the cluster's minor version that is recommended to it.",
+		Long: `Show the steps, gates and possible targets of an upgrade. VERSION defaults to the newest recommended release of the cluster's
+minor version.`,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		cluster, err := client.Cluster(ctx, args[0])
 		if err != nil {
@@ -94,10 +95,10 @@ func (e *environment) planTables(cluster *adminv1.Cluster, plan *csv1.UpgradePla
 		rows = append(rows, []string{t.GetVersion(), strings.Join(t.GetPath(), ", "), strings.Join(t.GetRisks(), ", ")})
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(e.out, "nothing newer can be reached")
+		fmt.Fprintln(e.out, "no newer version is reachable")
 		return nil
 	}
-	return display.Table(e.out, []string{"POSSIBLE", "BY WAY OF", "RISKS"}, rows)
+	return display.Table(e.out, []string{"TARGET", "PATH", "RISKS"}, rows)
 }
 
 func enumWord(enum fmt.Stringer, prefix string) string {
@@ -107,13 +108,13 @@ func enumWord(enum fmt.Stringer, prefix string) string {
 func (e *environment) stepTable(steps []*csv1.UpgradeStep) error {
 	var rows [][]string
 	for i, s := range steps {
-		what := "control plane"
+		object := "control plane"
 		if s.GetNodePool() != "" {
-			what = "node pool " + s.GetNodePool()
+			object = "node pool " + s.GetNodePool()
 		}
-		rows = append(rows, []string{fmt.Sprint(i + 1), what, s.GetFromVersion(), s.GetToVersion(), enumWord(s.GetState(), "UPGRADE_STEP_STATE_"), s.GetMessage()})
+		rows = append(rows, []string{fmt.Sprint(i + 1), object, s.GetFromVersion(), s.GetToVersion(), enumWord(s.GetState(), "UPGRADE_STEP_STATE_"), s.GetMessage()})
 	}
-	return display.Table(e.out, []string{"STEP", "OF", "FROM", "TO", "STATE", ""}, rows)
+	return display.Table(e.out, []string{"STEP", "OBJECT", "FROM", "TO", "STATE", "MESSAGE"}, rows)
 }
 
 func (e *environment) gateTable(gates []*csv1.UpgradeGate) error {
@@ -128,7 +129,7 @@ func (e *environment) gateTable(gates []*csv1.UpgradeGate) error {
 		}
 		rows = append(rows, []string{g.GetName(), enumWord(g.GetState(), "UPGRADE_GATE_STATE_"), about})
 	}
-	return display.Table(e.out, []string{"GATE", "STATE", ""}, rows)
+	return display.Table(e.out, []string{"GATE", "STATE", "MESSAGE"}, rows)
 }
 
 func (e *environment) upgradeStart() *cobra.Command {
@@ -136,21 +137,21 @@ func (e *environment) upgradeStart() *cobra.Command {
 	var notBefore string
 	request := &csv1.StartUpgradeRequest{}
 	c := &cobra.Command{
-		Use: "start CLUSTER VERSION", Short: "Begin an upgrade (with --acknowledge: role break-glass)", Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
+		Use: "start CLUSTER VERSION", Short: "Start an upgrade", Long: "Start an upgrade. With --acknowledge it requires the role break-glass.", Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
 		PreRunE: func(*cobra.Command, []string) error {
 			if notBefore == "" {
 				return nil
 			}
 			at, err := time.Parse(time.RFC3339, notBefore)
 			if err != nil {
-				return fmt.Errorf("--not-before: %q is no time such as 2026-11-21T22:00:00Z", notBefore)
+				return fmt.Errorf("--not-before: %q is not an RFC 3339 time such as 2026-11-21T22:00:00Z", notBefore)
 			}
 			request.NotBefore = timestamppb.New(at)
 			return nil
 		},
 	}
-	c.Flags().StringVar(&notBefore, "not-before", "", "`time` (RFC 3339) before which the control plane is not moved")
-	c.Flags().StringArrayVar(&request.Acknowledge, "acknowledge", nil, "`gate` to acknowledge at once; may be given again")
+	c.Flags().StringVar(&notBefore, "not-before", "", "earliest start `time` of the control plane, RFC 3339")
+	c.Flags().StringArrayVar(&request.Acknowledge, "acknowledge", nil, "`gate` to acknowledge immediately; repeatable")
 	follow.add(c)
 	role := func() adminv1.Role {
 		if len(request.Acknowledge) > 0 {
@@ -164,16 +165,16 @@ func (e *environment) upgradeStart() *cobra.Command {
 	}, resultPrinter(e, e.printUpgrade))
 }
 
-// printUpgrade says how an upgrade stands that was changed.
+// printUpgrade prints the state of an upgrade that was changed.
 func (e *environment) printUpgrade(u *csv1.Upgrade) error {
 	_, err := fmt.Fprintf(e.out, "upgrade %s to %s: %s. %s\n", u.GetUid(), u.GetSpec().GetVersion(), enumWord(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetMessage())
 	return err
 }
 
-// inProgress says whether an upgrade has not come to its end.
+// inProgress reports whether an upgrade has not ended.
 func inProgress(u *csv1.Upgrade) bool { return u.GetStatus().GetCompletionTime() == nil }
 
-// newestUpgrade is the one of a cluster that is under way, or came last: of several under way the first, which moves.
+// newestUpgrade returns the oldest upgrade in progress, which is the one that advances, or else the last one that ended.
 func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 	var found *csv1.Upgrade
 	for _, u := range list {
@@ -185,14 +186,14 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 		}
 	}
 	if found == nil {
-		return nil, &notFound{"the cluster has no upgrade that is under way; `hcpctl upgrade plan CLUSTER` says which are possible"}
+		return nil, &notFound{"the cluster has no upgrade in progress; `hcpctl upgrade plan CLUSTER` lists possible ones"}
 	}
 	return found, nil
 }
 
 func (e *environment) upgradeStatus() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps, the components that have not arrived, and what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "status CLUSTER", Short: "Show the steps, components and gates of the upgrade of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		cluster, err := client.Cluster(ctx, args[0])
 		if err != nil {
@@ -224,7 +225,7 @@ func (e *environment) upgradeTables(cluster *adminv1.Cluster, u *csv1.Upgrade) e
 	return e.gateTable(u.GetStatus().GetGates())
 }
 
-// requesterOf is who wanted an upgrade.
+// requesterOf returns who requested an upgrade.
 func requesterOf(u *csv1.Upgrade) string {
 	switch u.GetSpec().GetOrigin() {
 	case csv1.UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER:
@@ -237,7 +238,7 @@ func requesterOf(u *csv1.Upgrade) string {
 
 func (e *environment) upgradeList() *cobra.Command {
 	var all bool
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the upgrades of the region that are under way", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List upgrades in progress", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Upgrades(ctx, !all)
 			if err != nil {
@@ -251,14 +252,14 @@ func (e *environment) upgradeList() *cobra.Command {
 				rows = append(rows, []string{u.GetClusterUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion(), requesterOf(u), enumWord(u.GetStatus().GetState(), "UPGRADE_STATE_"),
 					time.Since(u.GetStatus().GetSince().AsTime()).Round(time.Second).String(), u.GetStatus().GetMessage()})
 			}
-			return display.Table(e.out, []string{"CLUSTER", "FROM", "TO", "BY", "STATE", "SINCE", ""}, rows)
+			return display.Table(e.out, []string{"CLUSTER", "FROM", "TO", "REQUESTER", "STATE", "AGE", "MESSAGE"}, rows)
 		})
-	c.Flags().BoolVarP(&all, "all", "A", false, "those that came to their end in the last 7 days, too")
+	c.Flags().BoolVarP(&all, "all", "A", false, "include upgrades that ended in the last 7 days")
 	e.addOutputFlag(c)
 	return c
 }
 
-// onUpgrade is a command about the upgrade of a cluster that is under way.
+// onUpgrade completes a command that acts on the upgrade in progress of a cluster.
 func (e *environment) onUpgrade(c *cobra.Command, role adminv1.Role, do func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error)) *cobra.Command {
 	c.ValidArgsFunction = e.completeFleet
 	return requestResult(e, c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
@@ -274,7 +275,7 @@ func (e *environment) onUpgrade(c *cobra.Command, role adminv1.Role, do func(ctx
 	}, e.printUpgrade)
 }
 
-// actOnUpgrade is a command that does one of admin's actions on it.
+// actOnUpgrade returns a command that requests an action on the upgrade in progress.
 func (e *environment) actOnUpgrade(action, short string) *cobra.Command {
 	return e.onUpgrade(&cobra.Command{Use: action + " CLUSTER", Short: short, Args: cobra.ExactArgs(1)}, adminv1.Operator,
 		func(ctx context.Context, client *adminclient.Client, uid string, _ []string) (*adminv1.Operation, error) {
@@ -283,20 +284,20 @@ func (e *environment) actOnUpgrade(action, short string) *cobra.Command {
 }
 
 func (e *environment) upgradePause() *cobra.Command {
-	return e.actOnUpgrade("pause", "Hold an upgrade: what has begun goes on, nothing new begins")
+	return e.actOnUpgrade("pause", "Pause an upgrade; started steps continue")
 }
 
 func (e *environment) upgradeResume() *cobra.Command {
-	return e.actOnUpgrade("resume", "Let a paused upgrade go on")
+	return e.actOnUpgrade("resume", "Resume a paused upgrade")
 }
 
 func (e *environment) upgradeAbort() *cobra.Command {
-	return e.actOnUpgrade("abort", "Give an upgrade up; refused while the control plane moves")
+	return e.actOnUpgrade("abort", "Abort an upgrade; rejected while the control plane rolls out")
 }
 
 func (e *environment) upgradeAck() *cobra.Command {
 	return e.onUpgrade(&cobra.Command{
-		Use: "ack CLUSTER GATE", Short: "Pass a gate of an upgrade by taking the responsibility (role break-glass)", Args: cobra.ExactArgs(2),
+		Use: "ack CLUSTER GATE", Short: "Acknowledge a gate of an upgrade", Args: cobra.ExactArgs(2),
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error) {
 		return client.AcknowledgeGate(ctx, uid, args[0])
 	})

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// TestUpgradeComponents: while a control plane rolls out a release, the components that have not arrived are listed, what rolls out
-// before what waits for it.
+// TestUpgradeComponents checks that the components that are not updated are listed during a rollout: those that roll out before
+// those that wait.
 func TestUpgradeComponents(t *testing.T) {
 	a := withUpgrades(t)
 	at := func(minute, second int) *timestamppb.Timestamp {

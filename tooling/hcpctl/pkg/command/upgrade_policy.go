@@ -15,7 +15,7 @@ import (
 )
 
 func (e *environment) upgradePolicy() *cobra.Command {
-	return group("policy", "Have clusters upgraded to new patch releases by themselves", e.policyList(), e.policyShow(), e.policyApply(), e.policyDelete())
+	return group("policy", "Manage policies that upgrade clusters to new patch releases", e.policyList(), e.policyShow(), e.policyApply(), e.policyDelete())
 }
 
 func (e *environment) policyList() *cobra.Command {
@@ -32,13 +32,13 @@ func (e *environment) policyList() *cobra.Command {
 			for _, p := range list {
 				rows = append(rows, []string{p.GetName(), policyScope(p.GetSpec()), policySchedule(p.GetSpec()), policyConcurrency(p.GetSpec()), p.GetActor().GetName(), p.GetActor().GetReason()})
 			}
-			return display.Table(e.out, []string{"NAME", "CLUSTERS", "WHEN", "AT ONCE", "BY", "WHY"}, rows)
+			return display.Table(e.out, []string{"NAME", "CLUSTERS", "SCHEDULE", "MAX CONCURRENT", "ACTOR", "REASON"}, rows)
 		})
 	e.addOutputFlag(c)
 	return c
 }
 
-// policyScope is which clusters a policy is about.
+// policyScope returns which clusters a policy applies to.
 func policyScope(s *csv1.UpgradePolicySpec) string {
 	if s.GetClusterUid() != "" {
 		return s.GetClusterUid()
@@ -80,14 +80,14 @@ func policySchedule(s *csv1.UpgradePolicySpec) string {
 
 func policyConcurrency(s *csv1.UpgradePolicySpec) string {
 	if s.GetMaxConcurrent() == 0 {
-		return "the region's"
+		return "region limit"
 	}
 	return strconv.Itoa(int(s.GetMaxConcurrent()))
 }
 
 func (e *environment) policyShow() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "show NAME", Short: "Show how a policy stands: what runs, what remains, what it leaves alone and why", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show the progress of an upgrade policy", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		p, err := client.UpgradePolicy(ctx, args[0])
 		if err != nil {
@@ -101,14 +101,14 @@ func (e *environment) policyShow() *cobra.Command {
 
 func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
 	s := p.GetStatus()
-	state := "begins nothing now"
+	state := "closed"
 	if s.GetOpen() {
 		state = "open"
 	}
 	if until := s.GetUntil(); until != nil {
 		state += ", until " + until.AsTime().Format(time.RFC3339)
 	}
-	fmt.Fprintf(e.out, "policy %s (%s; %s): %s. %d under way, %d remain, %d are up to date.\n", p.GetName(), policyScope(p.GetSpec()), policySchedule(p.GetSpec()), state,
+	fmt.Fprintf(e.out, "policy %s (%s; %s): %s. %d in progress, %d remaining, %d up to date.\n", p.GetName(), policyScope(p.GetSpec()), policySchedule(p.GetSpec()), state,
 		s.GetRunning(), s.GetRemaining(), s.GetUpToDate())
 	if len(s.GetLeftOut()) == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
 	for _, left := range s.GetLeftOut() {
 		rows = append(rows, []string{shortID(left.GetResourceId()), left.GetReason()})
 	}
-	return display.Table(e.out, []string{"LEFT ALONE", "WHY"}, rows)
+	return display.Table(e.out, []string{"SKIPPED", "REASON"}, rows)
 }
 
 func (e *environment) policyApply() *cobra.Command {
@@ -127,8 +127,7 @@ func (e *environment) policyApply() *cobra.Command {
 	var windows []string
 	spec := &csv1.UpgradePolicySpec{}
 	c := &cobra.Command{
-		Use: "apply NAME", Short: "Store a policy, in the place of the one of that name", Args: cobra.ExactArgs(1),
-		Example: "  hcpctl upgrade policy apply patches --max-concurrent 50 --window 'SAT,SUN 01:00 240' --reason 'monthly patches' --ticket CHG-8",
+		Use: "apply NAME", Short: "Create or replace an upgrade policy", Args: cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
 			spec.NodePools = followNames[follow]
 			if cron != "" || len(windows) > 0 {
@@ -157,19 +156,19 @@ func (e *environment) policyApply() *cobra.Command {
 		}
 		return client.ApplyUpgradePolicy(ctx, args[0], spec)
 	}, func(operation *adminv1.Operation) error {
-		_, err := fmt.Fprintf(e.out, "policy %s is stored\n", operation.Target.ID)
+		_, err := fmt.Fprintf(e.out, "upgrade policy %s applied\n", operation.Target.ID)
 		return err
 	})
 	flags := c.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only this `cluster`; such a policy comes before those for the region")
-	flags.StringSliceVar(&spec.ChannelGroups, "channel-group", nil, "only clusters of these channel `groups`")
-	flags.StringSliceVar(&spec.MinorVersions, "minor", nil, "only clusters of these minor `versions`, as in 4.21")
-	flags.StringSliceVar(&spec.ProvisionShards, "shard", nil, "only clusters on these provision `shards`")
-	flags.StringVar(&cron, "cron", "", "a window opens at each time that `expression` matches (UTC): minute hour day-of-month month day-of-week")
-	flags.Int32Var(&minutes, "cron-minutes", 60, "how long such a window stays open")
-	flags.StringArrayVar(&windows, "window", nil, "a window of each week as `'DAY,DAY HH:MM MINUTES'`, UTC; may be given again")
-	flags.Int32Var(&spec.MaxConcurrent, "max-concurrent", 0, "most upgrades by it at once, 1 to 1000; 0 leaves it to the region's limit")
-	flags.BoolVar(&spec.Paused, "paused", false, "begin nothing")
+	flags.StringVar(&cluster, "cluster", "", "apply only to this `cluster`; overrides policies for the region")
+	flags.StringSliceVar(&spec.ChannelGroups, "channel-group", nil, "apply only to clusters of these channel `groups`")
+	flags.StringSliceVar(&spec.MinorVersions, "minor", nil, "apply only to clusters of these minor `versions`, for example 4.21")
+	flags.StringSliceVar(&spec.ProvisionShards, "shard", nil, "apply only to clusters on these provision `shards`")
+	flags.StringVar(&cron, "cron", "", "cron `expression` (UTC) of the starts of maintenance windows: minute hour day-of-month month day-of-week")
+	flags.Int32Var(&minutes, "cron-minutes", 60, "`minutes` that a window of --cron is open")
+	flags.StringArrayVar(&windows, "window", nil, "weekly window as `'DAY,DAY HH:MM MINUTES'`, UTC; repeatable")
+	flags.Int32Var(&spec.MaxConcurrent, "max-concurrent", 0, "maximum `number` of concurrent upgrades, 1 to 1000; 0 means the limit of the region")
+	flags.BoolVar(&spec.Paused, "paused", false, "start no upgrades")
 	return follow.add(c)
 }
 
@@ -180,17 +179,17 @@ func parseWindow(text string) (*csv1.WeeklyWindow, error) {
 	}
 	minutes, err := strconv.ParseInt(fields[2], 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("--window: %q is no number of minutes", fields[2])
+		return nil, fmt.Errorf("--window: %q is not a number of minutes", fields[2])
 	}
 	return &csv1.WeeklyWindow{Days: strings.Split(strings.ToUpper(fields[0]), ","), Start: fields[1], Minutes: int32(minutes)}, nil
 }
 
 func (e *environment) policyDelete() *cobra.Command {
-	return e.requestAndShow(&cobra.Command{Use: "delete NAME", Short: "End a policy; its upgrades that are under way go on", Args: cobra.ExactArgs(1)}, adminv1.Operator,
+	return e.requestAndShow(&cobra.Command{Use: "delete NAME", Short: "Delete an upgrade policy; its upgrades in progress continue", Args: cobra.ExactArgs(1)}, adminv1.Operator,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.DeleteUpgradePolicy(ctx, args[0])
 		}, func(operation *adminv1.Operation) error {
-			_, err := fmt.Fprintf(e.out, "policy %s is gone\n", operation.Target.ID)
+			_, err := fmt.Fprintf(e.out, "upgrade policy %s deleted\n", operation.Target.ID)
 			return err
 		})
 }

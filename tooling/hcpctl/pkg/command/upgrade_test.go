@@ -22,7 +22,7 @@ var upgradeGates = []*csv1.UpgradeGate{
 	{Name: "minor-version", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING, CanBeAcknowledged: true, Message: "Somebody has to agree to that."},
 }
 
-// withUpgrades has admin know a cluster with an upgrade that waits, and one that has ended.
+// withUpgrades adds a cluster with a waiting and a completed upgrade to the simulated admin.
 func withUpgrades(t *testing.T) *sres {
 	a := newSREs(t)
 	plan := func(to string) *csv1.UpgradePlan {
@@ -83,12 +83,12 @@ func TestUpgradeCommands(t *testing.T) {
 		{[]string{"start", "mine", "4.21.4", "--acknowledge", "minor-version", "--not-before", "2026-11-21T22:00:00Z"}, adminv1.BreakGlass,
 			`POST /clusters/mine/upgrades {"version":"4.21.4","nodePools":"NODE_POOL_FOLLOW_NONE","notBefore":"2026-11-21T22:00:00Z","acknowledge":["minor-version"]}`, "5c1e"},
 		{[]string{"ack", "mine", "minor-version"}, adminv1.BreakGlass, `POST /upgrades/5c1e/acknowledge {"gate":"minor-version"}`, "upgrade 5c1e"},
-		{[]string{"pause", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/pause`, "done"},
-		{[]string{"resume", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/resume`, "done"},
+		{[]string{"pause", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/pause`, "succeeded"},
+		{[]string{"resume", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/resume`, "succeeded"},
 		{[]string{"policy", "apply", "patches", "--window", "sat,sun 01:00 240", "--max-concurrent", "50", "--minor", "4.21", "--cluster", "mine"}, adminv1.Operator,
 			`PUT /upgrade-policies/patches {"spec":{"clusterUid":"` + deletingUID + `","minorVersions":["4.21"],"schedule":{"weekly":[{"days":["SAT","SUN"],"start":"01:00","minutes":240}]},` +
-				`"maxConcurrent":50,"nodePools":"NODE_POOL_FOLLOW_NONE"}}`, "policy patches is stored"},
-		{[]string{"policy", "delete", "patches"}, adminv1.Operator, `DELETE /upgrade-policies/patches`, "policy patches is gone"},
+				`"maxConcurrent":50,"nodePools":"NODE_POOL_FOLLOW_NONE"}}`, "policy patches applied"},
+		{[]string{"policy", "delete", "patches"}, adminv1.Operator, `DELETE /upgrade-policies/patches`, "policy patches deleted"},
 	} {
 		a.asked = nil
 		out, err := a.hcpctl(t, append(append([]string{"upgrade"}, tc.args...), because...)...)

@@ -24,7 +24,7 @@ func (e *environment) version() *cobra.Command {
 			}
 		},
 	}
-	c := group("version", "Look at the OpenShift versions that a region offers", e.list(offered, "List the versions that the region offers"))
+	c := group("version", "List OpenShift versions", e.list(offered, "List the OpenShift versions that the region offers"))
 	e.addARMFlags(c)
 	return c
 }

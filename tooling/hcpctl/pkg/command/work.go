@@ -14,12 +14,12 @@ import (
 )
 
 func (e *environment) work() *cobra.Command {
-	return group("work", "See what is on its way to the management clusters, as an SRE", e.workList())
+	return group("work", "List the ManifestWorks of a cluster in transport", e.workList())
 }
 
 func (e *environment) workList() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "list CLUSTER", Short: "List a cluster's bundles at Maestro, and what the management cluster says of them", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		bundles, err := client.Bundles(ctx, args[0])
 		if err != nil {
@@ -37,7 +37,7 @@ func (e *environment) workList() *cobra.Command {
 	return c
 }
 
-// applied is what the agent says of a bundle.
+// applied returns the status of the Applied condition that the agent reported.
 func applied(b adminv1.Bundle) string {
 	if b.DeletedAt != nil {
 		return "Deleting"
@@ -58,11 +58,11 @@ func applied(b adminv1.Bundle) string {
 func formatAge(t time.Time) string { return time.Since(t).Round(time.Second).String() + " ago" }
 
 func (e *environment) orphan() *cobra.Command {
-	return group("orphan", "See and remove what is on management clusters and nobody's, as an SRE", e.orphanList(), e.orphanDelete())
+	return group("orphan", "List and delete bundles without a ManifestWork", e.orphanList(), e.orphanDelete())
 }
 
 func (e *environment) orphanList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the bundles at Maestro that no work of Cluster Service's is for", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List Maestro bundles that belong to no ManifestWork", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			orphans, err := client.Orphans(ctx)
 			if err != nil {
@@ -82,7 +82,7 @@ func (e *environment) orphanList() *cobra.Command {
 
 func (e *environment) orphanDelete() *cobra.Command {
 	return e.requestAction(&cobra.Command{
-		Use: "delete ID", Short: "Have an orphan removed, with what it carries on the management cluster (role break-glass)", Args: cobra.ExactArgs(1),
+		Use: "delete ID", Short: "Delete an orphaned bundle and its objects on the management cluster", Args: cobra.ExactArgs(1),
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DeleteOrphan(ctx, args[0])
 	})

@@ -28,25 +28,25 @@ const (
 	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time"
 	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers"
 
-	lockTenancy   = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+	lockAggregate = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 	selectCluster = "SELECT " + clusterColumns + " FROM clusters WHERE uid = $1"
 	selectPools   = "SELECT " + poolColumns + " FROM node_pools WHERE cluster_uid = $1 ORDER BY uid"
 	selectAuths   = "SELECT " + authColumns + " FROM external_auths WHERE cluster_uid = $1 ORDER BY uid"
-	// Records are kept for days, and there may be many. A request that found nothing of a uid before it took the tenancy's
-	// lock must find what came to its end meanwhile, so those of the last hour belong to the tenancy.
+	// Records are kept for days, and there may be many. A request that found nothing of a uid before it took the aggregate's
+	// lock must find what came to its end meanwhile, so those of the last hour belong to the aggregate.
 	recent            = " WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2) ORDER BY uid"
 	selectCredentials = "SELECT " + credentialColumns + " FROM break_glass_credentials" + recent
 	selectRevocations = "SELECT " + revocationColumns + " FROM break_glass_revocations" + recent
 	selectWorks       = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
 )
 
-// Tx is a transaction over locked tenancies.
+// Tx is a transaction over locked aggregates.
 type Tx struct {
 	conn  *pgxpool.Conn
 	store *Store
-	// Tenancies are locked, by cluster uid.
-	Tenancies map[string]*fleet.ClusterAggregate
-	before    map[string]*fleet.ClusterAggregate
+	// Aggregates are locked, by cluster uid.
+	Aggregates map[string]*fleet.ClusterAggregate
+	before     map[string]*fleet.ClusterAggregate
 
 	// shards are locked, once a cluster was placed; taken is how many places were taken on each, placings are the decisions.
 	shards    []Shard
@@ -105,7 +105,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 			_, _ = conn.Exec(ctx, "ROLLBACK")
 		}
 	}()
-	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.ClusterAggregate{}, before: map[string]*fleet.ClusterAggregate{}, taken: map[string]int32{}}
+	tx := &Tx{conn: conn, store: s, Aggregates: map[string]*fleet.ClusterAggregate{}, before: map[string]*fleet.ClusterAggregate{}, taken: map[string]int32{}}
 	if err := tx.load(ctx, uids); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	}
 	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("writing tenancies: %w", err)
+		return nil, fmt.Errorf("writing aggregates: %w", err)
 	}
 	committed = true
 	done()
@@ -134,72 +134,72 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 	batch.Queue("BEGIN")
 	for _, uid := range uids {
 		// Locked before anything is read: each statement sees what was committed before it began.
-		batch.Queue(lockTenancy, uid)
+		batch.Queue(lockAggregate, uid)
 	}
 	for _, uid := range uids {
-		tenancy := &fleet.ClusterAggregate{}
-		t.Tenancies[uid] = tenancy
-		queueTenancy(batch, uid, tenancy, t.store.Now())
+		aggregate := &fleet.ClusterAggregate{}
+		t.Aggregates[uid] = aggregate
+		queueAggregate(batch, uid, aggregate, t.store.Now())
 	}
 	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("reading tenancies: %w", err)
+		return fmt.Errorf("reading aggregates: %w", err)
 	}
-	for uid, tenancy := range t.Tenancies {
-		t.before[uid] = tenancy.Clone()
+	for uid, aggregate := range t.Aggregates {
+		t.before[uid] = aggregate.Clone()
 	}
 	return nil
 }
 
-func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.ClusterAggregate, now time.Time) {
+func queueAggregate(batch *pgx.Batch, uid string, aggregate *fleet.ClusterAggregate, now time.Time) {
 	batch.Queue(selectCluster, uid).Query(func(rows pgx.Rows) error {
 		clusters, err := pgx.CollectRows(rows, scanCluster)
 		if len(clusters) == 1 {
-			tenancy.Cluster = clusters[0]
+			aggregate.Cluster = clusters[0]
 		}
 		return err
 	})
 	batch.Queue(selectPools, uid).Query(func(rows pgx.Rows) (err error) {
-		tenancy.Pools, err = pgx.CollectRows(rows, scanPool)
+		aggregate.Pools, err = pgx.CollectRows(rows, scanPool)
 		return err
 	})
 	batch.Queue(selectAuths, uid).Query(func(rows pgx.Rows) (err error) {
-		tenancy.ExternalAuths, err = pgx.CollectRows(rows, scanAuth)
+		aggregate.ExternalAuths, err = pgx.CollectRows(rows, scanAuth)
 		return err
 	})
 	since := now.Add(-time.Hour)
 	batch.Queue(selectCredentials, uid, since).Query(func(rows pgx.Rows) (err error) {
-		tenancy.Credentials, err = pgx.CollectRows(rows, scanCredential)
+		aggregate.Credentials, err = pgx.CollectRows(rows, scanCredential)
 		return err
 	})
 	batch.Queue(selectRevocations, uid, since).Query(func(rows pgx.Rows) (err error) {
-		tenancy.Revocations, err = pgx.CollectRows(rows, scanRevocation)
+		aggregate.Revocations, err = pgx.CollectRows(rows, scanRevocation)
 		return err
 	})
 	batch.Queue(selectAzure, uid).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, scanAzure)
 		if len(found) == 1 {
-			tenancy.Azure = found[0]
+			aggregate.Azure = found[0]
 		}
 		return err
 	})
 	batch.Queue(selectUpgrades, uid, since).Query(func(rows pgx.Rows) (err error) {
-		tenancy.Upgrades, err = pgx.CollectRows(rows, scanUpgrade)
+		aggregate.Upgrades, err = pgx.CollectRows(rows, scanUpgrade)
 		return err
 	})
 	batch.Queue(selectWorks, uid).Query(func(rows pgx.Rows) (err error) {
-		tenancy.Works, err = pgx.CollectRows(rows, scanWork)
+		aggregate.Works, err = pgx.CollectRows(rows, scanWork)
 		return err
 	})
 }
 
-// Read reads a tenancy as it stood at one moment, without a lock.
+// Read reads an aggregate as it stood at one moment, without a lock.
 func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggregate, error) {
-	tenancy := &fleet.ClusterAggregate{}
-	err := s.snapshot(ctx, func(batch *pgx.Batch) { queueTenancy(batch, clusterUID, tenancy, s.Now()) })
+	aggregate := &fleet.ClusterAggregate{}
+	err := s.snapshot(ctx, func(batch *pgx.Batch) { queueAggregate(batch, clusterUID, aggregate, s.Now()) })
 	if err != nil {
-		return nil, fmt.Errorf("reading a tenancy: %w", err)
+		return nil, fmt.Errorf("reading an aggregate: %w", err)
 	}
-	return tenancy, nil
+	return aggregate, nil
 }
 
 // writes queues what changed. All of it goes in one round trip, and the clock's row is locked by a statement of it, so that
@@ -214,8 +214,8 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	// taken is how many places more are taken on each shard.
 	taken := maps.Clone(t.taken)
 	for _, uid := range uids {
-		old, tenancy := t.before[uid], t.Tenancies[uid]
-		if c := tenancy.Cluster; c != nil && clusterChanged(old.Cluster, c) {
+		old, aggregate := t.before[uid], t.Aggregates[uid]
+		if c := aggregate.Cluster; c != nil && clusterChanged(old.Cluster, c) {
 			clusters = append(clusters, c)
 			if identifiersChanged(old.Cluster, c) {
 				queueIdentifiers(rows, c)
@@ -225,22 +225,22 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 				event.PlacementChanged = true
 			}
 		}
-		for _, p := range tenancy.Pools {
+		for _, p := range aggregate.Pools {
 			if poolChanged(old.Pool(p.UID), p) {
 				changed = append(changed, func(batch *pgx.Batch, behind int64) { queuePool(batch, p, behind) })
 			}
 		}
-		changed = append(changed, accessChanges(old, tenancy)...)
-		event.Access = append(event.Access, fleet.AccessRecords(old, tenancy)...)
-		changed = append(changed, upgradeChanges(old, tenancy)...)
-		event.UpgradesChanged = event.UpgradesChanged || wakesUpgrader(old, tenancy)
-		if queueDeletion(rows, now, uid, old, tenancy) {
+		changed = append(changed, accessChanges(old, aggregate)...)
+		event.Access = append(event.Access, fleet.AccessRecords(old, aggregate)...)
+		changed = append(changed, upgradeChanges(old, aggregate)...)
+		event.UpgradesChanged = event.UpgradesChanged || wakesUpgrader(old, aggregate)
+		if queueDeletion(rows, now, uid, old, aggregate) {
 			event.DeletionsUnblocked = true
 		}
-		if t.queueAzure(rows, uid, now, old, tenancy) {
+		if t.queueAzure(rows, uid, now, old, aggregate) {
 			event.AzureStepsDue = append(event.AzureStepsDue, uid)
 		}
-		if t.queueWorks(rows, now, old, tenancy) {
+		if t.queueWorks(rows, now, old, aggregate) {
 			event.WorksDue = append(event.WorksDue, uid)
 		}
 	}
@@ -274,11 +274,11 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	return event, batch
 }
 
-// queueWorks queues the writes of a tenancy's works, and says whether any is due to be published by the caller: one that
+// queueWorks queues the writes of an aggregate's works, and says whether any is due to be published by the caller: one that
 // has just become due, and from now on for as long as a lease.
-func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.ClusterAggregate) bool {
+func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.ClusterAggregate) bool {
 	due := false
-	for _, w := range tenancy.Works {
+	for _, w := range aggregate.Works {
 		before := old.WorkByID(w.ID)
 		if before != nil && *workKey(before) == *workKey(w) {
 			continue
@@ -292,7 +292,7 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Clu
 		queueWork(batch, w)
 	}
 	for _, w := range old.Works {
-		if tenancy.WorkByID(w.ID) == nil {
+		if aggregate.WorkByID(w.ID) == nil {
 			batch.Queue("DELETE FROM works WHERE id = $1", w.ID)
 			queueRemoved(batch, w, now)
 		}
@@ -333,7 +333,7 @@ func queueWork(batch *pgx.Batch, w *fleet.Work) {
 			maestro_version = $13, sequence = $14, status_hash = $15, observed = $16, attempts = $17, due_time = $18, error = $19, refused = $20,
 			delete_asks = $21, release_finalizers = $22`,
 		w.ID, w.ClusterUID, null(w.OwnerUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
-		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused, w.DeleteAsks, notNil(w.Release))
+		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused, w.DeleteRequests, notNil(w.ReleaseFinalizers))
 }
 
 func encode(m proto.Message) []byte {
@@ -348,7 +348,7 @@ func encode(m proto.Message) []byte {
 func workKey(w *fleet.Work) *workComparable {
 	observed, _ := json.Marshal(&w.Observed)
 	return &workComparable{w.Desired, w.Published, w.Digest, w.Generation, w.DeleteTime.UnixMicro(), w.DeletePublished, w.Version,
-		w.Sequence, w.StatusHash, string(observed), w.Attempts, w.RetryTime.UnixMicro(), w.Error, w.Refused, w.DeleteAsks, strings.Join(w.Release, "\n")}
+		w.Sequence, w.StatusHash, string(observed), w.Attempts, w.RetryTime.UnixMicro(), w.Error, w.Refused, w.DeleteRequests, strings.Join(w.ReleaseFinalizers, "\n")}
 }
 
 type workComparable struct {
@@ -450,10 +450,13 @@ func scanWork(row pgx.CollectableRow) (*fleet.Work, error) {
 	var observed []byte
 	if err := row.Scan(&w.ID, &w.ClusterUID, &w.OwnerUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
 		&deleted, &w.DeletePublished, &w.Version, &w.Sequence, &w.StatusHash, &observed, &w.Attempts, &due, &w.Error, &w.Refused,
-		&w.DeleteAsks, &w.Release); err != nil {
+		&w.DeleteRequests, &w.ReleaseFinalizers); err != nil {
 		return nil, err
 	}
 	w.DeleteTime, w.RetryTime = notNull(deleted), notNull(due)
+	if !slices.Contains(fleet.WorkKinds(), w.Kind) {
+		return nil, fmt.Errorf("decoding work %s: unknown kind %d: supported values: %v", w.Name, w.Kind, fleet.WorkKinds())
+	}
 	if err := json.Unmarshal(observed, &w.Observed); err != nil {
 		return nil, fmt.Errorf("decoding the observation of work %s: %w", w.Name, err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
 
-	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
 // authority issues certificates for one test.
@@ -73,12 +73,13 @@ func (a *authority) issue(names ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-type region struct {
+// testBroker is a broker with the authority of its clients.
+type testBroker struct {
 	*authority
 	*broker.Broker
 }
 
-func start(t *testing.T, o broker.Options) region {
+func start(t *testing.T, o broker.Options) testBroker {
 	t.Helper()
 	a := newAuthority(t)
 	o.TLS = &tls.Config{Certificates: []tls.Certificate{a.issue("broker")}, ClientCAs: a.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
@@ -92,21 +93,21 @@ func start(t *testing.T, o broker.Options) region {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	return region{a, b}
+	return testBroker{a, b}
 }
 
-// client is a paho client and what happened to it.
+// client is a paho client with the messages and errors that it received.
 type client struct {
 	*paho.Client
 	received chan string
 	ended    chan error
 }
 
-func (r region) dial(certificates ...tls.Certificate) (net.Conn, error) {
+func (r testBroker) dial(certificates ...tls.Certificate) (net.Conn, error) {
 	return tls.Dial("tcp", r.Addr(), &tls.Config{RootCAs: r.pool(), ServerName: "broker", Certificates: certificates})
 }
 
-func (r region) connect(name string, connect *paho.Connect) (*client, error) {
+func (r testBroker) connect(name string, connect *paho.Connect) (*client, error) {
 	conn, err := r.dial(r.issue(name))
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (r region) connect(name string, connect *paho.Connect) (*client, error) {
 	return c, nil
 }
 
-func (r region) mustConnect(name string) *client {
+func (r testBroker) mustConnect(name string) *client {
 	r.t.Helper()
 	c, err := r.connect(name, nil)
 	if err != nil {
@@ -147,7 +148,7 @@ func (c *client) subscribe(t *testing.T, filter string, qos byte) error {
 	t.Helper()
 	ack, err := c.Subscribe(t.Context(), &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: filter, QoS: qos}}})
 	if err == nil && ack.Reasons[0] >= 0x80 {
-		err = fmt.Errorf("refused with %#x", ack.Reasons[0])
+		err = fmt.Errorf("rejected with %#x", ack.Reasons[0])
 	}
 	return err
 }
@@ -156,7 +157,7 @@ func (c *client) publish(t *testing.T, topic, payload string) error {
 	t.Helper()
 	ack, err := c.Publish(t.Context(), &paho.Publish{Topic: topic, QoS: 1, Payload: []byte(payload)})
 	if err == nil && ack.ReasonCode >= 0x80 {
-		err = fmt.Errorf("refused with %#x", ack.ReasonCode)
+		err = fmt.Errorf("rejected with %#x", ack.ReasonCode)
 	}
 	return err
 }
@@ -168,7 +169,7 @@ const (
 	up2   = "sources/maestro/consumers/mgmt-2/agentevents"
 )
 
-func TestClientsUseTheirOwnTopicsOnly(t *testing.T) {
+func TestTopicAuthorization(t *testing.T) {
 	r := start(t, broker.Options{})
 	cases := map[string]struct {
 		client, topic    string
@@ -176,19 +177,19 @@ func TestClientsUseTheirOwnTopicsOnly(t *testing.T) {
 	}{
 		"ServerPublishesDown":       {"maestro-server", down1, true, true},
 		"ServerPublishesUp":         {"maestro-server", up1, true, false},
-		"ServerFollowsAll":          {"maestro-server", "sources/maestro/consumers/+/agentevents", false, true},
-		"ServerSharesAll":           {"maestro-server", "$share/g/sources/maestro/consumers/+/agentevents", false, true},
-		"ServerFollowsDown":         {"maestro-server", down1, false, false},
-		"ServerFollowsEverything":   {"maestro-server", "#", false, false},
-		"ServerFollowsOtherSources": {"maestro-server", "sources/+/consumers/+/agentevents", false, false},
-		"ConsumerFollowsItself":     {"mgmt-1", down1, false, true},
-		"ConsumerReports":           {"mgmt-1", up1, true, true},
-		"ConsumerFollowsAnother":    {"mgmt-1", down2, false, false},
-		"ConsumerFollowsAll":        {"mgmt-1", "sources/maestro/consumers/+/sourceevents", false, false},
-		"ConsumerReportsForAnother": {"mgmt-1", up2, true, false},
-		"ConsumerPlaysServer":       {"mgmt-1", down1, true, false},
-		"ConsumerFollowsReports":    {"mgmt-1", up1, false, false},
-		"PrefixIsNoName":            {"mgmt", down1, false, false},
+		"ServerSubscribesToAgents":  {"maestro-server", "sources/maestro/consumers/+/agentevents", false, true},
+		"ServerSharesSubscription":  {"maestro-server", "$share/g/sources/maestro/consumers/+/agentevents", false, true},
+		"ServerSubscribesDown":      {"maestro-server", down1, false, false},
+		"ServerSubscribesToAll":     {"maestro-server", "#", false, false},
+		"ServerOtherSources":        {"maestro-server", "sources/+/consumers/+/agentevents", false, false},
+		"ConsumerSubscribes":        {"mgmt-1", down1, false, true},
+		"ConsumerPublishes":         {"mgmt-1", up1, true, true},
+		"ConsumerOtherTopic":        {"mgmt-1", down2, false, false},
+		"ConsumerAllTopics":         {"mgmt-1", "sources/maestro/consumers/+/sourceevents", false, false},
+		"ConsumerPublishesForOther": {"mgmt-1", up2, true, false},
+		"ConsumerPublishesDown":     {"mgmt-1", down1, true, false},
+		"ConsumerSubscribesUp":      {"mgmt-1", up1, false, false},
+		"PrefixOfName":              {"mgmt", down1, false, false},
 		"OtherTopic":                {"mgmt-1", "anything", true, false},
 		"System":                    {"mgmt-1", "$SYS/#", false, false},
 	}
@@ -202,13 +203,13 @@ func TestClientsUseTheirOwnTopicsOnly(t *testing.T) {
 				err = client.subscribe(t, c.topic, 1)
 			}
 			if (err == nil) != c.allowed {
-				t.Errorf("answered %v", err)
+				t.Errorf("got error %v, want allowed: %t", err, c.allowed)
 			}
 		})
 	}
 }
 
-func TestMessagesArrive(t *testing.T) {
+func TestMessagesAreDelivered(t *testing.T) {
 	r := start(t, broker.Options{})
 	server, agent, other := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1"), r.mustConnect("mgmt-2")
 	for c, filter := range map[*client]string{server: "sources/maestro/consumers/+/agentevents", agent: down1, other: down2} {
@@ -220,22 +221,22 @@ func TestMessagesArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := <-agent.received; got != "spec" {
-		t.Errorf("the agent got %q", got)
+		t.Errorf("the agent received %q", got)
 	}
 	if err := agent.publish(t, up1, "status"); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-server.received; got != "status" {
-		t.Errorf("the server got %q", got)
+		t.Errorf("the server received %q", got)
 	}
 	if len(other.received) > 0 {
-		t.Errorf("another consumer got %q", <-other.received)
+		t.Errorf("another consumer received %q", <-other.received)
 	}
 }
 
-func TestConnectionsAreRefused(t *testing.T) {
+func TestRejectedConnections(t *testing.T) {
 	r := start(t, broker.Options{MaxSessions: 2})
-	stranger := newAuthority(t)
+	other := newAuthority(t)
 
 	t.Run("NoCertificate", func(t *testing.T) {
 		conn, err := r.dial()
@@ -243,11 +244,11 @@ func TestConnectionsAreRefused(t *testing.T) {
 			_, err = conn.Read(make([]byte, 1))
 		}
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
-			t.Errorf("answered %v", err)
+			t.Errorf("got error %v, want one that names the certificate", err)
 		}
 	})
 	t.Run("ForeignCertificate", func(t *testing.T) {
-		conn, err := r.dial(stranger.issue("mgmt-1"))
+		conn, err := r.dial(other.issue("mgmt-1"))
 		if err == nil {
 			_, err = conn.Read(make([]byte, 1))
 		}
@@ -282,12 +283,12 @@ func TestConnectionsAreRefused(t *testing.T) {
 		r.mustConnect("mgmt-1")
 		r.mustConnect("mgmt-2")
 		if _, err := r.connect("mgmt-3", nil); err == nil {
-			t.Error("a session too many was accepted")
+			t.Error("a session above the limit was accepted")
 		}
 	})
 }
 
-func TestNobodyTakesOverAnothersSession(t *testing.T) {
+func TestClientCannotTakeOverSession(t *testing.T) {
 	r := start(t, broker.Options{})
 	agent := r.mustConnect("mgmt-1")
 	if err := agent.subscribe(t, down1, 1); err != nil {
@@ -313,10 +314,10 @@ func TestLimits(t *testing.T) {
 	r := start(t, broker.Options{})
 	t.Run("LargestPacket", func(t *testing.T) {
 		if err := r.mustConnect("mgmt-1").publish(t, up1, strings.Repeat("x", broker.MaxPacketBytes-200)); err != nil {
-			t.Errorf("a packet within the limit was answered %v", err)
+			t.Errorf("a packet within the limit was rejected: %v", err)
 		}
 	})
-	t.Run("TooLargePacketEndsTheConnection", func(t *testing.T) {
+	t.Run("TooLargePacket", func(t *testing.T) {
 		if err := r.mustConnect("mgmt-1").publish(t, up1, strings.Repeat("x", broker.MaxPacketBytes)); err == nil {
 			t.Error("a packet over the limit was accepted")
 		}
@@ -335,38 +336,38 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-func TestDrop(t *testing.T) {
+func TestDropConnections(t *testing.T) {
 	r := start(t, broker.Options{})
 	one, two := r.mustConnect("mgmt-1"), r.mustConnect("mgmt-2")
-	if n := r.Drop("mgmt-1"); n != 1 {
+	if n := r.DropConnections("mgmt-1"); n != 1 {
 		t.Errorf("%d connections dropped", n)
 	}
 	<-one.ended
 	if err := two.publish(t, up2, "x"); err != nil {
-		t.Errorf("the other client was dropped, too: %v", err)
+		t.Errorf("the other client was dropped as well: %v", err)
 	}
-	r.Drop("")
+	r.DropConnections("")
 	<-two.ended
 }
 
-// A publisher that is killed before, or right after, the broker has its message.
-func TestFault(t *testing.T) {
+// TestInjectFault simulates a publisher that is killed before and after the broker received its message.
+func TestInjectFault(t *testing.T) {
 	r := start(t, broker.Options{})
 	server, agent := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1")
 	if err := agent.subscribe(t, down1, 1); err != nil {
 		t.Fatal(err)
 	}
-	publish := func(payload string, within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
+	publish := func(payload string, timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		_, err := server.Publish(ctx, &paho.Publish{Topic: down1, QoS: 1, Payload: []byte(payload),
 			Properties: &paho.PublishProperties{User: paho.UserProperties{{Key: "at", Value: payload}}}})
 		return err
 	}
 	killed := errors.New("killed")
-	r.Fault(func(m broker.Message) (before, after error) {
+	r.InjectFault(func(m broker.Message) (before, after error) {
 		if m.Client != "maestro-server" || m.Topic != down1 {
-			t.Errorf("asked about %+v", m)
+			t.Errorf("the fault was called with %+v", m)
 		}
 		switch m.Properties["at"] {
 		case "before":
@@ -378,7 +379,7 @@ func TestFault(t *testing.T) {
 	})
 	for _, at := range []string{"before", "after"} {
 		if publish(at, 100*time.Millisecond) == nil {
-			t.Errorf("%s: it was acknowledged", at)
+			t.Errorf("%s: the publish was acknowledged", at)
 		}
 	}
 	if err := publish("alive", 5*time.Second); err != nil {
@@ -386,12 +387,12 @@ func TestFault(t *testing.T) {
 	}
 	for _, want := range []string{"after", "alive"} {
 		if got := <-agent.received; got != want {
-			t.Errorf("%q arrived, want %q", got, want)
+			t.Errorf("received %q, want %q", got, want)
 		}
 	}
 }
 
-func TestStartWantsClientCertificates(t *testing.T) {
+func TestStartRequiresClientCertificates(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +401,7 @@ func TestStartWantsClientCertificates(t *testing.T) {
 	for name, config := range map[string]*tls.Config{"None": nil, "Optional": {ClientAuth: tls.VerifyClientCertIfGiven}} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := broker.Start(listener, broker.Options{TLS: config}); err == nil {
-				t.Error("it started")
+				t.Error("Start accepted the configuration")
 			}
 		})
 	}

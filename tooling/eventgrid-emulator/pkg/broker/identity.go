@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// ServerTLS is the broker's side of its connections: its certificate from tls.crt and tls.key in a folder, read again for
-// each connection, and the authorities that verify the clients from ca.crt.
+// ServerTLS returns the TLS configuration of a broker: its certificate in tls.crt and tls.key in dir, which is read for
+// each connection, and the authorities of the clients in ca.crt.
 func ServerTLS(dir string) (*tls.Config, error) {
 	load := func() (*tls.Certificate, error) {
 		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 		if err != nil {
-			return nil, fmt.Errorf("load the broker's certificate: %w", err)
+			return nil, fmt.Errorf("loading the broker's certificate: %w", err)
 		}
 		return &certificate, nil
 	}
@@ -24,11 +24,11 @@ func ServerTLS(dir string) (*tls.Config, error) {
 	}
 	authorities, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	if err != nil {
-		return nil, fmt.Errorf("load the clients' authorities: %w", err)
+		return nil, fmt.Errorf("loading the clients' authorities: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, errors.New("load the clients' authorities: ca.crt holds no certificate")
+		return nil, errors.New("loading the clients' authorities: ca.crt contains no certificate")
 	}
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,

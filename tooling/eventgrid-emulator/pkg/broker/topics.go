@@ -6,13 +6,13 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
-// Permit says whether the client of this name may publish to a topic, or subscribe to a filter and receive what it
-// matches. It is Event Grid's topic spaces and permission bindings in one function.
-type Permit func(client, topic string, publish bool) bool
+// Authorizer reports whether a client may publish to a topic, or subscribe to a filter and receive matching messages. It
+// corresponds to Event Grid's topic spaces and permission bindings.
+type Authorizer func(client, topic string, publish bool) bool
 
-// MaestroTopics are the topic spaces of a Maestro region. The server publishes sourceevents and subscribes to
-// agentevents of every consumer; any other client is the consumer of its own name and has the two the other way round.
-func MaestroTopics(source, server string) Permit {
+// MaestroTopics returns the Authorizer of a Maestro region. The server publishes to sourceevents and subscribes to
+// agentevents of all consumers. Every other client is the consumer with its name, with the opposite permissions.
+func MaestroTopics(source, server string) Authorizer {
 	return func(client, topic string, publish bool) bool {
 		if rest, shared := strings.CutPrefix(topic, "$share/"); shared && !publish {
 			_, topic, _ = strings.Cut(rest, "/")

@@ -1,0 +1,118 @@
+// Package app is the emulator as a program: its flags, metrics and fault injection. Package broker implements the broker.
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
+)
+
+// Options are the flags of the program.
+type Options struct {
+	Listen       string
+	IdentityDir  string
+	SourceID     string
+	ServerName   string
+	MaxSessions  int
+	EnableFaults bool
+	FaultsListen string
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8883", "`address` of MQTT over TLS")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt; ca.crt also verifies the clients")
+	flags.StringVar(&o.SourceID, "source-id", "maestro", "the Maestro server's `name` in topics")
+	flags.StringVar(&o.ServerName, "server-name", maestroapi.ServerName, "DNS `name` in the Maestro server's client certificate")
+	flags.IntVar(&o.MaxSessions, "max-sessions", 1000, "maximum `number` of sessions")
+	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "serve fault injection on --faults-listen, for tests")
+	flags.StringVar(&o.FaultsListen, "faults-listen", "127.0.0.1:0", "`address` of fault injection, plain HTTP")
+}
+
+// Validate returns an error that names the first missing flag.
+func (o *Options) Validate() error {
+	if o.IdentityDir == "" {
+		return errors.New("--identity-dir is required")
+	}
+	return nil
+}
+
+// Run serves until ctx ends.
+func (o *Options) Run(ctx context.Context, p *process.Process) error {
+	config, err := broker.ServerTLS(o.IdentityDir)
+	if err != nil {
+		return fmt.Errorf("--identity-dir: %w", err)
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	b, err := broker.Start(listener, broker.Options{
+		TLS: config, Authorize: broker.MaestroTopics(o.SourceID, o.ServerName), MaxSessions: o.MaxSessions, Log: p.Log,
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	p.Log.Info("serving MQTT", logkey.Address, b.Addr())
+	// The broker has no dependencies: when the listener is open, it is ready.
+	p.Ready("listener", func(context.Context) error { return nil })
+	registerMetrics(p.Metrics, b)
+	if o.EnableFaults {
+		stop, err := serveFaults(o.FaultsListen, b, p)
+		if err != nil {
+			return errors.Join(err, b.Close())
+		}
+		defer stop()
+	}
+	return b.Run(ctx)
+}
+
+// registerMetrics registers the broker's counters as gauges.
+func registerMetrics(metrics *prometheus.Registry, b *broker.Broker) {
+	gauge := func(name, help string, value func(broker.Stats) int64) {
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "mqtt", Name: name, Help: help},
+			func() float64 { return float64(value(b.Stats())) }))
+	}
+	gauge("sessions", "Number of sessions, connected or not.", func(s broker.Stats) int64 { return s.Sessions })
+	gauge("messages_received", "Number of messages received since the start.", func(s broker.Stats) int64 { return s.Received })
+	gauge("messages_sent", "Number of messages sent since the start.", func(s broker.Stats) int64 { return s.Sent })
+	gauge("refused", "Number of rejected connections, topics and retained messages since the start.", func(s broker.Stats) int64 { return s.Rejected })
+	gauge("overflowed", "Number of sessions closed since the start because their queue was full.", func(s broker.Stats) int64 { return s.Overflowed })
+}
+
+// serveFaults serves fault injection. POST /faults/drop?client=NAME drops the connections of a client, or of all clients
+// without a name. POST /faults/poison?text=TEXT drops the connection of each client that publishes a message with the text;
+// an empty text disables that.
+func serveFaults(address string, b *broker.Broker, p *process.Process) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--faults-listen: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /faults/drop", func(w http.ResponseWriter, r *http.Request) {
+		client := r.URL.Query().Get("client")
+		dropped := b.DropConnections(client)
+		p.Log.Warn("connections dropped by fault injection", logkey.Client, client, logkey.Count, dropped)
+		fmt.Fprintf(w, "%d\n", dropped)
+	})
+	mux.HandleFunc("POST /faults/poison", func(w http.ResponseWriter, r *http.Request) {
+		b.RejectPayload(r.URL.Query().Get("text"))
+		w.WriteHeader(http.StatusNoContent)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	p.Log.Warn("serving fault injection", logkey.Address, listener.Addr().String())
+	return func() { _ = server.Close(); <-done }, nil
+}

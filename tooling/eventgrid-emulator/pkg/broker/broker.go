@@ -1,0 +1,315 @@
+// Package broker is an MQTT 5 broker with the rules of Azure Event Grid's MQTT broker, for local regions and for tests.
+//
+// The DNS name of a client's TLS certificate identifies the client and determines its topics. A client that exceeds a
+// limit is disconnected. Messages are not retained, and are stored only as long as their session.
+//
+// As in Event Grid, an acknowledgement of a publish means only that the broker received the message. Clients that need
+// more must be able to request the state again, as Maestro's resync does.
+//
+// Only this package uses the MQTT engine (mochi-mqtt), so that it can be replaced.
+package broker
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+)
+
+// The limits of Event Grid's MQTT broker. Event Grid queues up to 100 messages for a disconnected session; this broker
+// closes a session with a full queue, connected or not.
+const (
+	MaxPacketBytes      = 512 << 10
+	maxQoS              = 1
+	maxTopicAliases     = 10
+	maxSessionExpirySec = 3600
+	maxPendingWrites    = 4096
+	maxInflight         = 4096
+	defaultMaxSessions  = 1000
+)
+
+// Options configure a Broker.
+type Options struct {
+	// TLS is the server's TLS configuration. It must require and verify client certificates.
+	TLS *tls.Config
+	// Authorize determines the topics of each client; nil means MaestroTopics("maestro", maestroapi.ServerName).
+	Authorize Authorizer
+	// MaxSessions bounds the number of sessions, connected or not; 0 means 1000.
+	MaxSessions int
+	Log         *slog.Logger
+}
+
+// Broker is a running MQTT broker. It is safe for concurrent use.
+type Broker struct {
+	server *mqtt.Server
+	hook   *eventGridHook
+	addr   net.Addr
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start serves MQTT on listener until Close.
+func Start(listener net.Listener, o Options) (*Broker, error) {
+	switch {
+	case o.TLS == nil:
+		return nil, errors.New("a TLS configuration is required: Event Grid accepts no plain connections")
+	case o.TLS.ClientAuth != tls.RequireAndVerifyClientCert:
+		return nil, errors.New("the TLS configuration must require and verify client certificates")
+	}
+	if o.Authorize == nil {
+		o.Authorize = MaestroTopics("maestro", maestroapi.ServerName)
+	}
+	if o.MaxSessions <= 0 {
+		o.MaxSessions = defaultMaxSessions
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+
+	capabilities := mqtt.NewDefaultServerCapabilities()
+	capabilities.MaximumPacketSize = MaxPacketBytes
+	capabilities.MaximumQos = maxQoS
+	capabilities.RetainAvailable = 0
+	capabilities.SubIDAvailable = 0
+	capabilities.TopicAliasMaximum = maxTopicAliases
+	capabilities.MaximumSessionExpiryInterval = maxSessionExpirySec
+	capabilities.MaximumClientWritesPending = maxPendingWrites
+	capabilities.MaximumInflight = maxInflight
+	capabilities.MinimumProtocolVersion = 5
+	capabilities.MaximumClients = int64(o.MaxSessions)
+	// Without this a PUBACK repeats every user property of the PUBLISH.
+	capabilities.Compatibilities.NoInheritedPropertiesOnAck = true
+
+	b := &Broker{
+		server: mqtt.New(&mqtt.Options{
+			Capabilities:             capabilities,
+			Logger:                   o.Log,
+			ClientNetReadBufferSize:  64 << 10,
+			ClientNetWriteBufferSize: 64 << 10,
+			SysTopicResendInterval:   3600,
+		}),
+		addr: listener.Addr(),
+	}
+	b.hook = &eventGridHook{authorize: o.Authorize, maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients}
+	if err := b.server.AddHook(b.hook, nil); err != nil {
+		return nil, fmt.Errorf("installing the broker's hook: %w", err)
+	}
+	if err := b.server.AddListener(listeners.NewNet("mqtts", tls.NewListener(listener, o.TLS))); err != nil {
+		return nil, fmt.Errorf("adding the listener: %w", err)
+	}
+	if err := b.server.Serve(); err != nil {
+		return nil, fmt.Errorf("serving MQTT: %w", err)
+	}
+	return b, nil
+}
+
+// Addr returns the address of the listener.
+func (b *Broker) Addr() string { return b.addr.String() }
+
+// Close closes all sessions and the listener, and waits for both.
+func (b *Broker) Close() error {
+	b.closeOnce.Do(func() { b.closeErr = b.server.Close() })
+	return b.closeErr
+}
+
+// Run serves until ctx ends.
+func (b *Broker) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return b.Close()
+}
+
+// DropConnections closes the connections of a client, as a network failure does, and returns their number. An empty name
+// means all clients.
+func (b *Broker) DropConnections(name string) int {
+	dropped := 0
+	for _, cl := range b.server.Clients.GetAll() {
+		if cl.Closed() || name != "" && clientName(cl.ID) != name {
+			continue
+		}
+		cl.Stop(errors.New("dropped by fault injection"))
+		dropped++
+	}
+	return dropped
+}
+
+// RejectPayload makes the broker drop the connection of each client that publishes a payload containing text, as a broker
+// does that cannot process a message. An empty text disables this.
+func (b *Broker) RejectPayload(text string) {
+	b.hook.rejectedPayload.Store(&text)
+}
+
+// Message is a message that a client publishes.
+type Message struct {
+	// Client is the name of the publisher.
+	Client, Topic string
+	// Properties are the user properties. For a CloudEvent in binary mode these are its attributes.
+	Properties map[string]string
+}
+
+// InjectFault calls fault for each published message. If before is not nil, the broker drops the message. If after is not
+// nil, the broker delivers the message. In both cases the publisher receives no acknowledgement, as if it was killed at
+// that time. A nil fault disables this.
+func (b *Broker) InjectFault(fault func(Message) (before, after error)) { b.hook.fault.Store(&fault) }
+
+// Connected returns the names of the connected clients.
+func (b *Broker) Connected() []string {
+	var names []string
+	for _, cl := range b.server.Clients.GetAll() {
+		if !cl.Closed() {
+			names = append(names, clientName(cl.ID))
+		}
+	}
+	return names
+}
+
+// Stats contains the number of sessions, and counters since the start.
+type Stats struct {
+	Sessions, Received, Sent, Rejected, Overflowed int64
+}
+
+// Stats returns the broker's counters.
+func (b *Broker) Stats() Stats {
+	return Stats{
+		Sessions:   int64(b.server.Clients.Len()),
+		Received:   atomic.LoadInt64(&b.server.Info.MessagesReceived),
+		Sent:       atomic.LoadInt64(&b.server.Info.MessagesSent),
+		Rejected:   b.hook.rejected.Load(),
+		Overflowed: b.hook.overflowed.Load(),
+	}
+}
+
+// eventGridHook implements the rules of Event Grid as a hook of the engine.
+type eventGridHook struct {
+	mqtt.HookBase
+	authorize       Authorizer
+	maxSessions     int
+	log             *slog.Logger
+	sessions        *mqtt.Clients
+	rejected        atomic.Int64
+	overflowed      atomic.Int64
+	rejectedPayload atomic.Pointer[string]
+	fault           atomic.Pointer[func(Message) (before, after error)]
+}
+
+// ID implements mqtt.Hook.
+func (*eventGridHook) ID() string { return "event-grid" }
+
+// Provides implements mqtt.Hook.
+func (*eventGridHook) Provides(b byte) bool {
+	switch b {
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
+		return true
+	}
+	return false
+}
+
+// OnConnect rejects the connections that Event Grid rejects. It also adds the certificate's name to the client ID as a
+// prefix, so that a client cannot take over the session of another one by using its ID.
+func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
+	name, err := certificateName(cl)
+	if err != nil {
+		return h.reject(cl, packets.ErrNotAuthorized, err.Error())
+	}
+	if pk.Connect.ClientIdentifier == "" {
+		return h.reject(cl, packets.ErrClientIdentifierNotValid, "the client ID is empty")
+	}
+	cl.ID = name + "/" + pk.Connect.ClientIdentifier
+	if _, exists := h.sessions.Get(cl.ID); !exists && h.sessions.Len() >= h.maxSessions {
+		return h.reject(cl, packets.ErrQuotaExceeded, "the maximum number of sessions is reached")
+	}
+	if pk.Connect.WillFlag && !h.authorize(name, pk.Connect.WillTopic, true) {
+		return h.reject(cl, packets.ErrNotAuthorized, "the client is not authorized for the topic of its will")
+	}
+	return nil
+}
+
+// OnConnectAuthenticate accepts all connections that OnConnect accepted: their certificates are verified.
+func (*eventGridHook) OnConnectAuthenticate(*mqtt.Client, packets.Packet) bool { return true }
+
+// OnACLCheck authorizes a client to publish to a topic (write), or to subscribe and receive.
+func (h *eventGridHook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
+	if h.authorize(clientName(cl.ID), topic, write) {
+		return true
+	}
+	h.rejected.Add(1)
+	action := "subscribe"
+	if write {
+		action = "publish"
+	}
+	h.log.Warn("topic rejected", logkey.Client, cl.ID, logkey.Topic, topic, logkey.Action, action)
+	return false
+}
+
+// OnPublish rejects retained messages, which the engine would deliver without retaining them, and injects faults.
+func (h *eventGridHook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	if text := h.rejectedPayload.Load(); text != nil && *text != "" && bytes.Contains(pk.Payload, []byte(*text)) {
+		cl.Stop(errors.New("cut by fault injection"))
+		return pk, packets.ErrRejectPacket
+	}
+	if pk.FixedHeader.Retain {
+		h.rejected.Add(1)
+		return pk, packets.ErrRetainNotSupported
+	}
+	if fault := h.fault.Load(); fault != nil && *fault != nil {
+		m := Message{Client: clientName(cl.ID), Topic: pk.TopicName, Properties: map[string]string{}}
+		for _, property := range pk.Properties.User {
+			m.Properties[property.Key] = property.Val
+		}
+		before, after := (*fault)(m)
+		if before != nil {
+			return pk, packets.ErrRejectPacket
+		}
+		if after != nil {
+			pk.FixedHeader.Qos = 0 // QoS 0 is delivered as well, without an acknowledgement
+		}
+	}
+	return pk, nil
+}
+
+// OnPublishDropped closes the session of a client whose queue is full. The engine would only drop the message. A client
+// that reconnects knows that it may have missed messages; otherwise it would not.
+func (h *eventGridHook) OnPublishDropped(cl *mqtt.Client, _ packets.Packet) {
+	h.overflowed.Add(1)
+	h.log.Warn("session closed: its queue is full", logkey.Client, cl.ID, logkey.Limit, maxPendingWrites)
+	cl.Stop(packets.ErrQuotaExceeded)
+}
+
+// reject counts and logs a rejected connection and returns code.
+func (h *eventGridHook) reject(cl *mqtt.Client, code packets.Code, reason string) error {
+	h.rejected.Add(1)
+	h.log.Warn("connection rejected", logkey.Client, cl.ID, logkey.Remote, cl.Net.Remote, logkey.Reason, reason)
+	return code
+}
+
+// certificateName returns the first DNS name of the client's certificate.
+func certificateName(cl *mqtt.Client) (string, error) {
+	conn, ok := cl.Net.Conn.(*tls.Conn)
+	if !ok {
+		return "", errors.New("the connection is not TLS")
+	}
+	chain := conn.ConnectionState().PeerCertificates
+	if len(chain) == 0 || len(chain[0].DNSNames) == 0 {
+		return "", errors.New("the client's certificate has no DNS name")
+	}
+	return chain[0].DNSNames[0], nil
+}
+
+// clientName returns the certificate's name in a client ID.
+func clientName(clientID string) string {
+	name, _, _ := strings.Cut(clientID, "/")
+	return name
+}

@@ -1,0 +1,110 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// examples holds the examples of all commands by their path, as pairs of a purpose and a command line.
+var examples = map[string][][2]string{
+	"hcpctl audit":                      {{"List the last 50 audit records", "hcpctl audit"}, {"List the last 200 as JSON", "hcpctl audit --limit 200 -o json"}},
+	"hcpctl break-glass list":           {{"List the credentials of a cluster", "hcpctl break-glass list demo"}},
+	"hcpctl break-glass request":        {{"Request access for an hour", "hcpctl break-glass request demo -f sre.kubeconfig --reason 'etcd has no leader' --ticket INC-42"}},
+	"hcpctl break-glass revoke":         {{"Revoke all credentials of SREs", "hcpctl break-glass revoke demo --reason 'the incident is over' --ticket INC-42"}},
+	"hcpctl break-glass show":           {{"Show a credential", "hcpctl break-glass show d0c4d6a0-5a3e-4d5e-93f5-6b2b8e2b1f31"}},
+	"hcpctl cluster create":             {{"Create a cluster with defaults", "hcpctl cluster create demo"}, {"Create a cluster from a file", "hcpctl cluster create demo -f cluster.yaml"}},
+	"hcpctl cluster credential request": {{"Write an administrator kubeconfig", "hcpctl cluster credential request demo -f demo.kubeconfig"}},
+	"hcpctl cluster credential revoke":  {{"Revoke all administrator credentials", "hcpctl cluster credential revoke demo"}},
+	"hcpctl cluster delete":             {{"Delete a cluster and wait until it is gone", "hcpctl cluster delete demo"}, {"Delete a cluster in the background", "hcpctl cluster delete demo --no-wait"}},
+	"hcpctl cluster dump":               {{"Print the state of all layers as YAML", "hcpctl cluster dump demo"}},
+	"hcpctl cluster find":               {{"Find a cluster by name", "hcpctl cluster find demo"}, {"Find the cluster of a namespace", "hcpctl cluster find ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"}, {"Find the cluster of an API server", "hcpctl cluster find https://api.demo.0ulz.westus3.aroapp-hcp.io:443"}},
+	"hcpctl cluster force":              {{"Stop waiting for role assignments", "hcpctl cluster force demo azure/operator-roles --reason 'roles were assigned by hand' --ticket INC-42"}},
+	"hcpctl cluster get":                {{"Show a cluster", "hcpctl cluster get demo"}},
+	"hcpctl cluster kubeconfig":         {{"Write the kubeconfig to a file", "hcpctl cluster kubeconfig demo -f demo.kubeconfig"}},
+	"hcpctl cluster list":               {{"List the clusters of a resource group", "hcpctl cluster list -g demo"}, {"List the clusters of the subscription", "hcpctl cluster list --all"}},
+	"hcpctl cluster pause":              {{"Pause a cluster for 30 minutes", "hcpctl cluster pause demo --for 30m --reason 'etcd is restored by hand' --ticket INC-42"}},
+	"hcpctl cluster resume":             {{"Resume a paused cluster", "hcpctl cluster resume demo --reason 'etcd is restored' --ticket INC-42"}},
+	"hcpctl cluster retry":              {{"Retry the pending steps of a cluster", "hcpctl cluster retry demo --reason 'the quota was raised' --ticket INC-42"}},
+	"hcpctl cluster set-size":           {{"Set the size class", "hcpctl cluster set-size demo --size large --reason 'API server is slow' --ticket INC-42"}, {"Remove the override", "hcpctl cluster set-size demo --size '' --reason 'load is normal' --ticket INC-42"}},
+	"hcpctl cluster update":             {{"Set one tag and remove another", "hcpctl cluster update demo --tag stage=test --tag owner-"}},
+	"hcpctl cluster watch":              {{"Watch a cluster until its operation completes", "hcpctl cluster watch demo"}},
+	"hcpctl deletion force":             {{"Stop waiting for the namespaces", "hcpctl deletion force demo namespaces --reason 'the management cluster is lost' --ticket INC-42"}},
+	"hcpctl deletion leftovers":         {{"List what forced deletions left behind", "hcpctl deletion leftovers"}, {"List those of a cluster", "hcpctl deletion leftovers demo"}},
+	"hcpctl deletion list":              {{"List stuck deletions", "hcpctl deletion list --stuck"}},
+	"hcpctl deletion release":           {{"Release a finalizer whose controller is gone", "hcpctl deletion release demo hosted-cluster backup.example.com/hook --reason 'backup operator was removed' --ticket INC-42"}},
+	"hcpctl deletion retry":             {{"Retry the pending steps of a deletion", "hcpctl deletion retry demo --reason 'Maestro is back' --ticket INC-42"}},
+	"hcpctl deletion show":              {{"Show the steps of a deletion", "hcpctl deletion show demo"}},
+	"hcpctl drift delete":               {{"Delete an orphan from the fleet", "hcpctl drift delete 5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10 --reason 'the customer deleted it' --ticket INC-42"}},
+	"hcpctl drift list":                 {{"List all differences", "hcpctl drift list"}},
+	"hcpctl drift reconcile":            {{"Send lost resources again", "hcpctl drift reconcile --reason 'the database was restored' --ticket INC-42"}},
+	"hcpctl elevate":                    {{"Elevate to operator for an hour", "hcpctl elevate --reason 'investigate the control plane' --ticket INC-42"}, {"Elevate to break-glass for 15 minutes", "hcpctl elevate --role break-glass --for 15m --reason 'etcd has no leader' --ticket INC-42"}},
+	"hcpctl elevation end":              {{"End an elevation", "hcpctl elevation end 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
+	"hcpctl elevation list":             {{"List active elevations", "hcpctl elevation list"}},
+	"hcpctl explain":                    {{"Explain a cluster", "hcpctl explain demo"}, {"Explain the cluster of a namespace, for a program", "hcpctl explain ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae -o json"}},
+	"hcpctl externalauth create":        {{"Accept the tokens of an issuer", "hcpctl externalauth create demo entra --issuer https://login.example.com --audience api://demo"}},
+	"hcpctl externalauth delete":        {{"Delete an external authentication", "hcpctl externalauth delete demo entra"}},
+	"hcpctl externalauth get":           {{"Show an external authentication", "hcpctl externalauth get demo entra"}},
+	"hcpctl externalauth list":          {{"List those of a cluster", "hcpctl externalauth list demo"}},
+	"hcpctl must-gather":                {{"Collect the state of a cluster", "hcpctl must-gather demo"}},
+	"hcpctl nodepool create":            {{"Create a node pool of 3 nodes", "hcpctl nodepool create demo workers --replicas 3"}},
+	"hcpctl nodepool delete":            {{"Delete a node pool", "hcpctl nodepool delete demo workers"}},
+	"hcpctl nodepool get":               {{"Show a node pool", "hcpctl nodepool get demo workers"}},
+	"hcpctl nodepool list":              {{"List the node pools of a cluster", "hcpctl nodepool list demo"}},
+	"hcpctl nodepool scale": {{"Scale a node pool as the customer", "hcpctl nodepool scale demo workers --replicas 5"},
+		{"Scale a node pool in the customer's place", "hcpctl nodepool scale demo workers --replicas 5 --as-sre --reason 'the batch is late' --ticket INC-42"},
+		{"Let the autoscaler choose between 3 and 10 nodes", "hcpctl nodepool scale demo workers --min 3 --max 10 --as-sre --reason 'load varies' --ticket INC-42"}},
+	"hcpctl operation cancel":      {{"Cancel an ARM operation", "hcpctl operation cancel 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'the customer asked for it' --ticket INC-42"}},
+	"hcpctl operation get":         {{"Show an admin operation", "hcpctl operation get 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
+	"hcpctl operation list":        {{"List the failed operations of a cluster", "hcpctl operation list --cluster demo --state Failed"}},
+	"hcpctl operation retry":       {{"Retry an ARM operation", "hcpctl operation retry 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'Cluster Service is back' --ticket INC-42"}},
+	"hcpctl orphan delete":         {{"Delete an orphaned bundle", "hcpctl orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
+	"hcpctl orphan list":           {{"List orphaned bundles", "hcpctl orphan list"}},
+	"hcpctl region demo":           {{"Create the demo cluster", "hcpctl region demo"}},
+	"hcpctl region down":           {{"Stop the region", "hcpctl region down"}, {"Stop the region and remove its data", "hcpctl region down --purge"}},
+	"hcpctl region kill":           {{"Kill the backend", "hcpctl region kill backend"}},
+	"hcpctl region logs":           {{"Follow the log of the frontend", "hcpctl region logs -f frontend"}},
+	"hcpctl region restart":        {{"Restart Cluster Service", "hcpctl region restart cluster-service"}},
+	"hcpctl region status":         {{"List the processes", "hcpctl region status"}},
+	"hcpctl region up":             {{"Run a region in the background with a demo cluster", "hcpctl region up --detach --demo"}},
+	"hcpctl shard cordon":          {{"Cordon a shard", "hcpctl shard cordon mgmt-1 --reason 'node image update' --ticket CHG-8"}},
+	"hcpctl shard deregister":      {{"Deregister an empty shard", "hcpctl shard deregister mgmt-1 --reason 'it is decommissioned' --ticket CHG-8"}},
+	"hcpctl shard drain":           {{"Drain a shard", "hcpctl shard drain mgmt-1 --reason 'it is decommissioned' --ticket CHG-8"}},
+	"hcpctl shard explain":         {{"Explain where a cluster was placed and why", "hcpctl shard explain demo"}},
+	"hcpctl shard list":            {{"List the shards", "hcpctl shard list"}},
+	"hcpctl shard place":           {{"Place a cluster in zones 1 and 2", "hcpctl shard place demo --zones 1,2 --reason 'zone 3 is full' --ticket CHG-8"}, {"Remove the rules of a cluster", "hcpctl shard place demo --none --reason 'zone 3 has capacity' --ticket CHG-8"}},
+	"hcpctl shard plan":            {{"Show where the clusters of a shard would go", "hcpctl shard plan mgmt-1"}},
+	"hcpctl shard register":        {{"Register a shard for 100 clusters", "hcpctl shard register mgmt-3 --capacity 100 --zones 1,2,3 --reason 'new management cluster' --ticket CHG-8"}},
+	"hcpctl shard set":             {{"Raise the capacity", "hcpctl shard set mgmt-1 --capacity 150 --reason 'it has more nodes' --ticket CHG-8"}, {"Use the capacity of the shards file again", "hcpctl shard set mgmt-1 --use-configured capacity --reason 'the file is updated' --ticket CHG-8"}},
+	"hcpctl shard show":            {{"Show a shard", "hcpctl shard show mgmt-1"}},
+	"hcpctl shard uncordon":        {{"Uncordon a shard", "hcpctl shard uncordon mgmt-1 --reason 'node images are updated' --ticket CHG-8"}},
+	"hcpctl upgrade abort":         {{"Abort an upgrade", "hcpctl upgrade abort demo --reason 'the customer asked for it' --ticket INC-42"}},
+	"hcpctl upgrade ack":           {{"Acknowledge the gate minor-version", "hcpctl upgrade ack demo minor-version --reason 'the customer agreed' --ticket INC-42"}},
+	"hcpctl upgrade list":          {{"List upgrades in progress", "hcpctl upgrade list"}, {"Include those of the last 7 days", "hcpctl upgrade list --all"}},
+	"hcpctl upgrade pause":         {{"Pause an upgrade", "hcpctl upgrade pause demo --reason 'nodes do not drain' --ticket INC-42"}},
+	"hcpctl upgrade plan":          {{"Show the newest possible upgrade", "hcpctl upgrade plan demo"}, {"Show the upgrade to a version with all node pools", "hcpctl upgrade plan demo 4.21.4 --node-pools all"}},
+	"hcpctl upgrade policy apply":  {{"Upgrade 50 clusters at a time on weekends", "hcpctl upgrade policy apply patches --max-concurrent 50 --window 'SAT,SUN 01:00 240' --reason 'monthly patches' --ticket CHG-8"}},
+	"hcpctl upgrade policy delete": {{"Delete a policy", "hcpctl upgrade policy delete patches --reason 'replaced by nightly' --ticket CHG-8"}},
+	"hcpctl upgrade policy list":   {{"List the policies", "hcpctl upgrade policy list"}},
+	"hcpctl upgrade policy show":   {{"Show the progress of a policy", "hcpctl upgrade policy show patches"}},
+	"hcpctl upgrade resume":        {{"Resume an upgrade", "hcpctl upgrade resume demo --reason 'nodes drain again' --ticket INC-42"}},
+	"hcpctl upgrade start":         {{"Upgrade a control plane", "hcpctl upgrade start demo 4.21.4 --reason 'security fix' --ticket CHG-8"}, {"Upgrade at night, with all node pools", "hcpctl upgrade start demo 4.21.4 --node-pools all --not-before 2026-11-21T22:00:00Z --reason 'security fix' --ticket CHG-8"}},
+	"hcpctl upgrade status":        {{"Show the progress of an upgrade", "hcpctl upgrade status demo"}},
+	"hcpctl version list":          {{"List the versions", "hcpctl version list"}},
+	"hcpctl whoami":                {{"Show your roles", "hcpctl whoami"}},
+	"hcpctl work list":             {{"List the bundles of a cluster", "hcpctl work list demo"}},
+}
+
+// addExamples sets the examples of a command and its subcommands.
+func addExamples(c *cobra.Command) {
+	for _, child := range c.Commands() {
+		addExamples(child)
+	}
+	var text []string
+	for _, example := range examples[c.CommandPath()] {
+		text = append(text, "  # "+example[0]+"\n  "+example[1])
+	}
+	if len(text) > 0 {
+		c.Example = strings.Join(text, "\n\n")
+	}
+}
