@@ -21,7 +21,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	backendapp "github.com/hcpmesh/hcpmesh/backend/pkg/app"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
@@ -255,7 +255,7 @@ func (r *region) work(ctx context.Context, connection *grpc.ClientConn) {
 	r.mu.Unlock()
 	_ = backendapp.Work(ctx, p, r.db, connection, backendapp.Options{
 		Replica: "backend-0", Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
-		Timing:    lifecycle.Timing{Grace: 10 * time.Millisecond, Coalesce: 50 * time.Millisecond},
+		Timing:    decision.Timing{Grace: 10 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 		Reconcile: reconcile.Options{MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second, PageSize: 7},
 	})
 }

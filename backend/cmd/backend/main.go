@@ -1,4 +1,4 @@
-// Command backend drives every accepted operation to its end.
+// Command backend brings every accepted operation to a terminal state.
 package main
 
 import (

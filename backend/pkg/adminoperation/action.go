@@ -22,10 +22,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// action does what an operation asks for, once for the operation's id, and returns what it did.
+// action executes an operation, with its effect once per operation ID, and returns the result to store.
 type action func(ctx context.Context, o *database.AdminOperationDocument) (result any, err error)
 
-// table is every action by the name of its route.
+// table maps the names of actions to their implementations.
 func (e *Executor) table() map[string]action {
 	return map[string]action{
 		adminv1.ActionClusterPause:   forward(e.rpc.PauseCluster),
@@ -65,8 +65,8 @@ func (e *Executor) table() map[string]action {
 	}
 }
 
-// forward is an action whose parameters are Cluster Service's request: who asks, and the uid of what is asked for, are the
-// operation's.
+// forward returns an action that calls Cluster Service. The operation's parameters are the request; the actor and a
+// missing UID are set from the operation.
 func forward[Q, A proto.Message](call func(ctx context.Context, request Q, options ...grpc.CallOption) (A, error)) action {
 	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 		var none Q
@@ -82,21 +82,22 @@ func forward[Q, A proto.Message](call func(ctx context.Context, request Q, optio
 		if field := fields.ByName("uid"); field != nil && !message.Has(field) {
 			message.Set(field, protoreflect.ValueOfString(o.OperationID))
 		} else {
-			// Nothing in the request says that it is this operation's: after a crash it would be refused, or done again.
+			// The request has no UID. Cluster Service recognizes a repetition by the call ID; otherwise it would reject
+			// or repeat it.
 			ctx = metadata.AppendToOutgoingContext(ctx, clusterservice.CallIDKey, o.OperationID)
 		}
-		answer, err := call(ctx, request)
+		response, err := call(ctx, request)
 		switch {
 		case err != nil && apierror.As(apierror.FromGRPC(err)).Reason == clusterservice.ReasonCallDone:
-			return nil, nil // by an attempt whose answer was lost
+			return nil, nil // an earlier attempt has succeeded, and its response was lost
 		case err != nil:
 			return nil, apierror.FromGRPC(err)
 		}
-		return adminv1.Message[A]{Of: answer}, nil
+		return adminv1.Message[A]{Of: response}, nil
 	}
 }
 
-// decoded decodes an action's parameters, which admin wrote.
+// decoded returns an action with decoded parameters.
 func decoded[P any](do func(ctx context.Context, o *database.AdminOperationDocument, parameters P) (any, error)) action {
 	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 		var parameters P
@@ -111,12 +112,12 @@ func invalidParameters(err error) error {
 	return apierror.New(apierror.Invalid, "The parameters of the operation cannot be read.").WithCause(fmt.Errorf("decoding: %w", err))
 }
 
-// actorOf is who asked, as Cluster Service keeps it.
+// actorOf returns the actor in the form of Cluster Service's API.
 func actorOf(o *database.AdminOperationDocument) *clusterservicev1.Actor {
 	return &clusterservicev1.Actor{Name: nameOf(o), Reason: o.Actor.Reason, Ticket: o.Actor.Ticket}
 }
 
-// maxActorName and mostReason are how many bytes Cluster Service takes of who asks, and why.
+// maxActorName and maxReason are the limits of Cluster Service, in bytes.
 const (
 	maxActorName = 256
 	maxReason    = 1024
@@ -126,7 +127,7 @@ func nameOf(o *database.AdminOperationDocument) string {
 	return truncate(cmp.Or(o.Actor.Name, o.Actor.ObjectID), maxActorName)
 }
 
-// reasonOf is the reason with its ticket, where Cluster Service takes one text.
+// reasonOf returns the ticket and the reason as one text.
 func reasonOf(o *database.AdminOperationDocument) string {
 	text := o.Actor.Reason
 	if o.Actor.Ticket != "" {
@@ -135,11 +136,11 @@ func reasonOf(o *database.AdminOperationDocument) string {
 	return truncate(text, maxReason)
 }
 
-// truncate leaves at most so many bytes of a text, and no half character at its end, which protobuf would not take.
-func truncate(text string, most int) string {
-	for ; len(text) > most; most-- {
-		if utf8.RuneStart(text[most]) {
-			return text[:most]
+// truncate returns at most limit bytes of a text. It does not split a character, because protobuf requires valid UTF-8.
+func truncate(text string, limit int) string {
+	for ; len(text) > limit; limit-- {
+		if utf8.RuneStart(text[limit]) {
+			return text[:limit]
 		}
 	}
 	return text
@@ -160,7 +161,7 @@ func (e *Executor) requestCredential(ctx context.Context, o *database.AdminOpera
 	if err != nil {
 		return nil, apierror.FromGRPC(err)
 	}
-	// Without the request, which is in the parameters.
+	// The certificate signing request is left out, because the parameters contain it.
 	return adminv1.FleetCredential{Of: &clusterservicev1.BreakGlassCredential{Uid: c.GetUid(), ClusterUid: c.GetClusterUid(), CreateTime: c.GetCreateTime()}}, nil
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// scale changes the size of a node pool as a customer's update would: a newer generation of its document, and an operation
-// of ARM's that brings it about, whose id is the SRE's operation's. The truth of what is wanted stays in one place.
+// scale changes the size of a node pool like a customer's update: it writes a new generation of the document and an ARM
+// operation, whose ID is the admin operation's. The desired state stays in one place.
 func (e *Executor) scale(ctx context.Context, o *database.AdminOperationDocument, p adminv1.ScaleRequest) (any, error) {
 	key, err := database.ResourceKey(o.Target.ResourceID)
 	if err != nil {
@@ -24,7 +24,7 @@ func (e *Executor) scale(ctx context.Context, o *database.AdminOperationDocument
 		case err != nil:
 			return err
 		case item == nil || item.Removed != nil || item.Value.UID != o.Target.ID:
-			return apierror.New(apierror.NotFound, "The node pool is gone.")
+			return apierror.New(apierror.NotFound, "The node pool does not exist.")
 		}
 		d := &item.Value
 		begun := database.OperationKey(key.SubscriptionID, d.NodePool.Location, o.OperationID)
@@ -32,12 +32,12 @@ func (e *Executor) scale(ctx context.Context, o *database.AdminOperationDocument
 		if err != nil {
 			return err
 		}
-		if known != nil { // by an attempt before this one
+		if known != nil { // an earlier attempt has written the operation
 			result.Generation = known.Value.Generation
 			return nil
 		}
 		if !d.ProvisioningState.Terminal() {
-			return apierror.New(apierror.Conflict, "The node pool is %s: it cannot be scaled before that has ended.", d.ProvisioningState)
+			return apierror.New(apierror.Conflict, "The node pool is %s. It can be scaled after that operation has ended.", d.ProvisioningState)
 		}
 		d.NodePool.Properties.Replicas, d.NodePool.Properties.AutoScaling = 0, p.AutoScaling
 		if p.Replicas != nil {
@@ -62,7 +62,7 @@ func (e *Executor) scale(ctx context.Context, o *database.AdminOperationDocument
 	return result, nil
 }
 
-// retryARMOperation writes an operation of ARM's as it is: whoever follows the change feed takes it up anew.
+// retryARMOperation rewrites an ARM operation unchanged, so that the change feed brings it to its handlers again.
 func (e *Executor) retryARMOperation(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 	err := e.updateARMOperation(ctx, o, func(_ context.Context, batch *database.Batch, item *database.Item[database.OperationDocument]) error {
 		if item.Value.Status.Terminal() {
@@ -74,18 +74,18 @@ func (e *Executor) retryARMOperation(ctx context.Context, o *database.AdminOpera
 	return nil, err
 }
 
-// cancelARMOperation ends a create or an update of ARM's, and what its resource waits for with it. What Cluster Service has taken of
-// it stays: the next update goes over it.
+// cancelARMOperation ends a create or an update and clears it from its resource. Cluster Service keeps what it has
+// accepted; the next update replaces it.
 func (e *Executor) cancelARMOperation(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 	err := e.updateARMOperation(ctx, o, func(ctx context.Context, batch *database.Batch, item *database.Item[database.OperationDocument]) error {
 		op := &item.Value
 		switch {
 		case op.Status == hub.Canceled:
-			return nil // by an attempt before this one, or by somebody else: it is what was asked for
+			return nil // an earlier attempt or another actor has canceled the operation
 		case op.Status.Terminal():
 			return apierror.New(apierror.Conflict, "The operation has ended as %s.", op.Status)
 		case op.Request != database.CreateRequest && op.Request != database.UpdateRequest:
-			return apierror.New(apierror.Conflict, "An operation that is a %s cannot be canceled.", op.Request)
+			return apierror.New(apierror.Conflict, "A %s operation cannot be canceled.", op.Request)
 		}
 		if err := e.clearActiveOperation(ctx, batch, op); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (e *Executor) updateARMOperation(ctx context.Context, o *database.AdminOper
 			return err
 		}
 		if item == nil {
-			return apierror.New(apierror.NotFound, "The operation is gone.")
+			return apierror.New(apierror.NotFound, "The operation does not exist.")
 		}
 		batch := e.db.NewBatch(item.Key.SubscriptionID)
 		if err := do(ctx, batch, item); err != nil {
@@ -114,7 +114,7 @@ func (e *Executor) updateARMOperation(ctx context.Context, o *database.AdminOper
 	})
 }
 
-// clearActiveOperation adds to a batch that the resource of an operation no longer waits for it.
+// clearActiveOperation adds to a batch that the operation's resource no longer has an active operation.
 func (e *Executor) clearActiveOperation(ctx context.Context, batch *database.Batch, op *database.OperationDocument) error {
 	key, err := database.ResourceKey(op.ResourceID)
 	if err != nil {
@@ -137,14 +137,15 @@ func (e *Executor) clearActiveOperation(ctx context.Context, batch *database.Bat
 	return apierror.New(apierror.Conflict, "An operation on a %s cannot be canceled.", op.ResourceType)
 }
 
-// clearActiveOperationOf is release for one kind; in says where a document keeps what it waits for, and its state.
+// clearActiveOperationOf is clearActiveOperation for one kind. fields returns where a document stores its active
+// operation and its state.
 func clearActiveOperationOf[D any](ctx context.Context, batch *database.Batch, collection *database.Collection[D], key database.Key, op *database.OperationDocument,
-	in func(*D) (active *string, state *hub.ProvisioningState)) error {
+	fields func(*D) (active *string, state *hub.ProvisioningState)) error {
 	item, err := collection.Find(ctx, key)
 	if err != nil || item == nil || item.Removed != nil {
 		return err
 	}
-	active, state := in(&item.Value)
+	active, state := fields(&item.Value)
 	if *active != op.OperationID {
 		return nil
 	}

@@ -11,30 +11,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// retryDeletion has every step tried at once that the deletion of a cluster, or those in it, wait for: the steps of the ARM side
-// first, for they may wait because Cluster Service is away, and then Cluster Service's own by its call. When only one of the
-// two has anything to try, that is enough.
+// retryDeletion retries all pending steps of the deletion of a cluster, or of deletions in the cluster. The steps on
+// the ARM side come first, because they may wait for a retry after an outage of Cluster Service; then Cluster Service
+// retries its own. It succeeds if one of the two has steps to retry.
 func (e *Executor) retryDeletion(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-	woken, err := e.rewriteDeletions(ctx, o.Target)
+	rewritten, err := e.rewriteDeletions(ctx, o.Target)
 	if err != nil {
 		return nil, err
 	}
-	result := adminv1.DeletionRetryResult{ResourceIDs: woken}
-	answer, err := forward(e.rpc.RetryDeletion)(ctx, o)
+	result := adminv1.DeletionRetryResult{ResourceIDs: rewritten}
+	response, err := forward(e.rpc.RetryDeletion)(ctx, o)
 	if err != nil {
-		if kind := apierror.KindOf(err); len(woken) > 0 && (kind == apierror.NotFound || kind == apierror.FailedPrecondition) {
+		if kind := apierror.KindOf(err); len(rewritten) > 0 && (kind == apierror.NotFound || kind == apierror.FailedPrecondition) {
 			return result, nil
 		}
 		return nil, err
 	}
-	if message, ok := answer.(adminv1.Message[*clusterservicev1.RetryDeletionResponse]); ok {
+	if message, ok := response.(adminv1.Message[*clusterservicev1.RetryDeletionResponse]); ok {
 		result.Steps = message.Of.GetSteps()
 	}
 	return result, nil
 }
 
-// rewriteDeletions writes the documents of the deletions of a cluster that are under way as they are: whoever follows the change
-// feed takes them up anew. What goes with its cluster is the cluster's.
+// rewriteDeletions rewrites the documents of a cluster's running deletions unchanged, so that the change feed brings
+// them to their handlers at once. The deletion of a cluster includes its children.
 func (e *Executor) rewriteDeletions(ctx context.Context, target database.AdminTarget) ([]string, error) {
 	key, err := database.ResourceKey(target.ResourceID)
 	if err != nil {
@@ -47,7 +47,7 @@ func (e *Executor) rewriteDeletions(ctx context.Context, target database.AdminTa
 	if d := &cluster.Value; d.ProvisioningState == hub.Deleting {
 		return []string{d.Cluster.ID}, rewrite(ctx, e, e.db.Clusters(), key, d.ActiveOperationID)
 	}
-	var woken []string
+	var rewritten []string
 	err = e.db.Children(ctx, key, func(change database.Change) error {
 		switch change.Kind {
 		case database.NodePoolKind:
@@ -55,25 +55,25 @@ func (e *Executor) rewriteDeletions(ctx context.Context, target database.AdminTa
 			if err != nil || pool.Value.ProvisioningState != hub.Deleting {
 				return err
 			}
-			woken = append(woken, pool.Value.NodePool.ID)
+			rewritten = append(rewritten, pool.Value.NodePool.ID)
 			return rewrite(ctx, e, e.db.NodePools(), change.Key, pool.Value.ActiveOperationID)
 		case database.ExternalAuthKind:
 			auth, err := database.DecodeChange(e.db.ExternalAuths(), change)
 			if err != nil || auth.Value.ProvisioningState != hub.Deleting {
 				return err
 			}
-			woken = append(woken, auth.Value.ExternalAuth.ID)
+			rewritten = append(rewritten, auth.Value.ExternalAuth.ID)
 			return rewrite(ctx, e, e.db.ExternalAuths(), change.Key, auth.Value.ActiveOperationID)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("waking the deletions: %w", err)
+		return nil, fmt.Errorf("rewriting the documents of the deletions: %w", err)
 	}
-	return woken, nil
+	return rewritten, nil
 }
 
-// rewrite writes a resource's document and its operation, where that has not ended, as they are.
+// rewrite writes a resource's document and its operation, unless that has ended, unchanged.
 func rewrite[D any](ctx context.Context, e *Executor, collection *database.Collection[D], key database.Key, operation string) error {
 	return database.Retry(ctx, func(ctx context.Context) error {
 		item, err := collection.Find(ctx, key)

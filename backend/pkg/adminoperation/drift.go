@@ -9,33 +9,32 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
-// reconcile compares all that was promised with all that the fleet holds, and mends what can be mended. Made again, it finds what
-// is left to do.
+// reconcile compares the whole region and repairs what can be repaired. A repetition finds what is left.
 func (e *Executor) reconcile(ctx context.Context, _ *database.AdminOperationDocument) (any, error) {
 	done, err := e.reconciler.ReconcileAll(ctx)
 	if err != nil {
-		return nil, apierror.New(apierror.Unavailable, "Not all of it could be compared and sent yet.").WithCause(err)
+		return nil, apierror.New(apierror.Unavailable, "The comparison is not complete: some resources could not be compared or sent.").WithCause(err)
 	}
 	result := adminv1.DriftResult{Promised: done.Desired, Held: done.Fleet, Applied: done.Applied, Deleted: done.Deleted, Concerns: map[string]int{}}
-	for concern, count := range done.Findings {
-		result.Concerns[string(concern)] = count
+	for finding, count := range done.Findings {
+		result.Concerns[string(finding)] = count
 	}
 	return result, nil
 }
 
-// deleteDrift has Cluster Service delete what Cosmos DB does not have.
+// deleteDrift makes Cluster Service delete a resource that Cosmos DB does not have.
 func (e *Executor) deleteDrift(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 	key, err := database.ResourceKey(o.Target.ResourceID)
 	if err != nil {
 		return nil, invalidParameters(err)
 	}
 	kind := database.Kind(o.Target.Kind)
-	there, err := reconciliation.Exists(ctx, e.db, reconciliation.Drift{Kind: kind, Key: key, UID: o.Target.ID})
+	exists, err := reconciliation.Exists(ctx, e.db, reconciliation.Drift{Kind: kind, Key: key, UID: o.Target.ID})
 	switch {
 	case err != nil:
 		return nil, err
-	case there:
-		return nil, apierror.New(apierror.Conflict, "ARM has the resource: it is deleted there.")
+	case exists:
+		return nil, apierror.New(apierror.Conflict, "The resource exists in ARM. Delete it there.")
 	}
 	return nil, reconciliation.DeleteFromFleet(ctx, e.rpc, kind, o.Target.ResourceID, o.Target.ID, o.Target.ClusterUID)
 }

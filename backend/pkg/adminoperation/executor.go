@@ -1,10 +1,10 @@
-// Package intervention executes what SREs asked admin for. Each operation is a document that admin wrote before it accepted
-// the request; the change feed brings it here, to the replica that owns what SREs do, and here it is brought to its end:
-// what it asks for is asked of Cluster Service, or decided on ARM's documents, and what came of it is written down.
+// Package adminoperation executes the actions that SREs request from admin. Each admin operation is a document, which
+// admin writes before it accepts the request. The change feed brings it to the replica that owns the admin partition.
+// The Executor calls Cluster Service or changes ARM's documents, and stores the outcome.
 //
-// Every action has its effect once for the operation's id, however often it is begun: a crash after the effect and before
-// the outcome is written is no harm, and neither are two replicas at one operation. What cannot be done now is tried again
-// for a while; what is refused is not.
+// Every action has its effect once per operation ID, however often it is executed. A crash between the effect and the
+// write of the outcome is harmless, and so are two replicas that execute one operation. Transient failures are retried
+// for a limited time; rejected requests are not.
 package adminoperation
 
 import (
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"sync"
 	"time"
 
@@ -24,26 +25,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// workers is how many operations are under way at once.
+	// workers is how many operations are executed at a time.
 	workers = 4
 	// callTimeout bounds one attempt.
 	callTimeout = 15 * time.Second
 )
 
-// Options are the timing.
+// Options configure the Executor.
 type Options struct {
-	// RetryTimeout is how long an operation is tried that cannot be done now, from its first attempt on; 0 means 10 minutes.
+	// RetryTimeout is how long transient failures are retried after the first attempt; 0 means 10 minutes.
 	RetryTimeout time.Duration
 }
 
-// Executor executes the operations. It is a changes.Seeker.
+// Executor executes admin operations. It is a changefeed.Handler.
 type Executor struct {
 	db  *database.DB
 	rpc clusterservicev1.ClusterServiceClient
-	// reconciler compares what was promised with what the fleet holds.
+	// reconciler compares the desired state with the fleet.
 	reconciler Reconciler
 	owns       func(partition.Group) bool
 	options    Options
@@ -53,12 +55,12 @@ type Executor struct {
 	actions    map[string]action
 }
 
-// Reconciler is what *reconcile.Reconciler does for SREs.
+// Reconciler compares the desired state with the fleet. *reconcile.Reconciler implements it.
 type Reconciler interface {
 	ReconcileAll(ctx context.Context) (reconcile.Result, error)
 }
 
-// New makes an Executor.
+// New returns an Executor.
 func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
 	if options.RetryTimeout == 0 {
 		options.RetryTimeout = 10 * time.Minute
@@ -66,7 +68,7 @@ func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler 
 	e := &Executor{
 		db: db, rpc: rpc, reconciler: reconciler, owns: owns, options: options, log: log,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "backend_admin_operations_total", Help: "Operations of SREs that came to their end, by action and state.",
+			Name: "backend_admin_operations_total", Help: "Admin operations that have ended, by action and state.",
 		}, []string{"action", "state"}),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[database.Key](100*time.Millisecond, 15*time.Second)),
 	}
@@ -75,23 +77,23 @@ func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler 
 	return e
 }
 
-// HandleChange notes an operation that is under way.
+// HandleChange queues an accepted operation.
 func (e *Executor) HandleChange(ctx context.Context, change database.Change) {
 	if change.Kind != database.AdminOperationKind || change.Removed {
 		return
 	}
 	operation, err := database.DecodeChange(e.db.AdminOperations(), change)
 	if err != nil {
-		e.log.ErrorContext(ctx, "an operation of an SRE cannot be read", "key", change.Key.ResourceID, "error", err)
+		e.log.ErrorContext(ctx, "skipping an admin operation that cannot be decoded", logkey.Key, change.Key.ResourceID, logkey.Error, err)
 		return
 	}
-	// One that runs is in the queue, or was in that of a replica that is gone, which Look finds out.
+	// A running operation is in the queue, or was in the queue of a replica that has stopped; then Resync finds it.
 	if operation.Value.State == database.AdminAccepted {
 		e.queue.Add(operation.Key)
 	}
 }
 
-// Resync notes every operation that has not ended.
+// Resync queues every operation that is not terminal.
 func (e *Executor) Resync(ctx context.Context, _ bool) error {
 	if !e.owns(partition.Of(database.AdminPartition)) {
 		return nil
@@ -100,7 +102,7 @@ func (e *Executor) Resync(ctx context.Context, _ bool) error {
 	for continuation := ""; ; {
 		records, next, err := e.db.AdminRecords(ctx, filter, continuation, 200)
 		if err != nil {
-			return fmt.Errorf("looking for operations of SREs that are under way: %w", err)
+			return fmt.Errorf("listing the active admin operations: %w", err)
 		}
 		for _, record := range records {
 			e.queue.Add(record.Operation.Key)
@@ -112,7 +114,7 @@ func (e *Executor) Resync(ctx context.Context, _ bool) error {
 	}
 }
 
-// Run works until ctx ends.
+// Run executes operations until ctx ends.
 func (e *Executor) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, e.queue.ShutDown)()
 	var wg sync.WaitGroup
@@ -139,7 +141,7 @@ func (e *Executor) process(ctx context.Context, key database.Key) {
 	again, err := e.execute(ctx, key)
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled):
-		e.log.WarnContext(ctx, "an operation of an SRE could not be brought forward; will go on", "operation", key.ResourceID, "error", err)
+		e.log.WarnContext(ctx, "executing an admin operation failed; retrying", logkey.OperationID, path.Base(key.ResourceID), logkey.Error, err)
 		again = true
 	case err != nil:
 		return
@@ -151,7 +153,7 @@ func (e *Executor) process(ctx context.Context, key database.Key) {
 	e.queue.Forget(key)
 }
 
-// execute makes one attempt. again is set when the operation has not ended.
+// execute makes one attempt. again is set if the operation is not terminal.
 func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, err error) {
 	item, err := e.begin(ctx, key)
 	if err != nil || item == nil {
@@ -160,7 +162,7 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 	o := &item.Value
 	do := e.actions[o.Action]
 	if do == nil {
-		return false, e.end(ctx, item, nil, apierror.New(apierror.NotFound, "This release of the backend does not know the action %s.", o.Action))
+		return false, e.end(ctx, item, nil, apierror.New(apierror.NotFound, "This release of the backend does not support the action %s.", o.Action))
 	}
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -169,16 +171,17 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 		return false, ctx.Err()
 	}
 	if failure != nil && transient(failure) {
-		// LastTransitionTime is that of the first attempt, which may come long after the request: nobody was here to make it.
+		// LastTransitionTime is the time of the first attempt, which may be long after the request if no backend was
+		// running.
 		if time.Since(o.LastTransitionTime) < e.options.RetryTimeout {
 			return true, fmt.Errorf("executing %s: %w", o.Action, failure)
 		}
-		failure = apierror.New(apierror.Unavailable, "It could not be done for %s: %s", e.options.RetryTimeout, apierror.As(failure).Message).WithCause(failure)
+		failure = apierror.New(apierror.Unavailable, "The action failed for %s: %s", e.options.RetryTimeout, apierror.As(failure).Message).WithCause(failure)
 	}
 	return false, e.end(ctx, item, result, failure)
 }
 
-// transient reports whether the same may succeed later.
+// transient reports whether a repetition may succeed.
 func transient(err error) bool {
 	switch apierror.KindOf(err) {
 	case apierror.Unavailable, apierror.Throttled, apierror.Internal:
@@ -188,7 +191,7 @@ func transient(err error) bool {
 	return lost
 }
 
-// begin writes down that an attempt is made; nil when there is nothing to do.
+// begin stores that an attempt is made. It returns nil if there is nothing to do.
 func (e *Executor) begin(ctx context.Context, key database.Key) (*database.Item[database.AdminOperationDocument], error) {
 	var begun *database.Item[database.AdminOperationDocument]
 	err := database.Retry(ctx, func(ctx context.Context) error {
@@ -213,7 +216,7 @@ func (e *Executor) begin(ctx context.Context, key database.Key) (*database.Item[
 	return begun, err
 }
 
-// end writes the outcome down. Another replica that was at the operation too has the same one, for the effect is one.
+// end stores the outcome. Another replica that executed the same operation has the same outcome.
 func (e *Executor) end(ctx context.Context, item *database.Item[database.AdminOperationDocument], result any, failure error) error {
 	o := &item.Value
 	state := database.AdminSucceeded
@@ -237,11 +240,11 @@ func (e *Executor) end(ctx context.Context, item *database.Item[database.AdminOp
 	}
 	e.finished.WithLabelValues(o.Action, string(state)).Inc()
 	attributes := []any{
-		"record", "audit", "action", o.Action, "operation_id", o.OperationID, "target", o.Target.ID, "cluster_uid", o.Target.ClusterUID,
-		"actor", o.Actor.Name, "object_id", o.Actor.ObjectID, "reason", o.Actor.Reason, "ticket", o.Actor.Ticket, "outcome", state,
+		logkey.Record, "audit", logkey.Action, o.Action, logkey.OperationID, o.OperationID, logkey.Target, o.Target.ID, logkey.ClusterUID, o.Target.ClusterUID,
+		logkey.Actor, o.Actor.Name, logkey.ObjectID, o.Actor.ObjectID, logkey.Reason, o.Actor.Reason, logkey.Ticket, o.Actor.Ticket, logkey.Outcome, state,
 	}
 	if shown != nil {
-		attributes = append(attributes, "error", shown.Message)
+		attributes = append(attributes, logkey.Error, shown.Message)
 	}
 	e.log.InfoContext(ctx, "audit", attributes...)
 	return nil

@@ -1,10 +1,11 @@
-// Package backend is the process that makes every accepted operation terminal. It finds operations in Cosmos DB's change
-// feed (packages changes and operations) and news of the fleet in Cluster Service's watch (package fleetwatch), which meet
-// in the inbox; package lifecycle gives each resource its turn. Package cascade begins the deletions that a deleted
-// subscription asks for, and package notification tells those who want to know that an operation has ended, and package intervention executes what SREs asked admin for. Replicas share the subscriptions by leases (package partition).
+// Package app wires the backend, which brings every accepted operation to a terminal state. Operations come from Cosmos
+// DB's change feed (packages changefeed and operations), reports from Cluster Service's watch (package fleetwatch).
+// Both arrive in package eventqueue, and package lifecycle processes them. Package cascade deletes the clusters of
+// deleted subscriptions, package reconcile repairs drift, package notification notifies callers, and package
+// adminoperation executes the actions of SREs. Replicas share the subscriptions by leases (package partition).
 //
-// It keeps nothing that it cannot find again: it may be killed at any instruction, and the next one, or another replica,
-// goes on.
+// The process keeps no state that it cannot restore. It may be killed at any time; the next process or another replica
+// continues.
 package app
 
 import (
@@ -30,17 +31,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/resourcecount"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// schemaRetry is how long to wait for a Cosmos DB that does not answer before it is asked again.
+// schemaRetry is the pause before EnsureSchema is called again.
 const schemaRetry = time.Second
 
-// flushTimeout is how long the last spans may take to be sent.
+// flushTimeout bounds the sending of the last spans.
 const flushTimeout = 3 * time.Second
 
 // Run connects to Cosmos DB and Cluster Service and works until ctx ends.
@@ -67,12 +70,12 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	return Work(ctx, p, db, connection, options)
 }
 
-// Work works with connections that are made already; Options name the replica and its timing.
+// Work works with existing connections until ctx ends. Tests call it directly.
 func Work(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, options Options) error {
 	var schema atomic.Bool
 	p.Ready("cosmos", func(ctx context.Context) error {
 		if !schema.Load() {
-			return errors.New("the database's containers have not been made yet")
+			return errors.New("the containers of the database have not been created yet")
 		}
 		return db.Ping(ctx)
 	})
@@ -84,26 +87,26 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	if options.traces == nil {
 		options.traces = tracing.Off()
 	}
-	in := eventqueue.New()
+	queue := eventqueue.New()
 	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
 	clusterService, rpc := clusterservice.NewClient(connection), clusterservicev1.NewClusterServiceClient(connection)
-	found := operations.NewFinder(db, owner.Owns, in, p.Log)
-	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
+	finder := operations.NewFinder(db, owner.Owns, queue, p.Log)
+	controller := lifecycle.New(db, clusterService, queue, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
 	reconciler := reconcile.New(db, rpc, controller, owner.Owns, options.Reconcile, p.Metrics, p.Log)
-	follower := fleetwatch.New(clusterService, owner, in, found.MarkStale, reconciler, p.Log)
+	follower := fleetwatch.New(clusterService, owner, queue, finder.MarkStale, reconciler, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
-	counted := resourcecount.New(db, owner.Owns, p.Metrics)
+	resources := resourcecount.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
-	interventions := adminoperation.New(db, rpc, reconciler, owner.Owns, adminoperation.Options{}, p.Metrics, p.Log)
+	adminOperations := adminoperation.New(db, rpc, reconciler, owner.Owns, adminoperation.Options{}, p.Metrics, p.Log)
 	feed := changefeed.New(db, owner.Owns, database.FeedOptions{BusyInterval: options.FeedBusy, IdleInterval: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
-		found, deletions, notifications, counted, interventions)
+		finder, deletions, notifications, resources, adminOperations)
 	owner.Subscribe(
 		func(g partition.Group) { follower.GroupAcquired(g); feed.GroupAcquired(g) },
-		func(g partition.Group) { follower.GroupLost(g); counted.GroupLost(g); reconciler.GroupLost(g) },
+		func(g partition.Group) { follower.GroupLost(g); resources.GroupLost(g); reconciler.GroupLost(g) },
 	)
-	observe(p.Metrics, in, owner)
+	registerMetrics(p.Metrics, queue, owner)
 
-	p.Log.InfoContext(ctx, "working", "replica", options.Replica)
+	p.Log.InfoContext(ctx, "started", logkey.Replica, options.Replica)
 	var wg sync.WaitGroup
 	wg.Go(func() { feed.Follow(ctx, time.Now()) })
 	wg.Go(func() { feed.RunResync(ctx) })
@@ -111,9 +114,9 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	wg.Go(func() { reconciler.Run(ctx) })
 	wg.Go(func() { deletions.Run(ctx) })
 	wg.Go(func() { notifications.Run(ctx) })
-	wg.Go(func() { interventions.Run(ctx) })
+	wg.Go(func() { adminOperations.Run(ctx) })
 	wg.Go(func() { controller.Run(ctx, max(options.Workers, 1)) })
-	// The leases are given back last: until then nobody else begins with what is still being written here.
+	// The leases are released last, so that no other replica starts before this one has written everything.
 	leasing, release := context.WithCancel(context.WithoutCancel(ctx))
 	leased := make(chan struct{})
 	go func() {
@@ -126,30 +129,28 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	return ctx.Err()
 }
 
-// ensureSchema waits for Cosmos DB as long as it takes: the process says at /readyz what it waits for.
+// ensureSchema creates the schema and retries until it succeeds. Meanwhile /readyz reports that Cosmos DB is missing.
 func ensureSchema(ctx context.Context, p *process.Process, db *database.DB) error {
 	for {
 		err := db.EnsureSchema(ctx)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		p.Log.WarnContext(ctx, "waiting for Cosmos DB", "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(schemaRetry):
+		p.Log.WarnContext(ctx, "creating the database's schema failed; retrying", logkey.Error, err)
+		if err := backoff.Sleep(ctx, schemaRetry); err != nil {
+			return err
 		}
 	}
 }
 
-func observe(registry prometheus.Registerer, in *eventqueue.Queue, owner *partition.Owner) {
+func registerMetrics(registry prometheus.Registerer, queue *eventqueue.Queue, owner *partition.Owner) {
 	for _, gauge := range []struct {
 		name, help string
 		value      func() int
 	}{
-		{"backend_resources_in_progress", "Resources that something is under way with.", in.Len},
-		{"backend_resources_queued", "Resources that wait for their turn.", in.Ready},
-		{"backend_groups_owned", "Groups of subscriptions that this replica works on.", owner.Owned},
+		{"backend_resources_in_progress", "Resources with open events or operations.", queue.Len},
+		{"backend_resources_queued", "Resources that wait to be processed.", queue.Ready},
+		{"backend_groups_owned", "Groups of subscriptions that this replica owns.", owner.Owned},
 	} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, func() float64 { return float64(gauge.value()) }))
 	}

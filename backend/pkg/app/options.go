@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -16,58 +16,59 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// Options are the flags of the backend.
+// Options are the options of the backend.
 type Options struct {
 	Process  process.Options
 	Database database.Options
 	Tracing  tracing.Options
-	// ClusterServiceAddress is host:port, IdentityDir the folder of this process's SPIFFE identity.
+	// ClusterServiceAddress is host:port. IdentityDir is the folder of this process's SPIFFE identity.
 	ClusterServiceAddress string
 	IdentityDir           string
-	// Replica names this process among those that share the work.
+	// Replica names this process among the replicas.
 	Replica string
-	// Workers is how many resources are worked on at once.
+	// Workers is how many resources are processed at a time.
 	Workers int
-	Timing  lifecycle.Timing
-	// CascadeDeletions is how many clusters of deleted subscriptions are being deleted at once.
+	Timing  decision.Timing
+	// CascadeDeletions is how many clusters of deleted subscriptions are deleted at a time.
 	CascadeDeletions int
 	Notification     notification.Options
 	Reconcile        reconcile.Options
-	// FeedBusy and FeedIdle bound how often the change feed is asked; Resync is the safety net's period.
+	// FeedBusy and FeedIdle bound the pause between polls of the change feed. Resync is the interval of periodic
+	// resyncs.
 	FeedBusy, FeedIdle time.Duration
 	Resync             time.Duration
-	// LeaseDuration is after what silence another replica takes over.
+	// LeaseDuration is how long after the last heartbeat another replica acquires a group.
 	LeaseDuration time.Duration
 
-	// traces is made of Tracing by Run; nil records nothing.
+	// traces is created by Run from Tracing; nil records no spans.
 	traces *tracing.Tracing
 }
 
-// AddFlags registers the options with flags.
+// AddFlags registers the flags of the options.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	host, _ := os.Hostname()
-	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC")
+	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC API")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt of this process's SPIFFE identity")
-	flags.StringVar(&o.Replica, "replica", host, "`name` of this replica; one that starts again under its name takes its work back at once")
-	flags.IntVar(&o.Workers, "workers", 16, "`number` of resources worked on at once, 1 to 256")
-	flags.IntVar(&o.CascadeDeletions, "cascade-deletions", 200, "most `number` of clusters of deleted subscriptions that are being deleted at once, 1 to 10000")
+	flags.StringVar(&o.Replica, "replica", host, "unique `name` of this replica; a restarted replica with the same name acquires its groups at once")
+	flags.IntVar(&o.Workers, "workers", 16, "`number` of resources to process at a time, 1 to 256")
+	flags.IntVar(&o.CascadeDeletions, "cascade-deletions", 200, "maximum `number` of clusters of deleted subscriptions to delete at a time, 1 to 10000")
 	o.Notification.Policy.AddFlags(flags)
-	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "how long the frontend has to send a request to Cluster Service before the backend does")
-	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "how often the progress of one resource is written at most")
-	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", deadline.Create, "after what time a create or update fails")
-	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", deadline.Delete, "after what time a delete fails")
-	flags.DurationVar(&o.FeedBusy, "feed-busy-interval", 25*time.Millisecond, "how soon the change feed is asked again while it has changes")
-	flags.DurationVar(&o.FeedIdle, "feed-idle-interval", time.Second, "how long the change feed is left alone at most")
-	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "how often all that is under way is looked at as a safety net")
-	flags.DurationVar(&o.Reconcile.Interval, "reconcile-interval", 24*time.Hour, "how often what customers were promised is compared with the fleet without a cause")
-	flags.BoolVar(&o.Reconcile.ReportOnly, "reconcile-report-only", false, "send nothing again that the fleet lost before an SRE asks for it: for after Cosmos DB was restored to an earlier state")
-	flags.DurationVar(&o.LeaseDuration, "lease-duration", 6*time.Second, "after what silence of a replica another takes over its work")
+	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "time that the frontend has to send a request to Cluster Service before the backend sends it")
+	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "shortest time between two writes of a resource's progress")
+	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", deadline.Create, "time after which a create or update fails")
+	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", deadline.Delete, "time after which a delete fails")
+	flags.DurationVar(&o.FeedBusy, "feed-busy-interval", 25*time.Millisecond, "pause between polls of the change feed while it has changes")
+	flags.DurationVar(&o.FeedIdle, "feed-idle-interval", time.Second, "longest pause between polls of the change feed")
+	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "interval of periodic resyncs of all active operations")
+	flags.DurationVar(&o.Reconcile.Interval, "reconcile-interval", 24*time.Hour, "interval of comparisons between Cosmos DB and the fleet")
+	flags.BoolVar(&o.Reconcile.ReportOnly, "reconcile-report-only", false, "only report drift until an SRE requests a repair; use it after Cosmos DB was restored to an earlier state")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", 6*time.Second, "time after a replica's last heartbeat when other replicas acquire its groups")
 }
 
-// Validate names the first flag that is missing or wrong.
+// Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
 	if err := o.Database.Validate(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (o *Options) Validate() error {
 	case o.IdentityDir == "":
 		return errors.New("--identity-dir is required")
 	case o.Replica == "":
-		return errors.New("--replica is required: this machine's name is not known")
+		return errors.New("--replica is required: the host name is unknown")
 	case o.Workers < 1 || o.Workers > 256:
 		return fmt.Errorf("--workers: %d is not 1 to 256", o.Workers)
 	case o.CascadeDeletions < 1 || o.CascadeDeletions > 10_000:
@@ -96,7 +97,7 @@ func (o *Options) Validate() error {
 		{"reconcile-interval", o.Reconcile.Interval},
 	} {
 		if flag.value <= 0 {
-			return fmt.Errorf("--%s: %s is not more than 0", flag.name, flag.value)
+			return fmt.Errorf("--%s: %s is not greater than 0", flag.name, flag.value)
 		}
 	}
 	if o.LeaseDuration < time.Second {

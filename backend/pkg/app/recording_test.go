@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/app"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -70,7 +70,7 @@ func (r *region) startWithin(deadline time.Duration) {
 		defer close(done)
 		_ = app.Work(ctx, process.New("backend", slog.New(slog.DiscardHandler)), db, r.connection, app.Options{
 			Replica: "backend-0", Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
-			Timing: lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
+			Timing: decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
 		})
 	}()
 	r.t.Cleanup(func() { cancel(); <-done })

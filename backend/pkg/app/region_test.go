@@ -17,7 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/app"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
@@ -92,7 +92,7 @@ func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB
 		Replica: replica, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second, Resync: r.resync,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, MinBackoff: 50 * time.Millisecond, MaxBackoff: 200 * time.Millisecond},
 		Reconcile:    reconcile.Options{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, PageSize: 3},
-		Timing:       lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
+		Timing:       decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})
 }
 

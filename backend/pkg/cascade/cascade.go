@@ -1,12 +1,12 @@
-// Package cascade deletes the clusters of a subscription that is Deleted, however many there are: from the subscription's
-// document it sees that there is something to do, from the clusters' how far that has come, so that it goes on wherever
-// it was cut off, and keeps nothing in memory but what is under way.
+// Package cascade deletes all clusters of a Deleted subscription. The subscription's document shows that there is
+// something to do, and the clusters' documents show the progress. It therefore continues after any interruption, and
+// keeps only running deletions in memory.
 //
-// First the subscription's gates are shut, so that no cluster can be created any more. Then, turn by turn, it reads the
-// first clusters in order of their names, as many as may be deleted at once, and begins the deletion of those where it
-// has not begun: package lifecycle brings it to its end, and with that the next clusters to the front. Beginning is a
-// compare-and-swap of the cluster, so that each is deleted by one operation, whoever began it. When there are no clusters
-// left that is noted on the subscription, and the cascade is over.
+// First it closes the subscription's fences, so that no cluster can be created. Then it repeatedly reads the first
+// clusters in the order of their names, as many as may be deleted at a time, and starts the deletion of those that are
+// not being deleted. Package lifecycle completes each deletion, which moves the next clusters to the front. Starting a
+// deletion is a compare-and-swap of the cluster, so that each deletion has one operation, whoever started it. When no
+// clusters are left, this is stored in the subscription's document, and the cascade ends.
 package cascade
 
 import (
@@ -24,32 +24,33 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// workers is how many subscriptions have a turn at once.
+	// workers is how many subscriptions are processed at a time.
 	workers = 4
-	// processTimeout bounds a turn; one that is cut off is taken up by the next.
+	// processTimeout bounds one processing of a subscription. The next one continues.
 	processTimeout = time.Minute
-	// recheckInterval is when a subscription has its next turn if nothing is heard of its clusters.
+	// recheckInterval is the longest time until a subscription is processed again.
 	recheckInterval = 15 * time.Second
-	// failedRetryInterval is how long a cluster is left alone whose deletion has failed.
+	// failedRetryInterval is the pause before the deletion of a cluster is started again after it failed.
 	failedRetryInterval = 10 * time.Minute
-	// pageSize is how many clusters are read at once.
+	// pageSize is how many clusters are read at a time.
 	pageSize = 100
 )
 
-// Back-off of a subscription whose turn ended with an error.
+// The pauses after processing a subscription failed.
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 10 * time.Second
 )
 
-// Controller empties the deleted subscriptions of the owned groups. It is a changes.Seeker.
+// Controller deletes the clusters of Deleted subscriptions in the owned groups. It is a changefeed.Handler.
 type Controller struct {
 	db   *database.DB
 	owns func(partition.Group) bool
-	// maxDeletions deletions under way at once in the subscriptions of this replica together.
+	// maxDeletions bounds the running deletions in all subscriptions of this replica together.
 	maxDeletions int
 	log          *slog.Logger
 	started      prometheus.Counter
@@ -59,42 +60,42 @@ type Controller struct {
 	emptying map[string]*progress
 }
 
-// progress is what is known of a subscription that is being emptied. Only its turn, of which there is never more than one
-// at once, uses the fields below the line.
+// progress is the progress of one subscription. The fields below the empty line are used only while the subscription is
+// processed, by one worker at a time.
 type progress struct {
-	// underway is how many deletions were under way at the end of the last turn, gone how many clusters have gone since that
-	// turn began. During a turn underway is not known.
-	underway, gone int
-	processing     bool
+	// running is how many deletions were running after the last processing; it is unknown during one. gone is how many
+	// clusters have gone since then.
+	running, gone int
+	processing    bool
 
 	fencesClosed bool
-	// started is when this process began the deletion of a cluster that is not known to be gone, by uid.
+	// started maps the UIDs of clusters to when this process started their deletion, until they are gone.
 	started map[string]time.Time
 }
 
-// New makes a Controller that has at most that many deletions under way at once.
-func New(db *database.DB, owns func(partition.Group) bool, most int, metrics prometheus.Registerer, log *slog.Logger) *Controller {
+// New returns a Controller that keeps at most maxDeletions deletions running.
+func New(db *database.DB, owns func(partition.Group) bool, maxDeletions int, metrics prometheus.Registerer, log *slog.Logger) *Controller {
 	c := &Controller{
-		db: db, owns: owns, maxDeletions: most, log: log,
+		db: db, owns: owns, maxDeletions: maxDeletions, log: log,
 		started: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "backend_cascade_deletions_total", Help: "Deletions of clusters begun because their subscription is Deleted.",
+			Name: "backend_cascade_deletions_total", Help: "Deletions of clusters that were started because their subscription is Deleted.",
 		}),
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff)),
 		emptying: map[string]*progress{},
 	}
 	metrics.MustRegister(c.started, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "backend_cascade_subscriptions", Help: "Deleted subscriptions whose clusters this replica is deleting.",
+		Name: "backend_cascade_subscriptions", Help: "Deleted subscriptions that have clusters left, on this replica.",
 	}, func() float64 { return float64(c.subscriptions()) }))
 	return c
 }
 
-// HandleChange notes a subscription that is Deleted, and a cluster that is gone from one or whose deletion has failed.
+// HandleChange queues a Deleted subscription, and handles a cluster that is gone from one or whose deletion has failed.
 func (c *Controller) HandleChange(ctx context.Context, change database.Change) {
 	switch {
 	case change.Kind == database.SubscriptionKind && !change.Removed:
 		item, err := database.DecodeChange(c.db.Subscriptions(), change)
 		if err != nil {
-			c.log.ErrorContext(ctx, "a subscription cannot be read", "key", change.Key.ResourceID, "error", err)
+			c.log.ErrorContext(ctx, "skipping a subscription that cannot be decoded", logkey.Key, change.Key.ResourceID, logkey.Error, err)
 			return
 		}
 		if mustEmpty(item) {
@@ -103,10 +104,10 @@ func (c *Controller) HandleChange(ctx context.Context, change database.Change) {
 	case change.Kind == database.ClusterKind && c.isEmptying(change.Key.SubscriptionID):
 		item, err := database.DecodeChange(c.db.Clusters(), change)
 		if err != nil {
-			c.log.ErrorContext(ctx, "a cluster cannot be read", "key", change.Key.ResourceID, "error", err)
+			c.log.ErrorContext(ctx, "skipping a cluster that cannot be decoded", logkey.Key, change.Key.ResourceID, logkey.Error, err)
 			return
 		}
-		// One whose deletion has failed makes room for others, too.
+		// A failed deletion also makes room for others.
 		if change.Removed || item.Value.ProvisioningState == hub.Failed {
 			c.clusterGone(change.Key.SubscriptionID)
 		}
@@ -119,8 +120,8 @@ func (c *Controller) isEmptying(subscription string) bool {
 	return c.emptying[subscription] != nil
 }
 
-// clusterGone gives a subscription its next turn when half of the deletions that were under way are done: often enough to
-// keep them coming, and rarely enough to make the reading of each turn worth it.
+// clusterGone queues a subscription when half of its running deletions are done. This keeps deletions running without
+// reading the clusters too often.
 func (c *Controller) clusterGone(subscription string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,13 +136,13 @@ func (c *Controller) clusterGone(subscription string) {
 }
 
 func (c *Controller) requeueIfHalfDone(subscription string, p *progress) {
-	if 2*p.gone >= p.underway {
-		p.gone, p.underway = 0, max(0, p.underway-p.gone)
+	if 2*p.gone >= p.running {
+		p.gone, p.running = 0, max(0, p.running-p.gone)
 		c.queue.Add(subscription)
 	}
 }
 
-// Resync notes every subscription that is Deleted and has not been emptied.
+// Resync queues every Deleted subscription that may have clusters left.
 func (c *Controller) Resync(ctx context.Context, _ bool) error {
 	err := c.db.SubscriptionsToEmpty(ctx, func(item *database.Item[database.SubscriptionDocument]) error {
 		if c.owns(partition.Of(item.Key.SubscriptionID)) {
@@ -150,12 +151,12 @@ func (c *Controller) Resync(ctx context.Context, _ bool) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("looking for deleted subscriptions: %w", err)
+		return fmt.Errorf("listing the deleted subscriptions: %w", err)
 	}
 	return nil
 }
 
-// Run works until ctx ends.
+// Run processes subscriptions until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, c.queue.ShutDown)()
 	var wg sync.WaitGroup
@@ -187,17 +188,17 @@ func (c *Controller) process(ctx context.Context, subscription string) {
 		return
 	}
 	if !errors.Is(err, context.Canceled) {
-		c.log.WarnContext(ctx, "deleting the clusters of a deleted subscription; will go on", "subscriptionId", subscription, "error", err)
+		c.log.WarnContext(ctx, "deleting the clusters of a subscription failed; retrying", logkey.SubscriptionID, subscription, logkey.Error, err)
 	}
 	c.queue.AddRateLimited(subscription)
 }
 
-// mustEmpty reports whether a subscription is to be emptied.
+// mustEmpty reports whether a subscription is Deleted and may have clusters left.
 func mustEmpty(item *database.Item[database.SubscriptionDocument]) bool {
 	return item != nil && item.Removed == nil && item.Value.Subscription.State == hub.Deleted && item.Value.EmptiedTime == nil
 }
 
-// empty does what can be done now for a subscription, and has it come again if that is not all.
+// empty does what can be done now for a subscription, and queues it again if clusters are left.
 func (c *Controller) empty(ctx context.Context, subscription string) error {
 	item, err := c.db.Subscriptions().Find(ctx, database.SubscriptionKey(subscription))
 	if err != nil {
@@ -210,16 +211,16 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 	p := c.progress(ctx, subscription)
 	if !p.fencesClosed {
 		if err := c.db.CloseFences(ctx, subscription); err != nil {
-			return fmt.Errorf("shutting the gates: %w", err)
+			return fmt.Errorf("closing the fences: %w", err)
 		}
 		p.fencesClosed = true
 	}
 	c.mu.Lock()
 	p.gone, p.processing = 0, true
 	c.mu.Unlock()
-	underway, left, err := c.startDeletions(ctx, subscription, p)
+	running, left, err := c.startDeletions(ctx, subscription, p)
 	c.mu.Lock()
-	p.underway, p.processing = underway, false
+	p.running, p.processing = running, false
 	if p.gone > 0 {
 		c.requeueIfHalfDone(subscription, p)
 	}
@@ -231,7 +232,7 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 		c.queue.AddAfter(subscription, recheckInterval)
 		return nil
 	}
-	// The document may have been written again since it was read; then the next turn comes to the same end.
+	// If the document was changed since it was read, the commit fails and the next processing repeats this.
 	now := time.Now().UTC()
 	item.Value.EmptiedTime = &now
 	batch := c.db.NewBatch(subscription)
@@ -240,53 +241,54 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 		return err
 	}
 	c.forget(subscription)
-	c.log.InfoContext(ctx, "the deleted subscription has no clusters left", "subscriptionId", subscription)
+	c.log.InfoContext(ctx, "deleted all clusters of a subscription", logkey.SubscriptionID, subscription)
 	return nil
 }
 
-// startDeletions begins the deletion of the first clusters of a subscription, as far as it is its turn. It returns how
-// many are under way, and whether any clusters are left.
-func (c *Controller) startDeletions(ctx context.Context, subscription string, p *progress) (underway int, left bool, err error) {
+// startDeletions starts deletions of the first clusters of a subscription, up to its share. It returns how many are
+// running and whether any clusters are left.
+func (c *Controller) startDeletions(ctx context.Context, subscription string, p *progress) (running int, left bool, err error) {
 	share := c.share()
 	seen := map[string]time.Time{}
 	for continuation := ""; ; {
 		items, next, err := c.db.Clusters().List(ctx, subscription, "", continuation, min(pageSize, share))
 		if err != nil {
-			return underway, true, err
+			return running, true, err
 		}
 		for _, item := range items {
 			left = true
-			if underway >= share {
+			if running >= share {
 				break
 			}
 			began := p.started[item.Value.UID]
 			if item.Value.ProvisioningState != hub.Deleting {
 				if !began.IsZero() && time.Since(began) < failedRetryInterval {
-					// Its deletion has failed. It is tried again, but must not take the others' place until then.
+					// The deletion has failed. It is started again later; until then it does not count against the
+					// share.
 					seen[item.Value.UID] = began
 					continue
 				}
 				if err := c.startDeletion(ctx, item); err != nil {
-					return underway, true, fmt.Errorf("beginning the deletion of %s: %w", item.Key.ResourceID, err)
+					return running, true, fmt.Errorf("starting the deletion of %s: %w", item.Key.ResourceID, err)
 				}
 				began = time.Now()
 				p.started[item.Value.UID] = began
 			}
-			underway++
+			running++
 			if !began.IsZero() {
 				seen[item.Value.UID] = began
 			}
 		}
-		if next == "" || underway >= share {
-			// What has not been seen is gone.
+		if next == "" || running >= share {
+			// Clusters that were not seen are gone.
 			p.started = seen
-			return underway, left, nil
+			return running, left, nil
 		}
 		continuation = next
 	}
 }
 
-// startDeletion begins the deletion of a cluster, unless somebody else has, or it is gone.
+// startDeletion starts the deletion of a cluster, unless another writer has, or the cluster is gone.
 func (c *Controller) startDeletion(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
 	uid, key := item.Value.UID, item.Key
 	return database.Retry(ctx, func(ctx context.Context) error {
@@ -315,8 +317,8 @@ func (c *Controller) startDeletion(ctx context.Context, item *database.Item[data
 	})
 }
 
-// share is how many deletions a subscription may have under way: what there may be divided by those that are being
-// emptied, so that one whose clusters are stuck does not hold up the others.
+// share returns how many deletions a subscription may have running. maxDeletions is divided by the number of
+// subscriptions, so that stuck clusters of one do not hold up the others.
 func (c *Controller) share() int {
 	return max(1, c.maxDeletions/max(1, c.subscriptions()))
 }
@@ -334,7 +336,7 @@ func (c *Controller) progress(ctx context.Context, subscription string) *progres
 	if p == nil {
 		p = &progress{started: map[string]time.Time{}}
 		c.emptying[subscription] = p
-		c.log.InfoContext(ctx, "deleting the clusters of a deleted subscription", "subscriptionId", subscription)
+		c.log.InfoContext(ctx, "deleting the clusters of a subscription", logkey.SubscriptionID, subscription)
 	}
 	return p
 }

@@ -1,40 +1,40 @@
-// Package changes tells those who look after documents — the seekers — what there is to look after in the groups of
-// subscriptions that this replica has: of every write as the change feed shows it, and of everything there is, by having
-// them look through the store, when this replica starts or gets a group, and from time to time as a safety net. It decides
-// nothing, and knows no kind of document from another.
+// Package changefeed dispatches documents in the groups of this replica to handlers: every written document, from the
+// change feed, and all existing ones, by resyncs. Handlers resync when the replica starts or acquires a group, and
+// periodically in case a change was missed. The package does not depend on kinds of documents.
 package changefeed
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// Back-off of a seeker whose look through the store failed.
+// The pauses after a failed resync of a handler.
 const (
 	minBackoff = 500 * time.Millisecond
 	maxBackoff = 15 * time.Second
 )
 
-// overlap is how far before the start the feed is read from: more than clocks differ.
+// overlap is how long before the start of the process the feed is read from. It is more than clocks differ.
 const overlap = time.Minute
 
-// Handler looks after documents of some kinds.
+// Handler processes documents of some kinds.
 type Handler interface {
-	// HandleChange hears of the newest state of a document of an owned group; it may hear of the same one again. It must not
-	// block: it notes what is to be done.
+	// HandleChange receives the newest state of a document in an owned group. It may receive the same state again. It
+	// must not block: it queues what must be done.
 	HandleChange(ctx context.Context, change database.Change)
-	// Resync finds by listing what Changed may not have heard of, in the groups that are owned. refresh is set when it is
-	// the safety net that asks.
+	// Resync lists the documents in owned groups for which HandleChange may not have been called. refresh is set for
+	// periodic resyncs.
 	Resync(ctx context.Context, refresh bool) error
 }
 
-// Dispatcher tells seekers.
+// Dispatcher dispatches changes to handlers.
 type Dispatcher struct {
 	db       *database.DB
 	owns     func(partition.Group) bool
@@ -46,7 +46,7 @@ type Dispatcher struct {
 	acquired chan struct{}
 }
 
-// New makes a Follower that has the store looked through every resync; 0 means 10 minutes.
+// New returns a Dispatcher that resyncs the handlers every interval; 0 means 10 minutes.
 func New(db *database.DB, owns func(partition.Group) bool, feed database.FeedOptions, resync time.Duration, log *slog.Logger, seekers ...Handler) *Dispatcher {
 	if resync == 0 {
 		resync = 10 * time.Minute
@@ -54,92 +54,91 @@ func New(db *database.DB, owns func(partition.Group) bool, feed database.FeedOpt
 	return &Dispatcher{db: db, owns: owns, feed: feed, interval: resync, log: log, handlers: seekers, acquired: make(chan struct{}, 1)}
 }
 
-// GroupAcquired has the seekers look for what was left undone in a group that this replica has got. The feed must be running by
-// then, or begin at an earlier time, so that nothing falls between.
-func (f *Dispatcher) GroupAcquired(partition.Group) {
+// GroupAcquired requests a resync of all handlers for an acquired group. The feed must already run, or start from an
+// earlier time, so that no change is missed.
+func (d *Dispatcher) GroupAcquired(partition.Group) {
 	select {
-	case f.acquired <- struct{}{}:
+	case d.acquired <- struct{}{}:
 	default:
 	}
 }
 
-// Follow follows the change feed, from a little before started, until ctx ends.
-func (f *Dispatcher) Follow(ctx context.Context, started time.Time) {
-	// It returns when ctx ends, with nothing to say but that.
-	_ = f.db.Tail(ctx, started.Add(-overlap), f.feed, func(ctx context.Context, changes []database.Change) error {
+// Follow follows the change feed from shortly before started until ctx ends.
+func (d *Dispatcher) Follow(ctx context.Context, started time.Time) {
+	// Tail returns only the error of ctx.
+	_ = d.db.Tail(ctx, started.Add(-overlap), d.feed, func(ctx context.Context, changes []database.Change) error {
 		for _, change := range changes {
-			if !f.owns(partition.Of(change.Key.SubscriptionID)) {
+			if !d.owns(partition.Of(change.Key.SubscriptionID)) {
 				continue
 			}
-			for _, seeker := range f.handlers {
-				seeker.HandleChange(ctx, change)
+			for _, handler := range d.handlers {
+				handler.HandleChange(ctx, change)
 			}
 		}
 		return nil
 	})
 }
 
-// RunResync has the store looked through whenever a group was got, and every resync, until ctx ends. A seeker whose look failed is asked
-// again after a back-off; the others are not.
-func (f *Dispatcher) RunResync(ctx context.Context) {
-	// due are the seekers to be asked, and whether the safety net asks.
+// RunResync resyncs the handlers whenever a group is acquired, and periodically, until ctx ends. A handler that failed
+// is resynced again after a pause; the others are not.
+func (d *Dispatcher) RunResync(ctx context.Context) {
+	// due are the handlers to resync, and whether the resync is a periodic one.
 	due := map[Handler]bool{}
-	backoff, resync := minBackoff, time.Now().Add(f.jitteredInterval())
+	pauses, resync := backoff.New(minBackoff, maxBackoff), time.Now().Add(d.jitteredInterval())
 	for {
 		pause := time.Until(resync)
 		if len(due) > 0 {
-			pause = min(pause, backoff/2+rand.N(backoff))
-			backoff = min(2*backoff, maxBackoff)
+			pause = min(pause, pauses.Next())
 		} else {
-			backoff = minBackoff
+			pauses.Reset()
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-f.acquired:
+		case <-d.acquired:
 			timer.Stop()
-			for _, seeker := range f.handlers {
-				if _, again := due[seeker]; !again {
-					due[seeker] = false
+			for _, handler := range d.handlers {
+				if _, again := due[handler]; !again {
+					due[handler] = false
 				}
 			}
 		case <-timer.C:
 		}
 		if !time.Now().Before(resync) {
-			for _, seeker := range f.handlers {
-				due[seeker] = true
+			for _, handler := range d.handlers {
+				due[handler] = true
 			}
-			resync = time.Now().Add(f.jitteredInterval())
+			resync = time.Now().Add(d.jitteredInterval())
 		}
-		f.resyncDue(ctx, due)
+		d.resyncDue(ctx, due)
 	}
 }
 
-// resyncDue asks those who are due, and leaves those who are to be asked again.
-func (f *Dispatcher) resyncDue(ctx context.Context, due map[Handler]bool) {
-	for _, seeker := range f.handlers {
-		refresh, asked := due[seeker]
+// resyncDue resyncs the handlers in due and removes those that succeeded.
+func (d *Dispatcher) resyncDue(ctx context.Context, due map[Handler]bool) {
+	for _, handler := range d.handlers {
+		refresh, asked := due[handler]
 		if !asked {
 			continue
 		}
-		err := seeker.Resync(ctx, refresh)
+		err := handler.Resync(ctx, refresh)
 		var unreadable *database.UnreadableError
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			delete(due, seeker)
+			delete(due, handler)
 		case errors.As(err, &unreadable):
-			// It would be no other the next time, and all else was found.
-			f.log.ErrorContext(ctx, "looking through the store", "error", err)
-			delete(due, seeker)
+			// A repetition would skip the same documents.
+			d.log.ErrorContext(ctx, "documents were skipped in a resync", logkey.Error, err)
+			delete(due, handler)
 		default:
-			f.log.WarnContext(ctx, "looking through the store; will do so again", "error", err)
+			d.log.WarnContext(ctx, "resync failed; retrying", logkey.Error, err)
 		}
 	}
 }
 
-// jitteredInterval keeps the replicas from looking in step.
-func (f *Dispatcher) jitteredInterval() time.Duration { return f.interval/2 + rand.N(f.interval) }
+// jitteredInterval returns the time until the next periodic resync. It differs between replicas.
+func (d *Dispatcher) jitteredInterval() time.Duration { return backoff.Jitter(d.interval) }

@@ -1,9 +1,9 @@
-// Package inbox holds what the backend has heard and not yet dealt with: for each resource the newest report of Cluster
-// Service and the operations that are under way, and the queue of resources that somebody must look at.
+// Package eventqueue holds the events that the backend has not finished processing: for each resource the newest report
+// of Cluster Service and the running operations. It is also the queue of the resources to process.
 //
-// It is memory only. What it loses in a crash comes again: operations by listing them, reports by watching again from
-// the revision up to which everything has been dealt with, which the inbox computes. It holds resources only while
-// something is under way with them, so its size is bounded by that.
+// It is in memory only. After a crash the operations are listed again, and reports are watched again from the revision
+// up to which everything was processed, which the queue computes. A resource is held only while an event or an
+// operation is open, so the size is bounded.
 package eventqueue
 
 import (
@@ -13,82 +13,84 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Resource names what an operation works on, by its ARM id in lower case.
+// Resource identifies the resource of an operation by its ARM resource ID in lower case.
 type Resource string
 
 // Revocation is the kind of a revocation of credentials, which has no document of its own.
 const Revocation database.Kind = "credentialRevocation"
 
-// childKinds are the kinds of what stands beneath a cluster, by the word in its ARM id.
-var childKinds = map[string]database.Kind{
-	"nodepools": database.NodePoolKind, "externalauths": database.ExternalAuthKind,
-	"admincredentials": database.CredentialKind, "credentialrevocations": Revocation,
+// kinds maps resource types in lower case to kinds.
+var kinds = map[string]database.Kind{
+	strings.ToLower(hub.ClusterResourceType):         database.ClusterKind,
+	strings.ToLower(hub.NodePoolResourceType):        database.NodePoolKind,
+	strings.ToLower(hub.ExternalAuthResourceType):    database.ExternalAuthKind,
+	strings.ToLower(database.CredentialResourceType): database.CredentialKind,
+	strings.ToLower(database.RevocationResourceType): Revocation,
 }
 
-// ResourceOf is the name of the resource with that ARM id.
+// ResourceOf returns the Resource with an ARM resource ID.
 func ResourceOf(resourceID string) Resource { return Resource(strings.ToLower(resourceID)) }
 
-// Kind is the kind of the resource; empty for an id of a type that this release does not know.
+// Kind returns the kind of the resource, or an empty string for a type that this release does not support.
 func (r Resource) Kind() database.Kind {
-	parts := strings.Split(string(r), "/")
-	switch {
-	case len(parts) == 9 && parts[7] == "hcpopenshiftclusters":
-		return database.ClusterKind
-	case len(parts) == 11 && parts[7] == "hcpopenshiftclusters":
-		return childKinds[parts[9]]
+	id, err := arm.ParseResourceID(string(r))
+	if err != nil {
+		return ""
 	}
-	return ""
+	return kinds[strings.ToLower(id.ResourceType.String())]
 }
 
-// Group is the group of the resource's subscription.
+// Group returns the group of the resource's subscription.
 func (r Resource) Group() partition.Group {
-	parts := strings.SplitN(string(r), "/", 4)
-	if len(parts) < 3 {
+	key, err := database.ResourceKey(string(r))
+	if err != nil {
 		return 0
 	}
-	return partition.Of(parts[2])
+	return partition.Of(key.SubscriptionID)
 }
 
-// Back-off of a resource whose turn ended with an error.
+// The pauses before a resource is processed again after an error.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// Queue is safe for concurrent use.
+// Queue holds events and queues their resources. It is safe for concurrent use.
 type Queue struct {
 	queue workqueue.TypedRateLimitingInterface[Resource]
 
 	mu      sync.Mutex
 	entries map[Resource]*entry
-	// resourceByOperation are the resources of the operations in entries, by the operation's id.
+	// resourceByOperation maps the IDs of the operations in entries to their resources.
 	resourceByOperation map[string]Resource
-	// received is the revision up to which Cluster Service has sent everything.
+	// received is the revision up to which Cluster Service has sent all reports.
 	received int64
 }
 
 type entry struct {
-	// report is the newest; unhandled is the revision of the oldest that has not been dealt with, 0 for none, and
-	// waiting since when that is so.
+	// report is the newest report. unhandled is the revision of the oldest report that was not acknowledged, or 0;
+	// unhandledSince is when it arrived.
 	report         *clusterservice.Report
 	unhandled      int64
 	unhandledSince time.Time
-	// operations that are not known to be terminal, by id.
+	// operations that may be running, by ID.
 	operations map[string]database.Key
-	// refreshRequests counts how often the report was to be asked for again since it was; doubted is set when that is because what was
-	// known may have been lost where it came from.
+	// refreshRequests counts the requests to read the report since it was last read. stale is set if Cluster Service
+	// may have lost the reported state.
 	refreshRequests int
 	stale           bool
 }
 
-// New makes an empty inbox.
+// New returns an empty Queue.
 func New() *Queue {
 	return &Queue{
 		queue: workqueue.NewTypedRateLimitingQueue(
@@ -98,44 +100,45 @@ func New() *Queue {
 	}
 }
 
-func (i *Queue) entry(r Resource) *entry {
-	e := i.entries[r]
+func (q *Queue) entry(r Resource) *entry {
+	e := q.entries[r]
 	if e == nil {
 		e = &entry{operations: map[string]database.Key{}}
-		i.entries[r] = e
+		q.entries[r] = e
 	}
 	return e
 }
 
-// AddOperation notes an operation that is under way, and queues its resource.
-func (i *Queue) AddOperation(r Resource, id string, key database.Key) {
-	i.mu.Lock()
-	i.entry(r).operations[id] = key
-	i.resourceByOperation[id] = r
-	i.mu.Unlock()
-	i.queue.Add(r)
+// AddOperation stores a running operation and queues its resource.
+func (q *Queue) AddOperation(r Resource, id string, key database.Key) {
+	q.mu.Lock()
+	q.entry(r).operations[id] = key
+	q.resourceByOperation[id] = r
+	q.mu.Unlock()
+	q.queue.Add(r)
 }
 
-// AddReport notes a report of the watch, and queues its resource. An older one than is known only counts as unhandled.
-func (i *Queue) AddReport(report *clusterservice.Report) {
+// AddReport stores a report of the watch and queues its resource. A report that is older than the stored one only
+// counts as unhandled.
+func (q *Queue) AddReport(report *clusterservice.Report) {
 	r := ResourceOf(report.ResourceID)
-	i.mu.Lock()
-	e := i.entry(r)
+	q.mu.Lock()
+	e := q.entry(r)
 	if e.report == nil || e.report.Revision < report.Revision {
 		e.report = report
 	}
 	if e.unhandled == 0 {
 		e.unhandled, e.unhandledSince = report.Revision, time.Now()
 	}
-	i.mu.Unlock()
-	i.queue.Add(r)
+	q.mu.Unlock()
+	q.queue.Add(r)
 }
 
-// UpdateReport notes a report that Cluster Service gave as an answer, if it is news.
-func (i *Queue) UpdateReport(r Resource, report *clusterservice.Report) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	e := i.entry(r)
+// UpdateReport stores a report from the response to a request, if it is newer than the stored one.
+func (q *Queue) UpdateReport(r Resource, report *clusterservice.Report) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entry(r)
 	if e.report == nil || e.report.Revision < report.Revision {
 		e.report = report
 	}
@@ -144,143 +147,146 @@ func (i *Queue) UpdateReport(r Resource, report *clusterservice.Report) {
 	}
 }
 
-// RequestRefresh has the report of a resource asked for again: the safety net under the watch.
-func (i *Queue) RequestRefresh(r Resource) {
-	i.mu.Lock()
-	i.entry(r).refreshRequests++
-	i.mu.Unlock()
-	i.queue.Add(r)
+// RequestRefresh requests that the report of a resource is read again, and queues the resource. It protects against a
+// missed report.
+func (q *Queue) RequestRefresh(r Resource) {
+	q.mu.Lock()
+	q.entry(r).refreshRequests++
+	q.mu.Unlock()
+	q.queue.Add(r)
 }
 
-// MarkStale is Refresh for when what is known of a resource may have been lost where it came from. Until that is cleared up its
-// group counts as never dealt with: whoever has the group after a crash begins with a list, and doubts it as well.
-func (i *Queue) MarkStale(r Resource) {
-	i.mu.Lock()
-	e := i.entry(r)
+// MarkStale requests a refresh because Cluster Service may have lost the reported state. Until the refresh is finished,
+// nothing in the resource's group counts as handled: after a crash the next owner of the group lists the fleet and
+// marks the resource again.
+func (q *Queue) MarkStale(r Resource) {
+	q.mu.Lock()
+	e := q.entry(r)
 	e.refreshRequests++
 	e.stale = true
-	i.mu.Unlock()
-	i.queue.Add(r)
+	q.mu.Unlock()
+	q.queue.Add(r)
 }
 
-// FinishRefresh notes that the report was asked for and, if it was lost, that this is written down. asked is the letter's Refresh:
-// what was asked for since then is still to be done.
-func (i *Queue) FinishRefresh(r Resource, asked int) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if e := i.entries[r]; e != nil && asked > 0 && e.refreshRequests == asked {
+// FinishRefresh records that the report was read, and that a loss is stored. requests is Event.RefreshRequests; later
+// requests remain open.
+func (q *Queue) FinishRefresh(r Resource, requests int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[r]; e != nil && requests > 0 && e.refreshRequests == requests {
 		e.refreshRequests, e.stale = 0, false
-		i.removeIfIdle(r, e)
+		q.removeIfIdle(r, e)
 	}
 }
 
-// DiscardReport forgets a report of that revision, and any older one: Cluster Service does not know of it any more.
-func (i *Queue) DiscardReport(r Resource, revision int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if e := i.entries[r]; e != nil && e.report != nil && e.report.Revision <= revision {
+// DiscardReport removes the report of a revision and any older one, because Cluster Service no longer has the resource.
+func (q *Queue) DiscardReport(r Resource, revision int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[r]; e != nil && e.report != nil && e.report.Revision <= revision {
 		e.report, e.unhandled, e.unhandledSince = nil, 0, time.Time{}
-		i.removeIfIdle(r, e)
+		q.removeIfIdle(r, e)
 	}
 }
 
-// Event is what there is to know of a resource when its turn comes.
+// Event is the state of a resource that is being processed.
 type Event struct {
-	// Report is the newest, nil when none has been heard since the resource was last settled; it may have been dealt with.
+	// Report is the newest report, or nil if there was none since the resource was last idle. It may already be
+	// acknowledged.
 	Report *clusterservice.Report
-	// UnhandledSince is since when there is a report that has not been dealt with; zero when there is none.
+	// UnhandledSince is the arrival of the oldest report that was not acknowledged, or zero.
 	UnhandledSince time.Time
-	// Operations that are not known to be terminal, by id.
+	// Operations that may be running, by ID.
 	Operations map[string]database.Key
-	// RefreshRequests is how often it was asked that the report be read again, which is to be answered with Refreshed; 0 for not.
+	// RefreshRequests is the number of open requests to read the report, for FinishRefresh.
 	RefreshRequests int
 }
 
-// Peek returns what there is to know of a resource.
-func (i *Queue) Peek(r Resource) Event {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	e := i.entries[r]
+// Peek returns the event of a resource without removing it.
+func (q *Queue) Peek(r Resource) Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[r]
 	if e == nil {
 		return Event{}
 	}
 	return Event{Report: e.report, UnhandledSince: e.unhandledSince, Operations: maps.Clone(e.operations), RefreshRequests: e.refreshRequests}
 }
 
-// Acknowledge notes that everything up to a revision has been dealt with for a resource.
-func (i *Queue) Acknowledge(r Resource, revision int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	e := i.entries[r]
+// Acknowledge records that all reports of a resource up to a revision are processed.
+func (q *Queue) Acknowledge(r Resource, revision int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[r]
 	if e == nil || e.report == nil || e.report.Revision > revision {
-		// A newer one came meanwhile: it, and with it the resource, is still to be dealt with.
+		// A newer report has arrived and is still unhandled.
 		if e != nil && e.unhandled != 0 && e.report != nil {
 			e.unhandled, e.unhandledSince = min(revision+1, e.report.Revision), time.Now()
 		}
 		return
 	}
 	e.unhandled, e.unhandledSince = 0, time.Time{}
-	i.removeIfIdle(r, e)
+	q.removeIfIdle(r, e)
 }
 
-// RemoveOperation notes that an operation is terminal.
-func (i *Queue) RemoveOperation(r Resource, id string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if e := i.entries[r]; e != nil {
+// RemoveOperation records that an operation is terminal.
+func (q *Queue) RemoveOperation(r Resource, id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[r]; e != nil {
 		delete(e.operations, id)
-		delete(i.resourceByOperation, id)
-		i.removeIfIdle(r, e)
+		delete(q.resourceByOperation, id)
+		q.removeIfIdle(r, e)
 	}
 }
 
-// removeIfIdle lets go of a resource with which nothing is under way. As long as an operation is, the newest report is kept:
-// it says whether Cluster Service has the operation's generation.
-func (i *Queue) removeIfIdle(r Resource, e *entry) {
+// removeIfIdle removes a resource without open events. While an operation runs, the newest report is kept: it shows
+// which generation Cluster Service has.
+func (q *Queue) removeIfIdle(r Resource, e *entry) {
 	if e.unhandled == 0 && len(e.operations) == 0 && e.refreshRequests == 0 {
-		delete(i.entries, r)
+		delete(q.entries, r)
 	}
 }
 
-// DropGroup forgets everything of a group that this replica has lost.
-func (i *Queue) DropGroup(group partition.Group) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	maps.DeleteFunc(i.entries, func(r Resource, _ *entry) bool { return r.Group() == group })
-	maps.DeleteFunc(i.resourceByOperation, func(_ string, r Resource) bool { return r.Group() == group })
+// DropGroup removes all resources of a group that this replica has lost.
+func (q *Queue) DropGroup(group partition.Group) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	maps.DeleteFunc(q.entries, func(r Resource, _ *entry) bool { return r.Group() == group })
+	maps.DeleteFunc(q.resourceByOperation, func(_ string, r Resource) bool { return r.Group() == group })
 }
 
-// ResourceOfOperation is the resource that an operation works on, if it is known to be under way. A report of a credential or of a
-// revocation names nothing but the operation. One that comes before the operation is found is not needed: what is asked of
-// Cluster Service then is answered with it.
-func (i *Queue) ResourceOfOperation(id string) (Resource, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	r, ok := i.resourceByOperation[id]
+// ResourceOfOperation returns the resource of a running operation. Reports of credentials and revocations contain only
+// the operation ID. A report that arrives before its operation is not needed, because the request that follows returns
+// the report.
+func (q *Queue) ResourceOfOperation(id string) (Resource, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, ok := q.resourceByOperation[id]
 	return r, ok
 }
 
-// AdvanceRevision notes up to which revision Cluster Service has sent everything.
-func (i *Queue) AdvanceRevision(revision int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.received = max(i.received, revision)
+// AdvanceRevision records the revision up to which Cluster Service has sent all reports.
+func (q *Queue) AdvanceRevision(revision int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.received = max(q.received, revision)
 }
 
-// ResetRevision notes that the watch begins again after revision, perhaps an earlier one.
-func (i *Queue) ResetRevision(revision int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.received = revision
+// ResetRevision records that the watch restarts after a revision, which may be an earlier one.
+func (q *Queue) ResetRevision(revision int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.received = revision
 }
 
-// HandledRevisions are up to where each group has been dealt with; groups that are not in the result are up to the other
-// result.
-func (i *Queue) HandledRevisions() (behind map[partition.Group]int64, others int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+// HandledRevisions returns the revision up to which everything is handled: behind for the groups with open reports,
+// others for all other groups.
+func (q *Queue) HandledRevisions() (behind map[partition.Group]int64, others int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	behind = map[partition.Group]int64{}
-	for r, e := range i.entries {
+	for r, e := range q.entries {
 		up := e.unhandled - 1
 		switch {
 		case e.stale:
@@ -293,49 +299,49 @@ func (i *Queue) HandledRevisions() (behind map[partition.Group]int64, others int
 			behind[group] = up
 		}
 	}
-	return behind, i.received
+	return behind, q.received
 }
 
-// Len is how many resources something is under way with, and Queued how many wait for their turn now.
-func (i *Queue) Len() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return len(i.entries)
+// Len returns the number of resources with open events or operations.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.entries)
 }
 
-// Ready is how many resources wait for their turn now.
-func (i *Queue) Ready() int { return i.queue.Len() }
+// Ready returns the number of resources that can be processed now.
+func (q *Queue) Ready() int { return q.queue.Len() }
 
-// Next waits for the next resource; done is to be called when its turn is over. It returns false after Close.
-func (i *Queue) Next() (r Resource, done func(), ok bool) {
-	r, shutdown := i.queue.Get()
+// Next waits for the next resource. The caller must call done after processing it. ok is false after ShutDown.
+func (q *Queue) Next() (r Resource, done func(), ok bool) {
+	r, shutdown := q.queue.Get()
 	if shutdown {
 		return "", nil, false
 	}
-	return r, func() { i.queue.Done(r) }, true
+	return r, func() { q.queue.Done(r) }, true
 }
 
 // AddAfter queues a resource after a pause.
-func (i *Queue) AddAfter(r Resource, after time.Duration) { i.queue.AddAfter(r, after) }
+func (q *Queue) AddAfter(r Resource, after time.Duration) { q.queue.AddAfter(r, after) }
 
-// AddRateLimited queues a resource after a pause that grows with every call until Settled.
-func (i *Queue) AddRateLimited(r Resource) { i.queue.AddRateLimited(r) }
+// AddRateLimited queues a resource after a pause that grows with every call until Forget.
+func (q *Queue) AddRateLimited(r Resource) { q.queue.AddRateLimited(r) }
 
-// NumRequeues is how often Retry was called since Settled.
-func (i *Queue) NumRequeues(r Resource) int { return i.queue.NumRequeues(r) }
+// NumRequeues returns how often AddRateLimited was called since Forget.
+func (q *Queue) NumRequeues(r Resource) int { return q.queue.NumRequeues(r) }
 
-// RequeueAll queues every resource that something is under way with: what kept them from going on may be over.
-func (i *Queue) RequeueAll() {
-	i.mu.Lock()
-	resources := slices.Collect(maps.Keys(i.entries))
-	i.mu.Unlock()
+// RequeueAll queues every held resource, because the cause of their failures may be over.
+func (q *Queue) RequeueAll() {
+	q.mu.Lock()
+	resources := slices.Collect(maps.Keys(q.entries))
+	q.mu.Unlock()
 	for _, r := range resources {
-		i.queue.Add(r)
+		q.queue.Add(r)
 	}
 }
 
-// Forget ends the growing of pauses.
-func (i *Queue) Forget(r Resource) { i.queue.Forget(r) }
+// Forget resets the pauses of a resource.
+func (q *Queue) Forget(r Resource) { q.queue.Forget(r) }
 
-// ShutDown ends the queue: Next returns false.
-func (i *Queue) ShutDown() { i.queue.ShutDown() }
+// ShutDown closes the queue: Next returns false.
+func (q *Queue) ShutDown() { q.queue.ShutDown() }

@@ -1,30 +1,37 @@
-// Package fleetwatch follows Cluster Service's watch and puts every report of an owned group into the inbox. How far
-// each group has been dealt with is kept with its lease, so that whoever holds the group next goes on from there, and
-// nothing is missed however a replica ends.
+// Package fleetwatch follows Cluster Service's watch and adds every report of an owned group to the event queue. The
+// handled revision of each group is stored with the group's lease, so that the next owner of the group continues from
+// there and misses no report.
 package fleetwatch
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// logInterval is how often a watch that keeps breaking is logged at most.
+// logInterval is the shortest time between two log records about a failing watch.
 const logInterval = 15 * time.Second
 
-// saveInterval is how often the revisions are handed to the leases, which save them in their own time.
+// saveInterval is how often the handled revisions are passed to the leases, which save them at their own interval.
 const saveInterval = 500 * time.Millisecond
 
-// Follower follows the watch for the groups that this replica has.
+// The pauses after the watch failed, and the pause after a group was acquired.
+const (
+	minBackoff   = 50 * time.Millisecond
+	maxBackoff   = 2 * time.Second
+	acquirePause = 20 * time.Millisecond
+)
+
+// Follower follows the watch for the groups of this replica.
 type Follower struct {
 	clusterService *clusterservice.Client
 	owner          *partition.Owner
@@ -33,34 +40,34 @@ type Follower struct {
 	markStale      func(ctx context.Context) error
 	reconciler     Reconciler
 
-	// acquired wakes a stream that stands beyond what a new group needs.
+	// acquired is notified when a group is acquired, which may need an earlier revision than the stream's.
 	acquired chan struct{}
 
 	mu sync.Mutex
-	// joined maps the groups that the stream serves to the revision up to which they had been sent everything when it
-	// began.
+	// joined maps the groups that the stream serves to the revision that was received for them before the stream began.
 	joined map[partition.Group]int64
-	// broken is set from when a stream has failed until the next one carries something.
+	// broken is set after a stream has failed, until the next one receives something.
 	broken bool
 }
 
-// Reconciler compares what customers were promised with what the fleet holds; *reconcile.Reconciler is one.
+// Reconciler compares the desired state with the fleet. *reconcile.Reconciler implements it.
 type Reconciler interface {
-	// RequestComparison has groups compared, and Suspected says whether that is still to be done.
+	// RequestComparison requests a comparison of groups. ComparisonPending reports whether one is pending.
 	RequestComparison(groups []partition.Group)
 	ComparisonPending(group partition.Group) bool
 }
 
-// New makes a Follower. doubt is called after the fleet was listed anew, and has what is under way asked for: what is not in the
-// list was lost, or is of long ago. What is not under way is compared by the reconciler; until it is done the groups keep no revision.
-func New(clusterService *clusterservice.Client, owner *partition.Owner, in *eventqueue.Queue, doubt func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *Follower {
+// New returns a Follower. markStale is called after the fleet was listed, and marks all active operations as stale: a
+// resource that is not in the list was lost, or deleted long ago. The reconciler compares resources without an
+// operation; until then the groups have no handled revision.
+func New(clusterService *clusterservice.Client, owner *partition.Owner, queue *eventqueue.Queue, markStale func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *Follower {
 	return &Follower{
-		clusterService: clusterService, owner: owner, queue: in, log: log, markStale: doubt, reconciler: reconciler,
+		clusterService: clusterService, owner: owner, queue: queue, log: log, markStale: markStale, reconciler: reconciler,
 		acquired: make(chan struct{}, 1), joined: map[partition.Group]int64{},
 	}
 }
 
-// GroupAcquired begins with a group that this replica has got.
+// GroupAcquired starts following a group.
 func (f *Follower) GroupAcquired(partition.Group) {
 	select {
 	case f.acquired <- struct{}{}:
@@ -68,7 +75,7 @@ func (f *Follower) GroupAcquired(partition.Group) {
 	}
 }
 
-// GroupLost ends with a group.
+// GroupLost stops following a group.
 func (f *Follower) GroupLost(group partition.Group) {
 	f.mu.Lock()
 	delete(f.joined, group)
@@ -76,13 +83,13 @@ func (f *Follower) GroupLost(group partition.Group) {
 	f.queue.DropGroup(group)
 }
 
-// Run follows until ctx ends.
+// Run follows the watch until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.saveRevisions(ctx) })
 	defer wg.Wait()
-	pause := 50 * time.Millisecond
-	var said time.Time
+	pauses := backoff.New(minBackoff, maxBackoff)
+	var logged time.Time
 	for ctx.Err() == nil {
 		started := time.Now()
 		err := f.stream(ctx)
@@ -90,30 +97,30 @@ func (f *Follower) Run(ctx context.Context) {
 			return
 		}
 		if err == nil || time.Since(started) > 10*time.Second {
-			pause = 50 * time.Millisecond
+			pauses.Reset()
 		}
 		if err == nil {
 			continue
 		}
 		f.setBroken(true)
-		if time.Since(said) > logInterval {
-			said = time.Now()
-			f.log.WarnContext(ctx, "following Cluster Service; will go on trying", "error", err)
+		if time.Since(logged) > logInterval {
+			logged = time.Now()
+			f.log.WarnContext(ctx, "watching Cluster Service failed; retrying", logkey.Error, err)
 		}
-		sleep(ctx, pause/2+rand.N(pause))
-		pause = min(2*pause, 2*time.Second)
+		_ = pauses.Wait(ctx)
 	}
 }
 
-// stream runs one stream for the groups there are now, until it breaks or a group joins that needs an earlier one.
+// stream follows the watch for the current groups until it breaks, or until a group is acquired that the stream does
+// not serve.
 func (f *Follower) stream(ctx context.Context) error {
 	after, ok := f.joinGroups()
 	if !ok {
 		select {
 		case <-ctx.Done():
 		case <-f.acquired:
-			// Groups come one after the other: one stream for those of a moment.
-			sleep(ctx, 20*time.Millisecond)
+			// Groups are acquired in quick succession: wait for all of them before starting a stream.
+			_ = backoff.Sleep(ctx, acquirePause)
 		}
 		return nil
 	}
@@ -129,14 +136,14 @@ func (f *Follower) stream(ctx context.Context) error {
 	return err
 }
 
-// follow follows the changes after a revision, or begins with a list when there is none to begin after.
+// follow watches the changes after a revision. It lists the fleet if there is no such revision.
 func (f *Follower) follow(ctx context.Context, after int64) error {
 	if after == 0 {
 		return f.relist(ctx)
 	}
 	err := f.clusterService.Watch(ctx, after, func(change clusterservice.Change) error {
 		if f.setBroken(false) {
-			// Cluster Service is back: what waits to be sent there need not wait for its next try.
+			// Cluster Service is available again: retry all waiting requests at once.
 			f.queue.RequeueAll()
 		}
 		f.observe(ctx, change)
@@ -160,7 +167,7 @@ func (f *Follower) observe(ctx context.Context, change clusterservice.Change) {
 	}
 }
 
-// report puts a report of an owned group into the inbox.
+// report adds a report of an owned group to the queue.
 func (f *Follower) report(report *clusterservice.Report) {
 	if report.ResourceID == "" {
 		r, ok := f.queue.ResourceOfOperation(report.UID)
@@ -174,7 +181,7 @@ func (f *Follower) report(report *clusterservice.Report) {
 	}
 }
 
-// setBroken returns what was so before.
+// setBroken sets broken and returns the previous value.
 func (f *Follower) setBroken(broken bool) (was bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,7 +217,7 @@ func (f *Follower) isJoined(group partition.Group) bool {
 	return joined
 }
 
-// restartForNew ends the stream when a group was got that it does not serve yet.
+// restartForNew cancels the stream when a group is acquired that it does not serve.
 func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 	for {
 		select {
@@ -220,7 +227,7 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 		}
 		for group := range f.owner.Revisions() {
 			if !f.isJoined(group) {
-				sleep(ctx, 20*time.Millisecond)
+				_ = backoff.Sleep(ctx, acquirePause)
 				cancel()
 				return
 			}
@@ -228,17 +235,18 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 	}
 }
 
-// relist is for when Cluster Service no longer keeps the changes that were missed, when it was restored to an earlier state, and
-// when it is not known what was missed. Once restored it begins its revisions anew, beyond all that it ever gave, so whatever is
-// listed is news; what is not listed has to be asked for. The groups count as listed only when all of that is noted.
+// relist lists the whole fleet. It is called if Cluster Service no longer has the missed changes, if it was restored to
+// an earlier state, or if the last handled revision is unknown. A restored Cluster Service starts with revisions beyond
+// all earlier ones, so that every listed report is newer than the known one. Resources that are not in the list are
+// marked as stale. The groups count as listed only after that.
 func (f *Follower) relist(ctx context.Context) error {
-	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are not kept, or not known")
+	f.log.InfoContext(ctx, "listing the whole fleet: missed changes are unknown or no longer stored")
 	revision, err := f.clusterService.List(ctx, func(change clusterservice.Change) error {
 		f.observe(ctx, change)
 		return nil
 	})
 	if err == nil && revision <= 0 {
-		err = errors.New("a list of the fleet is of no revision")
+		err = errors.New("listing the fleet: the list has no revision")
 	}
 	if err == nil {
 		err = f.markStale(ctx)
@@ -272,12 +280,12 @@ func (f *Follower) saveRevisions(ctx context.Context) {
 	}
 }
 
-// saveRevisionsOnce hands the revisions to the leases.
+// saveRevisionsOnce passes the handled revisions to the leases.
 func (f *Follower) saveRevisionsOnce() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Read under the lock under which a stream begins: what an earlier stream had sent says nothing of a group that has joined
-	// since, and would be noted as dealt with.
+	// Hold the lock, because joinGroups needs it to start a stream: what an earlier stream has received does not count
+	// for a group that has joined since.
 	behind, sent := f.queue.HandledRevisions()
 	for group, began := range f.joined {
 		revision := max(began, sent)
@@ -288,14 +296,5 @@ func (f *Follower) saveRevisionsOnce() {
 			revision = 0
 		}
 		f.owner.SetRevision(group, revision)
-	}
-}
-
-func sleep(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// cascadeState is what a deletion of a cluster found beneath it when it told all of that: as long as its operation is under way nothing
-// can be made there, so there is nothing to look for again where there was nothing. That ends with the operation: beneath a
-// cluster whose deletion has failed node pools can be made again.
+// cascadeState caches the number of children after all children of a cluster are marked for deletion. No child can be
+// created while the deletion runs, so that none need to be read again if there were none. The cache is valid for the
+// operation only: after a failed deletion, node pools can be created again.
 type cascadeState struct {
 	operation string
 	children  int
 }
 
-// child is what stands beneath a cluster, with the operation that it waits for, if any.
+// child is a child of a cluster, with its active operation.
 type child struct {
 	key database.Key
-	// operation is nil when none is under way.
+	// operation is nil if none is running.
 	operation *database.Item[database.OperationDocument]
-	// markDeleting adds what shows that the child goes with its cluster; nil when that shows already.
+	// markDeleting adds the write that marks the child for deletion; nil if it is already marked.
 	markDeleting func(batch *database.Batch)
-	// remove adds its removal, of documents in all, besides the operation's end.
+	// remove adds the removal of the child, which takes the given number of documents besides its operation.
 	remove    func(batch *database.Batch)
 	documents int
 }
 
-// children reads what stands beneath a cluster. All that does is its own: a new cluster of the name is only made when
-// nothing is left of the last.
+// children reads the children of a cluster. All belong to this incarnation: a new cluster with the same name is created
+// only after everything of the previous one is removed.
 func (c *Controller) children(ctx context.Context, cluster *database.Item[database.ClusterDocument]) ([]child, error) {
 	var children []child
 	err := c.db.Children(ctx, cluster.Key, func(change database.Change) error {
@@ -44,20 +44,20 @@ func (c *Controller) children(ctx context.Context, cluster *database.Item[databa
 		case database.CredentialKind:
 			read = c.credentialChild
 		default:
-			// Of a release that made what this one does not know: it must not be left behind in silence.
-			return fmt.Errorf("%s is of the unknown kind %q", change.Key.ResourceID, change.Kind)
+			// A newer release has created it. It must not be left behind silently.
+			return fmt.Errorf("reading the child %s: unsupported kind %q", change.Key.ResourceID, change.Kind)
 		}
 		one, err := read(ctx, change)
 		children = append(children, one)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing what is beneath a cluster being deleted: %w", err)
+		return nil, fmt.Errorf("listing the children of a cluster: %w", err)
 	}
 	return children, nil
 }
 
-// child is a resource of the kind as a child of its cluster.
+// child returns a resource of the kind as a child of its cluster.
 func (k *kind[D]) child(ctx context.Context, change database.Change) (child, error) {
 	item, err := database.DecodeChange(k.collection, change)
 	if err != nil {
@@ -88,7 +88,7 @@ func (k *kind[D]) child(ctx context.Context, change database.Change) (child, err
 	return one, nil
 }
 
-// reserved reads the reservations that a resource holds.
+// reserved reads the reservations that a resource owns.
 func (k *kind[D]) reserved(ctx context.Context, item *database.Item[D]) ([]*database.Item[database.ReservationDocument], error) {
 	if k.reservations == nil {
 		return nil, nil
@@ -106,11 +106,11 @@ func (k *kind[D]) reserved(ctx context.Context, item *database.Item[D]) ([]*data
 	return reserved, nil
 }
 
-// markChildrenDeleting shows what stands beneath a cluster that is being deleted as being deleted too, and ends the operations on
-// it. It is what the customer sees: Cluster Service deletes them with the cluster on its own.
+// markChildrenDeleting marks the children of a cluster for deletion and cancels their operations. This is for the
+// customer to see: Cluster Service deletes the children with the cluster by itself.
 func (c *Controller) markChildrenDeleting(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
 	r, operation := eventqueue.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID
-	if _, told := c.childrenMarked(r, operation); told {
+	if _, marked := c.childrenMarked(r, operation); marked {
 		return nil
 	}
 	children, err := c.children(ctx, cluster)
@@ -141,35 +141,35 @@ func (c *Controller) markChildrenDeleting(ctx context.Context, cluster *database
 	return nil
 }
 
-// childrenMarked says whether the deletion that an operation is about has told all that is beneath its cluster, and how many that were. An
-// operation that has ended is empty, and has told nothing.
-func (c *Controller) childrenMarked(r eventqueue.Resource, operation string) (children int, told bool) {
+// childrenMarked reports whether all children of a cluster are marked for deletion by an operation, and how many
+// children there are. After the operation has ended, operation is empty and the result is false.
+func (c *Controller) childrenMarked(r eventqueue.Resource, operation string) (children int, marked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := c.cascades[r]
 	return found.children, operation != "" && found.operation == operation
 }
 
-// removeChildren removes what stands beneath a cluster that is gone. What does not fit into the cluster's own batch goes
-// before, in batches of its own; the rest is added to it. The operations end with what they were on; ended says so once
-// the batch is committed.
+// removeChildren removes the children of a cluster that is gone. Children that fit are added to the cluster's batch;
+// the others are removed before, in batches of their own. Their operations end with them. ended must be called after
+// the commit.
 func (c *Controller) removeChildren(ctx context.Context, batch *database.Batch, children []child) (ended func(), err error) {
 	var last []child
-	for room := database.MaxBatchDocuments - clusterDocuments; len(children) > 0; children = children[1:] {
+	for available := database.MaxBatchDocuments - clusterDocuments; len(children) > 0; children = children[1:] {
 		one := children[0]
-		if needed := one.documents + 1; needed > room {
-			// The batch is full: it goes ahead, and the next one is empty.
-			ahead := c.db.NewBatch(one.key.SubscriptionID)
-			addRemovals(ahead, last)
-			if err := ahead.Commit(ctx); err != nil {
+		if needed := one.documents + 1; needed > available {
+			// The batch is full: commit it and start another one.
+			earlier := c.db.NewBatch(one.key.SubscriptionID)
+			addRemovals(earlier, last)
+			if err := earlier.Commit(ctx); err != nil {
 				return nil, err
 			}
 			for _, child := range last {
 				c.childOperationEnded(ctx, child)
 			}
-			last, room = nil, database.MaxBatchDocuments-clusterDocuments
+			last, available = nil, database.MaxBatchDocuments-clusterDocuments
 		}
-		last, room = append(last, one), room-one.documents-1
+		last, available = append(last, one), available-one.documents-1
 	}
 	addRemovals(batch, last)
 	return func() {
@@ -194,7 +194,7 @@ func addRemovals(batch *database.Batch, children []child) {
 	}
 }
 
-// childOperationEnded notes the end of the operation on a child, if there was one.
+// childOperationEnded records the end of a child's operation, if it had one.
 func (c *Controller) childOperationEnded(ctx context.Context, one child) {
 	if one.operation != nil {
 		c.operationEnded(ctx, eventqueue.ResourceOf(one.key.ResourceID), one.operation)

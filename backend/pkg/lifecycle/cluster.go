@@ -7,14 +7,15 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// clusterDocuments is the most documents that the removal of a cluster itself takes: the cluster, its operation and its
-// reservations, with room for more of these.
+// clusterDocuments is how many documents of a batch are reserved for the cluster itself: the cluster, its operation and
+// its reservations, with some spare.
 const clusterDocuments = 10
 
 func clusterKind(c *Controller) *kind[database.ClusterDocument] {
@@ -22,7 +23,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		Controller: c,
 		collection: c.db.Clusters(),
 		view: func(d *database.ClusterDocument) view {
-			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.Cluster.Tags, "cluster")}
+			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: decision.LimitsFromTags(d.Cluster.Tags, "cluster")}
 		},
 		observe: func(d *database.ClusterDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.Cluster)
@@ -33,13 +34,13 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		remove: c.clusterService.DeleteCluster,
 		get:    c.clusterService.GetCluster,
 		spec: func(d *database.ClusterDocument) proto.Message {
-			request, _ := clusterservice.ClusterRequest(d) // a document that cannot be translated equals nothing that Cluster Service holds
+			request, _ := clusterservice.ClusterRequest(d) // a document without a translation equals nothing that Cluster Service has
 			return request.GetSpec()
 		},
 		reservations:         database.ClusterReservations,
 		markChildrenDeleting: c.markChildrenDeleting,
-		// Billing is in a container of its own, so no transaction spans both: it is written first, and written again
-		// without effect should the cluster not be.
+		// Billing is in another container, which a transaction cannot include. It is written first; a repeated write
+		// has no effect.
 		onReady: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
 			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
 		},
@@ -57,12 +58,12 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 	}
 }
 
-// removeWithCluster removes what goes with a cluster: what fits into the cluster's transaction is in it; the rest goes first,
-// so that the cluster stands until nothing else does and a crash in between is made good by the next turn. Making
-// anything beneath a cluster writes the cluster, so nothing can come to be meanwhile: the last commit would fail.
+// removeWithCluster removes the dependents of a cluster. What fits is added to the cluster's transaction; the rest is
+// removed before. The cluster is removed last, so that a repeated execution continues after a crash. Creating a child
+// writes the cluster, so a child that is created meanwhile makes the last commit fail.
 func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batch, cluster *database.Item[database.ClusterDocument]) (ended func(), err error) {
 	var children []child
-	if known, told := c.childrenMarked(eventqueue.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID); !told || known > 0 {
+	if count, marked := c.childrenMarked(eventqueue.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID); !marked || count > 0 {
 		if children, err = c.children(ctx, cluster); err != nil {
 			return nil, withStep(deletion.StepChildrenRemoved, err)
 		}

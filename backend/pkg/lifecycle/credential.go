@@ -8,8 +8,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// credentialOneShot has a credential signed. It ends when it is; a revocation that comes first cancels it, in the store by
-// the frontend's own batch, and at Cluster Service too.
+// credentialOneShot describes the request of a credential. The operation ends when the credential is issued. A
+// revocation that is requested before cancels it, in Cosmos DB by the frontend's batch and at Cluster Service.
 func credentialOneShot(c *Controller) *oneShot {
 	return &oneShot{
 		Controller: c,
@@ -29,7 +29,7 @@ func credentialOneShot(c *Controller) *oneShot {
 			clusterservice.StateIssued:   hub.Succeeded,
 			clusterservice.PhaseFailed:   hub.Failed,
 			clusterservice.StateCanceled: hub.Canceled,
-			// It was issued unseen, and is of no use any more.
+			// The credential was issued, and the report of that was missed. It is no longer valid.
 			clusterservice.StateAwaitingRevocation: hub.Canceled,
 			clusterservice.StateRevoked:            hub.Canceled,
 			clusterservice.StateExpired:            hub.Canceled,
@@ -37,7 +37,7 @@ func credentialOneShot(c *Controller) *oneShot {
 	}
 }
 
-// credential is the subject of a credentialErrand.
+// credential is the subject of a credential request.
 type credential struct {
 	*Controller
 	item *database.Item[database.CredentialDocument]
@@ -60,20 +60,20 @@ func (s *credential) finish(_ context.Context, batch *database.Batch, status hub
 	return nil
 }
 
-// credentialChild is a credential as a child of its cluster.
+// credentialChild returns a credential as a child of its cluster.
 func (c *Controller) credentialChild(ctx context.Context, change database.Change) (child, error) {
 	item, err := database.DecodeChange(c.db.Credentials(), change)
 	if err != nil {
 		return child{}, err
 	}
-	one := child{key: item.Key, documents: 1, remove: func(batch *database.Batch) { database.Remove(batch, item) }}
+	credential := child{key: item.Key, documents: 1, remove: func(batch *database.Batch) { database.Remove(batch, item) }}
 	if item.Value.State != database.CredentialPending {
-		return one, nil
+		return credential, nil
 	}
-	one.markDeleting = func(batch *database.Batch) {
+	credential.markDeleting = func(batch *database.Batch) {
 		item.Value.State = database.CredentialCanceled
 		database.Replace(batch, item)
 	}
-	one.operation, err = c.runningOperation(ctx, item.Key.SubscriptionID, item.Value.UID)
-	return one, err
+	credential.operation, err = c.runningOperation(ctx, item.Key.SubscriptionID, item.Value.UID)
+	return credential, err
 }

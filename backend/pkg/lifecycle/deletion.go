@@ -4,35 +4,38 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path"
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// noteInterval is how long it takes at least until the failures of a stuck step are noted again.
+	// noteInterval is the shortest time between two notes of failures of a stuck step.
 	noteInterval = time.Minute
-	// maxErrorLength bounds the text of a failure that is noted.
+	// maxErrorLength bounds the stored text of a failure, in characters.
 	maxErrorLength = 512
 )
 
-// deletionState is a deletion under way, as the last turn of its resource found it.
+// deletionState is the state of a running deletion after the last processing of its resource.
 type deletionState struct {
-	// operation is the key of ARM's; empty when that has ended before.
+	// operation is the key of the ARM operation, or empty if it has already ended.
 	operation database.Key
-	// stuck is the backend's own step that takes too long, empty for none.
+	// stuck is the backend's step that takes too long, or empty.
 	stuck string
-	// failing is at which of the steps that are taken within a turn the last one that failed did, if at one of these.
+	// failing is the step at which the last processing failed, if it is known.
 	failing string
-	// noted is when failures of the stuck step were last noted.
+	// noted is when a failure of the stuck step was last stored.
 	noted time.Time
 }
 
-// stepError is a failure at one of the steps that are taken within a turn.
+// stepError is a failure at a known step of a deletion.
 type stepError struct {
 	step string
 	err  error
@@ -41,10 +44,10 @@ type stepError struct {
 // Error implements error.
 func (e *stepError) Error() string { return e.err.Error() }
 
-// Unwrap gives the failure.
+// Unwrap returns the failure.
 func (e *stepError) Unwrap() error { return e.err }
 
-// withStep says at which step of a deletion something failed; nil stays nil.
+// withStep adds the step of a deletion to a failure. It returns nil if err is nil.
 func withStep(step string, err error) error {
 	if err == nil {
 		return nil
@@ -52,25 +55,26 @@ func withStep(step string, err error) error {
 	return &stepError{step, err}
 }
 
-// trackDeletion notes which of the backend's own steps of a deletion takes too long, and looks again when the next one
-// would. It is asked in every turn of a resource that is being deleted, also before one that fails, and also when the
-// operation, which may be nil, has ended of old age before. What shows that it is being deleted and has no operation goes with
-// its cluster, whose own deletion is looked after.
-func (k *kind[D]) trackDeletion(r eventqueue.Resource, v view, operation *database.Item[database.OperationDocument], s situation) {
+// trackDeletion determines which of the backend's own steps of a deletion is stuck, and requeues the resource for when
+// the next step would be. It is called whenever a resource that is being deleted is processed, before the execution,
+// and also if the operation, which may be nil, has exceeded its deadline. A resource in the state Deleting without an
+// operation is deleted with its cluster, whose deletion is tracked.
+func (k *kind[D]) trackDeletion(r eventqueue.Resource, v view, operation *database.Item[database.OperationDocument], s decision.Situation) {
 	k.mu.Lock()
 	before := k.deletions[r]
 	k.mu.Unlock()
-	_, told := k.childrenMarked(r, *v.operation)
-	facts := deletion.Facts{FleetDeletedTime: s.waiting,
-		FleetAccepted: s.deleting(),
-		FleetDeleted:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted,
-		// What is beneath is told in the first turn, and at the end all goes in one: what has not failed is as good as done.
-		ChildrenMarked: k.markChildrenDeleting == nil || before.failing != deletion.StepChildrenMarked || told,
+	_, marked := k.childrenMarked(r, *v.operation)
+	facts := deletion.Facts{FleetDeletedTime: s.UnhandledSince,
+		FleetAccepted: s.FleetDeleting(),
+		FleetDeleted:  s.Report != nil && s.Report.Phase == clusterservice.PhaseDeleted,
+		// The first processing marks the children, and the last one ends all other steps. A step that has not failed
+		// counts as done.
+		ChildrenMarked: k.markChildrenDeleting == nil || before.failing != deletion.StepChildrenMarked || marked,
 		BillingEnded:   before.failing != deletion.StepBillingEnded, ChildrenRemoved: before.failing != deletion.StepBillingEnded && before.failing != deletion.StepChildrenRemoved}
 	facts.FleetAccepted = facts.FleetAccepted || facts.FleetDeleted
-	if s.report != nil {
-		facts.StartTime, facts.FleetAcceptedTime = s.report.DeleteTime, s.report.DeleteTime
-		facts.Fleet = cmp.Or(s.report.Deletion, &csv1.Deletion{})
+	if s.Report != nil {
+		facts.StartTime, facts.FleetAcceptedTime = s.Report.DeleteTime, s.Report.DeleteTime
+		facts.Fleet = cmp.Or(s.Report.Deletion, &csv1.Deletion{})
 	}
 	now := deletionState{failing: before.failing, noted: before.noted}
 	if operation != nil {
@@ -80,41 +84,41 @@ func (k *kind[D]) trackDeletion(r eventqueue.Resource, v view, operation *databa
 		facts.FleetDeletedTime = time.Time{}
 	}
 	if facts.FleetDeleted && facts.FleetDeletedTime.IsZero() {
-		facts.FleetDeletedTime = s.now
+		facts.FleetDeletedTime = s.Now
 	}
 	if k.markChildrenDeleting == nil {
-		facts.NamePrefix = v.uid // a part of a cluster, whatever it is called
+		facts.NamePrefix = v.uid // a prefix for the names of the steps, which are not shown here
 	}
-	stuck, next := facts.StuckStep(s.now)
+	stuck, next := facts.StuckStep(s.Now)
 	now.stuck = stuck
 	k.mu.Lock()
 	k.deletions[r] = now
 	k.mu.Unlock()
 	if k.metrics.setStuckStep(r, stuck) && stuck != "" {
-		k.log.Warn("a step of a deletion is stuck", "resourceId", string(r), "operationId", now.operation.ResourceID, "step", stuck,
-			"since", facts.StartTime.Format(time.RFC3339))
+		k.log.Warn("deletion step is stuck", logkey.ResourceID, string(r), logkey.OperationID, path.Base(now.operation.ResourceID), logkey.Step, stuck,
+			logkey.Duration, s.Now.Sub(facts.StartTime).Round(time.Second).String())
 	}
 	if !next.IsZero() {
-		k.queue.AddAfter(r, next.Sub(s.now))
+		k.queue.AddAfter(r, next.Sub(s.Now))
 	}
 }
 
-// recordDeletionFailure keeps at which step a deletion failed and, once that is stuck, notes the failure on the operation, so that whoever
-// looks at the deletion sees it. That this fails as well is no other failure.
+// recordDeletionFailure records the step at which a deletion failed. If that step is stuck, it stores the failure on
+// the operation, for people who read the deletion. A failure of this write is only logged.
 func (c *Controller) recordDeletionFailure(ctx context.Context, r eventqueue.Resource, failure error, attempts int) {
 	c.mu.Lock()
 	o, known := c.deletions[r]
-	ours := false // whether it failed at the step that is stuck, and not at another that this turn came to
+	atStuckStep := false // whether the failure is at the stuck step
 	if known {
 		var step *stepError
 		o.failing = ""
 		if errors.As(failure, &step) {
 			o.failing = step.step
 		}
-		ours = o.failing == o.stuck || o.failing == "" && o.stuck != deletion.StepChildrenMarked && o.stuck != deletion.StepBillingEnded && o.stuck != deletion.StepChildrenRemoved
+		atStuckStep = o.failing == o.stuck || o.failing == "" && o.stuck != deletion.StepChildrenMarked && o.stuck != deletion.StepBillingEnded && o.stuck != deletion.StepChildrenRemoved
 		c.deletions[r] = o
 	}
-	due := ours && o.stuck != "" && o.operation.ResourceID != "" && time.Since(o.noted) >= noteInterval
+	due := atStuckStep && o.stuck != "" && o.operation.ResourceID != "" && time.Since(o.noted) >= noteInterval
 	if due {
 		o.noted = time.Now()
 		c.deletions[r] = o
@@ -135,7 +139,7 @@ func (c *Controller) recordDeletionFailure(ctx context.Context, r eventqueue.Res
 		return batch.Commit(ctx)
 	})
 	if err != nil {
-		c.log.DebugContext(ctx, "the failure of a step of a deletion could not be noted", "resourceId", string(r), "error", err)
+		c.log.DebugContext(ctx, "storing the failure of a deletion step failed", logkey.ResourceID, string(r), logkey.Error, err)
 	}
 }
 
@@ -146,7 +150,7 @@ func truncate(text string) string {
 	return text
 }
 
-// forgetDeletion forgets a deletion that has ended, or is another replica's now.
+// forgetDeletion removes the state of a deletion that has ended or belongs to another replica.
 func (c *Controller) forgetDeletion(r eventqueue.Resource) {
 	c.mu.Lock()
 	delete(c.deletions, r)

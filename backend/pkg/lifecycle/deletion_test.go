@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -71,8 +72,8 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 			now := time.Now()
 			state, operation := hub.Failed, ""
 			look := func(waiting time.Time) {
-				k.trackDeletion(r, view{uid: "u", state: &state, operation: &operation, fleet: &database.FleetState{}}, nil, situation{now: now, waiting: waiting,
-					report: &clusterservice.Report{Deleting: true, DeleteTime: now.Add(-time.Hour), Phase: clusterservice.PhaseDeleted}})
+				k.trackDeletion(r, view{uid: "u", state: &state, operation: &operation, fleet: &database.FleetState{}}, nil, decision.Situation{Now: now, UnhandledSince: waiting,
+					Report: &clusterservice.Report{Deleting: true, DeleteTime: now.Add(-time.Hour), Phase: clusterservice.PhaseDeleted}})
 			}
 			look(now)
 			if got := c.deletions[r].stuck; got != "" {

@@ -11,12 +11,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// Metrics of the controller; none has a label per resource.
+// Metrics are the metrics of the Controller. None has a label per resource.
 type Metrics struct {
-	// Sent counts the requests that were sent to Cluster Service because the frontend had not, or not in time.
+	// Sent counts the requests to Cluster Service that the frontend had not sent in time.
 	Sent prometheus.Counter
-	// Resent counts what was sent again because Cluster Service had lost it, by kind of resource and whether it was its state or
-	// its deletion.
+	// Resent counts the requests that were repeated because Cluster Service had lost state, by kind of resource and
+	// request.
 	Resent *prometheus.CounterVec
 
 	processed  *prometheus.HistogramVec
@@ -24,27 +24,27 @@ type Metrics struct {
 	stuck      *prometheus.GaugeVec
 
 	mu sync.Mutex
-	// stuckSteps are the steps that deletions are stuck in, by resource.
+	// stuckSteps maps resources to the steps in which their deletions are stuck.
 	stuckSteps map[eventqueue.Resource]string
 }
 
-// NewMetrics registers the metrics.
+// NewMetrics creates and registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Sent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "backend_cluster_service_requests_total", Help: "Requests sent to Cluster Service for accepted operations.",
+			Name: "backend_cluster_service_requests_total", Help: "Requests to Cluster Service for accepted operations that the frontend had not sent in time.",
 		}),
 		Resent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "backend_reconciliation_sent_total", Help: "Requests sent to Cluster Service again because it had lost what it had accepted, by kind of resource and what was sent.",
+			Name: "backend_reconciliation_sent_total", Help: "Requests repeated because Cluster Service had lost accepted state, by kind of resource and request.",
 		}, []string{"kind", "sent"}),
 		processed: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "backend_turn_duration_seconds", Help: "Time of one look at one resource.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+			Name: "backend_reconcile_duration_seconds", Help: "Duration of one processing of a resource, by outcome.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"outcome"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "backend_operation_duration_seconds", Help: "Time from the acceptance of an operation to its end.", Buckets: prometheus.ExponentialBuckets(0.05, 4, 10),
+			Name: "backend_operation_duration_seconds", Help: "Time from the acceptance of an operation to its end, by request and status.", Buckets: prometheus.ExponentialBuckets(0.05, 4, 10),
 		}, []string{"request", "status"}),
 		stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "backend_deletion_step_stuck", Help: "Deletions of this replica's resources that are in a step for longer than they should, by step.",
+			Name: "backend_deletion_step_stuck", Help: "Deletions that are stuck, by step, among the resources of this replica.",
 		}, []string{"step"}),
 		stuckSteps: map[eventqueue.Resource]string{},
 	}
@@ -55,7 +55,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// setStuckStep notes the step that a resource's deletion is stuck in, empty for none, and says whether that is news.
+// setStuckStep sets the step in which a resource's deletion is stuck, or empty. It reports whether the step has
+// changed.
 func (m *Metrics) setStuckStep(r eventqueue.Resource, step string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +75,7 @@ func (m *Metrics) setStuckStep(r eventqueue.Resource, step string) bool {
 	return true
 }
 
-func (m *Metrics) observeTurn(took time.Duration, err error) {
+func (m *Metrics) observeProcessing(took time.Duration, err error) {
 	outcome := "ok"
 	if err != nil {
 		outcome = "error"

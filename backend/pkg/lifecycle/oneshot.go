@@ -7,28 +7,29 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// oneShot is a kind of operation that brings no resource to a desired state: Cluster Service is asked for something once,
-// under the operation's id, and does it or not. credential.go and revocation.go say what differs between the kinds.
+// oneShot describes a kind of operation that is not declarative: a request is sent to Cluster Service once, under the
+// operation's ID, and its outcome is followed. Its fields are what differs between the kinds.
 type oneShot struct {
 	*Controller
-	// subject reads what the operation is about; nil when that has come to an end without it, or is gone.
+	// subject reads the subject of an operation. It returns nil if the subject was removed or has already ended.
 	subject func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error)
 	get     func(ctx context.Context, uid string) (clusterservice.Report, error)
-	// outcomes are how the operation ends when a report says so; phases that are not in it are on the way.
+	// outcomes maps phases of reports to the status with which the operation ends. Other phases are intermediate.
 	outcomes map[string]hub.ProvisioningState
 }
 
-// subject is what an errand is about, as it was read.
+// subject is what a one-shot operation is about.
 type subject interface {
-	// request asks Cluster Service; the same question has its effect once.
+	// request sends the request to Cluster Service. A repeated request has no further effect.
 	request(ctx context.Context) (clusterservice.Report, error)
-	// finish adds to the batch that ends the operation what becomes of the subject. report is nil when none was heard.
+	// finish adds the final state of the subject to the batch that ends the operation. report may be nil.
 	finish(ctx context.Context, batch *database.Batch, status hub.ProvisioningState, report *clusterservice.Report) error
 }
 
@@ -44,12 +45,12 @@ func (e *oneShot) reconcile(ctx context.Context, r eventqueue.Resource) error {
 			return err
 		}
 	}
-	return errors.New("the answers of Cluster Service do not show what it was asked")
+	return errors.New("the responses of Cluster Service do not reflect the requests")
 }
 
 func (e *oneShot) step(ctx context.Context, r eventqueue.Resource) (again bool, err error) {
-	letter := e.queue.Peek(r)
-	for id, key := range letter.Operations {
+	event := e.queue.Peek(r)
+	for id, key := range event.Operations {
 		operation, err := e.db.Operations().Find(ctx, key)
 		if err != nil {
 			return false, err
@@ -58,108 +59,83 @@ func (e *oneShot) step(ctx context.Context, r eventqueue.Resource) (again bool, 
 			e.queue.RemoveOperation(r, id)
 			continue
 		}
-		about, err := e.subject(ctx, operation)
+		subject, err := e.subject(ctx, operation)
 		if err != nil {
 			return false, err
 		}
-		if about == nil {
+		if subject == nil {
 			if err := e.endOperation(ctx, r, id, key, nil); err != nil {
 				return false, err
 			}
 			continue
 		}
-		report, err := e.reportOf(ctx, r, letter, id)
+		report, err := e.reportOf(ctx, r, event, id)
 		if err != nil {
 			return false, err
 		}
-		if again, err := e.do(ctx, r, about, operation, report); again || err != nil {
+		if again, err := e.execute(ctx, r, subject, operation, report); again || err != nil {
 			return again, err
 		}
 	}
-	e.queue.FinishRefresh(r, letter.RefreshRequests)
-	e.acknowledge(r, letter)
+	e.queue.FinishRefresh(r, event.RefreshRequests)
+	e.acknowledge(r, event)
 	return false, nil
 }
 
-// reportOf is the newest report of the errand, asked for anew when the inbox says so; nil when Cluster Service was not asked
-// for it yet, or does not know of it any more.
-func (e *oneShot) reportOf(ctx context.Context, r eventqueue.Resource, letter eventqueue.Event, uid string) (*clusterservice.Report, error) {
-	if letter.RefreshRequests > 0 {
+// reportOf returns the newest report, or nil if Cluster Service does not have the request. It reads the report from
+// Cluster Service if a refresh was requested.
+func (e *oneShot) reportOf(ctx context.Context, r eventqueue.Resource, event eventqueue.Event, uid string) (*clusterservice.Report, error) {
+	if event.RefreshRequests > 0 {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		report, err := e.get(ctx, uid)
 		switch {
 		case err == nil:
 			e.queue.UpdateReport(r, &report)
-			if letter.Report == nil || letter.Report.Revision < report.Revision {
-				letter.Report = &report
+			if event.Report == nil || event.Report.Revision < report.Revision {
+				event.Report = &report
 			}
 		case apierror.KindOf(err) != apierror.NotFound:
-			return nil, fmt.Errorf("asking Cluster Service for a report: %w", err)
-		case letter.Report != nil && letter.Report.UID == uid:
-			e.queue.DiscardReport(r, letter.Report.Revision)
-			letter.Report = nil
+			return nil, fmt.Errorf("reading the report of Cluster Service: %w", err)
+		case event.Report != nil && event.Report.UID == uid:
+			e.queue.DiscardReport(r, event.Report.Revision)
+			event.Report = nil
 		}
 	}
-	if letter.Report == nil || letter.Report.UID != uid {
+	if event.Report == nil || event.Report.UID != uid {
 		return nil, nil
 	}
-	return letter.Report, nil
+	return event.Report, nil
 }
 
-func (e *oneShot) do(ctx context.Context, r eventqueue.Resource, about subject, operation *database.Item[database.OperationDocument], report *clusterservice.Report) (again bool, err error) {
-	d := e.decide(time.Now().UTC(), &operation.Value, report)
-	if d.after > 0 {
-		e.queue.AddAfter(r, d.after)
+func (e *oneShot) execute(ctx context.Context, r eventqueue.Resource, subject subject, operation *database.Item[database.OperationDocument], report *clusterservice.Report) (again bool, err error) {
+	d := decision.DecideOneShot(decision.Situation{Now: time.Now().UTC(), Timing: e.timing, Operation: &operation.Value, Report: report}, e.outcomes)
+	if d.After > 0 {
+		e.queue.AddAfter(r, d.After)
 	}
-	switch d.action {
-	case apply:
+	switch d.Action {
+	case decision.Apply:
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		e.metrics.Sent.Inc()
-		answer, err := about.request(callCtx)
+		response, err := subject.request(callCtx)
 		if err == nil {
-			e.queue.UpdateReport(r, &answer)
+			e.queue.UpdateReport(r, &response)
 			return true, nil
 		}
-		if d.failure = refusal(err); d.failure == nil {
+		if d.Failure = decision.Refusal(err); d.Failure == nil {
 			return false, fmt.Errorf("sending operation %s to Cluster Service: %w", operation.Value.OperationID, err)
 		}
-		return false, e.finish(ctx, r, about, operation, nil, hub.Failed, d.failure)
-	case finish:
-		return false, e.finish(ctx, r, about, operation, report, d.status, d.failure)
+		return false, e.finish(ctx, r, subject, operation, nil, hub.Failed, d.Failure)
+	case decision.Finish:
+		return false, e.finish(ctx, r, subject, operation, report, d.Status, d.Failure)
 	}
 	return false, nil
 }
 
-// decide is the decision on an errand. It is pure.
-func (e *oneShot) decide(now time.Time, operation *database.OperationDocument, report *clusterservice.Report) decision {
-	s := situation{now: now, timing: e.timing, operation: operation, report: report}
-	if report != nil {
-		if status, ok := e.outcomes[report.Phase]; ok {
-			d := decision{action: finish, status: status}
-			switch status {
-			case hub.Failed:
-				failure := failureOf(report)
-				d.failure = &failure
-			case hub.Canceled:
-				d.failure = &database.OperationError{Code: "Canceled", Message: "The request was given up before it was complete."}
-			}
-			return d
-		}
-	}
-	switch left := s.left(); {
-	case left <= 0:
-		return s.overdue()
-	case report != nil:
-		return decision{action: wait, after: left}
-	}
-	return s.send(apply)
-}
-
-func (e *oneShot) finish(ctx context.Context, r eventqueue.Resource, about subject, operation *database.Item[database.OperationDocument], report *clusterservice.Report, status hub.ProvisioningState, failure *database.OperationError) error {
+func (e *oneShot) finish(ctx context.Context, r eventqueue.Resource, subject subject, operation *database.Item[database.OperationDocument], report *clusterservice.Report, status hub.ProvisioningState, failure *database.OperationError) error {
 	batch := e.db.NewBatch(operation.Key.SubscriptionID)
-	if err := about.finish(ctx, batch, status, report); err != nil {
+	if err := subject.finish(ctx, batch, status, report); err != nil {
 		return err
 	}
 	operation.Value.End(status, failure, time.Now().UTC())

@@ -9,13 +9,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// endSuperseded ends the operations that another has superseded.
-func (k *kind[D]) endSuperseded(ctx context.Context, r eventqueue.Resource, letter eventqueue.Event, item *database.Item[D], v view) error {
-	for id, key := range letter.Operations {
+// endSuperseded ends the operations that another operation of the resource has replaced.
+func (k *kind[D]) endSuperseded(ctx context.Context, r eventqueue.Resource, event eventqueue.Event, item *database.Item[D], v view) error {
+	for id, key := range event.Operations {
 		if id == *v.operation {
 			continue
 		}
-		// The resource is written again unchanged: if what was read of it is out of date, the commit fails.
+		// The resource is written unchanged, so that the commit fails if the resource was read before a change.
 		guard := func(batch *database.Batch) { database.Replace(batch, item) }
 		if err := k.endOperation(ctx, r, id, key, guard); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (c *Controller) endOperation(ctx context.Context, r eventqueue.Resource, id
 	case guard == nil && operation.Value.Request == database.DeleteRequest:
 		operation.Value.End(hub.Succeeded, nil, now)
 	default:
-		operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The operation was superseded by another."}, now)
+		operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The operation was superseded by another operation."}, now)
 	}
 	batch := c.db.NewBatch(key.SubscriptionID)
 	database.Replace(batch, operation)
@@ -56,12 +56,12 @@ func (c *Controller) endOperation(ctx context.Context, r eventqueue.Resource, id
 	return nil
 }
 
-// activeOperation reads the operation that the resource is waiting for; nil when there is none.
+// activeOperation reads the active operation of the resource, or returns nil.
 func (k *kind[D]) activeOperation(ctx context.Context, key database.Key, v view) (*database.Item[database.OperationDocument], error) {
 	return k.runningOperation(ctx, key.SubscriptionID, *v.operation)
 }
 
-// runningOperation reads the operation of an id; nil when there is none, or it has ended.
+// runningOperation reads an operation by its ID. It returns nil if there is none or it has ended.
 func (c *Controller) runningOperation(ctx context.Context, subscriptionID, id string) (*database.Item[database.OperationDocument], error) {
 	if id == "" {
 		return nil, nil

@@ -9,31 +9,34 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// ResendResult is what Resend did.
+// ResendResult is the result of Resend.
 type ResendResult string
 
-// What Resend can do.
+// The results of Resend.
 const (
-	// Settled: there is nothing to send: it was sent meanwhile, or is under way, or is not wanted any more.
-	NotNeeded ResendResult = "settled"
+	// NotNeeded: nothing was sent. The state was sent meanwhile, an operation is active, or it is no longer desired.
+	NotNeeded ResendResult = "not-needed"
 	// Applied and Deleted: the desired state, or the deletion, was sent again.
 	Applied ResendResult = "applied"
 	Deleted ResendResult = "deleted"
-	// Refused: Cluster Service will not have it; the error says why.
+	// Refused: Cluster Service rejects the request; the error has the reason.
 	Refused ResendResult = "refused"
-	// Ended: the cluster was deleted, as its billing says, and its document is of before that.
-	AlreadyDeleted ResendResult = "ended"
+	// AlreadyDeleted: a stored proof shows that the resource was deleted, so that its document is from an earlier
+	// state.
+	AlreadyDeleted ResendResult = "already-deleted"
 )
 
-// Resend sends to Cluster Service again what it had accepted of a resource and lost, if that is so: it looks at both sides anew.
-// No operation is begun for it, and no document written: what becomes of it comes back as reports do. A change that the customer
-// makes meanwhile has a newer generation, and wins at Cluster Service whichever arrives first.
+// Resend sends the accepted state of a resource to Cluster Service again if Cluster Service has lost it. It reads both
+// sides first. It creates no operation and writes no document: the outcome arrives as reports. A change that the
+// customer makes meanwhile has a newer generation, which wins at Cluster Service in any order.
 func (c *Controller) Resend(ctx context.Context, kind database.Kind, key database.Key, uid, clusterUID string) (ResendResult, error) {
 	switch kind {
 	case database.ClusterKind:
@@ -43,7 +46,7 @@ func (c *Controller) Resend(ctx context.Context, kind database.Kind, key databas
 	case database.ExternalAuthKind:
 		return c.externalAuths.resend(ctx, key, uid, clusterUID)
 	}
-	return "", fmt.Errorf("nothing of kind %q is sent", kind)
+	return "", fmt.Errorf("resending %s: unsupported kind %q", key.ResourceID, kind)
 }
 
 func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID string) (ResendResult, error) {
@@ -64,16 +67,16 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 	report, err := k.get(ctx, uid)
 	switch {
 	case err != nil && apierror.KindOf(err) == apierror.NotFound:
-		// What was deleted is not made again, however old the document is that says otherwise.
+		// A deleted resource is not created again from a document of an earlier state.
 		proof, err := k.db.FindDeletionProof(ctx, k.collection.Kind(), key, uid, clusterUID)
 		if err != nil {
 			return "", err
 		}
 		if proof != "" && sent == Applied {
-			return AlreadyDeleted, fmt.Errorf("%s says that it was deleted", proof)
+			return AlreadyDeleted, fmt.Errorf("the resource was deleted, as proven by %s", proof)
 		}
 	case err != nil:
-		return "", fmt.Errorf("asking Cluster Service for a report: %w", err)
+		return "", fmt.Errorf("reading the report of Cluster Service: %w", err)
 	case report.Deleting:
 		return NotNeeded, nil
 	case sent == Applied && report.Generation >= v.fleet.AcceptedGeneration:
@@ -88,18 +91,18 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 	if _, err := call(callCtx, &item.Value); err != nil {
 		switch reason := apierror.As(err).Reason; {
 		case reason == clusterservice.ReasonUIDDeleted || reason == clusterservice.ReasonClusterDeleting:
-			return NotNeeded, nil // meanwhile, or before: what became of it is reported
-		case refusal(err) != nil:
+			return NotNeeded, nil // deleted meanwhile or before; reports show the outcome
+		case decision.Refusal(err) != nil:
 			return Refused, err
 		}
 		return "", fmt.Errorf("sending %s to Cluster Service again: %w", key.ResourceID, err)
 	}
-	k.log.WarnContext(ctx, "Cluster Service had lost what it had accepted, and was told again", "resourceId", key.ResourceID, "uid", uid, "generation", v.generation,
-		"sent", string(sent), "held", report.Generation, "accepted", v.fleet.AcceptedGeneration)
+	k.log.WarnContext(ctx, "sent lost state to Cluster Service again", logkey.ResourceID, key.ResourceID, logkey.UID, uid, logkey.Generation, v.generation,
+		logkey.Outcome, string(sent), logkey.FleetGeneration, report.Generation, logkey.AcceptedGeneration, v.fleet.AcceptedGeneration)
 	return sent, nil
 }
 
-// releaseLowered says that the fleet holds an older release of a cluster than it did.
+// releaseLowered reports whether the fleet has an older release of a cluster than the recorded one.
 func (k *kind[D]) releaseLowered(ctx context.Context, v view) (bool, error) {
 	if k.recovery == nil || v.fleet.Recovery == nil {
 		return false, nil
@@ -113,12 +116,12 @@ func (k *kind[D]) releaseLowered(ctx context.Context, v view) (bool, error) {
 	return err == nil && wasErr == nil && is.Compare(was) < 0, nil
 }
 
-// CountDeleted counts a deletion that was sent again beside Resend.
+// CountDeleted counts a deletion that was sent again without Resend.
 func (c *Controller) CountDeleted(kind database.Kind) {
 	c.metrics.Resent.WithLabelValues(string(kind), string(Deleted)).Inc()
 }
 
-// recoveryOf is what has to be kept of a resource with a report.
+// recoveryOf returns the recovery data to store with a report.
 func (k *kind[D]) recoveryOf(ctx context.Context, item *database.Item[D], report *clusterservice.Report) (*database.FleetRecovery, error) {
 	if k.recovery == nil {
 		return nil, nil
@@ -127,13 +130,13 @@ func (k *kind[D]) recoveryOf(ctx context.Context, item *database.Item[D], report
 	defer cancel()
 	recovery, err := k.recovery(ctx, &item.Value, report)
 	if err != nil {
-		return nil, fmt.Errorf("asking Cluster Service for what is to be kept: %w", err)
+		return nil, fmt.Errorf("reading the recovery data from Cluster Service: %w", err)
 	}
 	return recovery, nil
 }
 
-// updateStatus takes over what a report says, and says whether that is to be written. Without an operation what differs in nothing but
-// the time since when it is so is none: a fleet that was restored says all of it with other times.
+// updateStatus copies the status of a report into the document, and reports whether to write it. Without an operation,
+// differences in nothing but times are ignored: a restored fleet reports the same state with other times.
 func (k *kind[D]) updateStatus(item *database.Item[D], operation *database.Item[database.OperationDocument], report *clusterservice.Report) bool {
 	v := k.view(&item.Value)
 	before := item.Value
@@ -150,7 +153,7 @@ func (k *kind[D]) updateStatus(item *database.Item[D], operation *database.Item[
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// withoutTimes is a copy of a value of a document in which all times are the same.
+// withoutTimes returns a copy of a document's value in which all times are zero.
 func withoutTimes(v reflect.Value) any {
 	copied := reflect.New(v.Type()).Elem()
 	copyWithoutTimes(copied, v)
@@ -175,15 +178,16 @@ func copyWithoutTimes(to, from reflect.Value) {
 	}
 }
 
-// isForeign says that the generation that Cluster Service holds is not this document's, though it is as new or newer: Cosmos DB was
-// restored to an earlier state, and what its numbers meant before is not known here.
+// isForeign reports whether the generation that Cluster Service has is not the one in this document, although it is as
+// new or newer. This happens after Cosmos DB was restored to an earlier state: the same generation then has another
+// content.
 func (k *kind[D]) isForeign(item *database.Item[D], v view, report *clusterservice.Report) bool {
 	return report.Generation > v.generation ||
 		report.Generation == v.generation && report.Spec != nil && !proto.Equal(report.Spec, k.spec(&item.Value))
 }
 
-// raiseGeneration makes what a customer asks for now newer than all that Cluster Service holds. What the lost generations asked for is
-// taken back by that and by nothing else.
+// raiseGeneration makes the customer's current request newer than everything that Cluster Service has. Nothing else
+// reverts the changes of the lost generations.
 func (k *kind[D]) raiseGeneration(ctx context.Context, item *database.Item[D], operation *database.Item[database.OperationDocument], report *clusterservice.Report) error {
 	v := k.view(&item.Value)
 	*v.generationField = report.Generation + 1
@@ -194,7 +198,7 @@ func (k *kind[D]) raiseGeneration(ctx context.Context, item *database.Item[D], o
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
-	k.log.WarnContext(ctx, "what is asked for was made newer than what Cluster Service holds, which the store does not know", "resourceId", item.Key.ResourceID,
-		"operationId", operation.Value.OperationID, "generation", operation.Value.Generation)
+	k.log.WarnContext(ctx, "raised the generation above that of Cluster Service, which Cosmos DB does not have", logkey.ResourceID, item.Key.ResourceID,
+		logkey.OperationID, operation.Value.OperationID, logkey.Generation, operation.Value.Generation)
 	return nil
 }

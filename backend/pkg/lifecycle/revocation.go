@@ -12,8 +12,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// revocationOneShot has all credentials of a cluster revoked. It ends when Cluster Service has seen the hosted API server
-// refuse the old signer; until then the cluster names its operation, and takes no request for a credential.
+// revocationOneShot describes the revocation of all credentials of a cluster. The operation ends when Cluster Service
+// has observed that the hosted API server rejects the old signer. Until then the cluster refers to the operation, and
+// requests for credentials are rejected.
 func revocationOneShot(c *Controller) *oneShot {
 	return &oneShot{
 		Controller: c,
@@ -21,7 +22,7 @@ func revocationOneShot(c *Controller) *oneShot {
 			o := &operation.Value
 			id, _, ok := strings.Cut(o.ResourceID, database.RevocationKey(database.Key{}, "").ResourceID)
 			if !ok {
-				return nil, fmt.Errorf("%q is not the id of a revocation", o.ResourceID)
+				return nil, fmt.Errorf("parsing the resource ID of a revocation: %q", o.ResourceID)
 			}
 			key, err := database.ResourceKey(id)
 			if err != nil {
@@ -42,7 +43,7 @@ func revocationOneShot(c *Controller) *oneShot {
 	}
 }
 
-// revocation is the subject of a revocationErrand.
+// revocation is the subject of a revocation.
 type revocation struct {
 	*Controller
 	cluster   *database.Item[database.ClusterDocument]
@@ -53,32 +54,31 @@ func (s *revocation) request(ctx context.Context) (clusterservice.Report, error)
 	return s.clusterService.RevokeCredentials(ctx, &s.operation.Value)
 }
 
-// revocationBatchSize is how many credentials one batch shows as revoked.
+// revocationBatchSize is how many credentials one batch marks as revoked.
 const revocationBatchSize = database.MaxBatchDocuments / 2
 
-// finish shows the credentials that were issued as revoked, when they are, and opens the cluster to new requests. There may
-// be more of them than one transaction takes: they go first, and as none can be made meanwhile the cluster's batch finds
-// none left.
+// finish marks the issued credentials as revoked, if they are, and allows new requests. There may be more credentials
+// than fit into one transaction. They are written first; no credential can be created before the cluster is written.
 func (s *revocation) finish(ctx context.Context, batch *database.Batch, status hub.ProvisioningState, _ *clusterservice.Report) error {
 	if status == hub.Succeeded {
-		ahead := s.db.NewBatch(s.cluster.Key.SubscriptionID)
+		earlier := s.db.NewBatch(s.cluster.Key.SubscriptionID)
 		err := s.db.Credentials().ForEach(ctx, s.cluster.Key.SubscriptionID, database.CredentialKey(s.cluster.Key, "").ResourceID, func(item *database.Item[database.CredentialDocument]) error {
 			if item.Value.State != database.CredentialIssued {
 				return nil
 			}
 			item.Value.State = database.CredentialRevoked
-			database.Replace(ahead, item)
-			if ahead.Len() < revocationBatchSize {
+			database.Replace(earlier, item)
+			if earlier.Len() < revocationBatchSize {
 				return nil
 			}
-			err := ahead.Commit(ctx)
-			ahead = s.db.NewBatch(s.cluster.Key.SubscriptionID)
+			err := earlier.Commit(ctx)
+			earlier = s.db.NewBatch(s.cluster.Key.SubscriptionID)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if err := ahead.Commit(ctx); err != nil {
+		if err := earlier.Commit(ctx); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (s *revocation) finish(ctx context.Context, batch *database.Batch, status h
 	return nil
 }
 
-// endRevocation cancels the revocation that is under way on a cluster that is being deleted.
+// endRevocation cancels the running revocation of a cluster that is being deleted.
 func (c *Controller) endRevocation(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
 	id := cluster.Value.RevocationOperationID
 	if id == "" {

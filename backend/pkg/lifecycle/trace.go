@@ -12,8 +12,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// span begins a span of what is done for an operation. The request that started the operation has long been answered: the
-// span begins a trace of its own, with a link to the request's.
+// span starts a span of work for an operation. The response to the operation's request was sent long ago, so the span
+// starts a trace of its own and links to the request's trace.
 func (c *Controller) span(ctx context.Context, name string, o *database.OperationDocument, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	options = append(options, trace.WithNewRoot(), trace.WithAttributes(
 		attribute.String("hcpmesh.operation_id", o.OperationID), attribute.String("hcpmesh.resource_id", o.ResourceID),
@@ -25,7 +25,7 @@ func (c *Controller) span(ctx context.Context, name string, o *database.Operatio
 	return c.traces.Start(ctx, name, options...)
 }
 
-// recordSpan makes a span of a whole operation that has ended: from the request to its end.
+// recordSpan records a span of a whole operation that has ended, from its request to its end.
 func (c *Controller) recordSpan(ctx context.Context, o *database.OperationDocument) {
 	_, span := c.span(ctx, "operation "+string(o.Request), o, trace.WithTimestamp(o.StartTime))
 	span.SetAttributes(attribute.String("hcpmesh.status", string(o.Status)))

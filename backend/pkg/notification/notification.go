@@ -1,10 +1,9 @@
-// Package notification tells those who asked for it (Azure-AsyncNotificationUri) that an operation has ended: one POST of
-// the operation's status, made again while it fails, ever more rarely, for some hours.
+// Package notification sends ARM's notifications about ended operations (Azure-AsyncNotificationUri): one POST of the
+// operation's status. It retries failures with growing pauses, for about eight hours.
 //
-// Each attempt is noted on the operation before it is made, and that one was answered afterwards. A crash in between can
-// therefore repeat one notification, after its pause, but never many at once; and replicas that work on one operation for
-// a moment race for the note, so that one of them makes the attempt. Whom it may speak to, and how long, is
-// asyncoperation.Policy's.
+// Each attempt is stored on the operation before it is made, and its success afterwards. A crash in between repeats one
+// notification, after its pause. When two replicas process one operation, only the one that stores the attempt makes
+// it. asyncoperation.Policy limits the target and the duration.
 package notification
 
 import (
@@ -17,6 +16,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"sync"
 	"time"
 
@@ -27,21 +27,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// workers is how many notifications are under way at once.
+	// workers is how many notifications are sent at a time.
 	workers = 8
-	// maxAttempts is how often one is tried: with the pauses below, over about eight hours.
+	// maxAttempts is the number of attempts. With the default pauses they take about eight hours.
 	maxAttempts = 14
-	// maxResponse is how much of an answer is read, only for the connection to be used again.
+	// maxResponse is how many bytes of a response are read, so that the connection can be reused.
 	maxResponse = 4 << 10
 )
 
-// Options say where notifications may go, and when they are tried again.
+// Options configure the targets and the retries of notifications.
 type Options struct {
 	Policy asyncoperation.Policy
-	// MinBackoff is the pause after the first attempt; each one doubles it, up to Most. 0 means 15 s and 1 h.
+	// MinBackoff is the pause after the first attempt. Each further attempt doubles it, up to MaxBackoff. 0 means 15 s
+	// and 1 h.
 	MinBackoff, MaxBackoff time.Duration
 }
 
@@ -54,7 +56,7 @@ func (o *Options) complete() {
 	}
 }
 
-// pause is the time between an attempt, counted from 1, and the next.
+// pause returns the pause after an attempt, counted from 1, without jitter.
 func (o *Options) pause(attempt int) time.Duration {
 	pause := o.MaxBackoff
 	if doublings := attempt - 1; doublings < 30 {
@@ -63,7 +65,7 @@ func (o *Options) pause(attempt int) time.Duration {
 	return pause
 }
 
-// Sender sends the notifications of the owned groups. It is a changes.Seeker.
+// Sender sends the notifications of the owned groups. It is a changefeed.Handler.
 type Sender struct {
 	db      *database.DB
 	owns    func(partition.Group) bool
@@ -74,13 +76,13 @@ type Sender struct {
 	queue   workqueue.TypedRateLimitingInterface[database.Key]
 }
 
-// New makes a Sender.
+// New returns a Sender.
 func New(db *database.DB, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Sender {
 	options.complete()
 	s := &Sender{
 		db: db, owns: owns, options: options, client: options.Policy.Client(), log: log,
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "backend_notifications_total", Help: "Notifications of ended operations by outcome: delivered, failed (one attempt of several) or abandoned (the last).",
+			Name: "backend_notifications_total", Help: "Attempts to notify about ended operations, by outcome: delivered, failed (will be retried) or abandoned.",
 		}, []string{"outcome"}),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[database.Key](50*time.Millisecond, 10*time.Second)),
 	}
@@ -88,20 +90,20 @@ func New(db *database.DB, owns func(partition.Group) bool, options Options, metr
 	return s
 }
 
-// HandleChange notes an operation whose end somebody is to be told.
+// HandleChange queues an ended operation with an open notification.
 func (s *Sender) HandleChange(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
 	operation, err := database.DecodeChange(s.db.Operations(), change)
 	if err != nil {
-		s.log.ErrorContext(ctx, "an operation cannot be read", "key", change.Key.ResourceID, "error", err)
+		s.log.ErrorContext(ctx, "skipping an operation that cannot be decoded", logkey.Key, change.Key.ResourceID, logkey.Error, err)
 		return
 	}
 	s.enqueue(operation)
 }
 
-// Resync notes all that have not been told.
+// Resync queues all ended operations with an open notification.
 func (s *Sender) Resync(ctx context.Context, _ bool) error {
 	err := s.db.UnnotifiedOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
 		if s.owns(partition.Of(operation.Key.SubscriptionID)) {
@@ -110,21 +112,20 @@ func (s *Sender) Resync(ctx context.Context, _ bool) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("looking for ended operations to be notified: %w", err)
+		return fmt.Errorf("listing the open notifications: %w", err)
 	}
 	return nil
 }
 
-// enqueue queues an operation for when its next attempt is due.
+// enqueue queues an operation for its next attempt.
 func (s *Sender) enqueue(operation *database.Item[database.OperationDocument]) {
 	if after, ok := due(&operation.Value, time.Now()); ok {
-		// Before it is due it needs no place in the queue: its turn comes from the pause after its last attempt, or, after a
-		// restart, from here.
+		// It is queued when the attempt is due: after the pause, or after a restart from here.
 		s.queue.AddAfter(operation.Key, after)
 	}
 }
 
-// due reports whether an operation's end is to be told, and when.
+// due reports whether an operation has an open notification, and the time until its next attempt.
 func due(operation *database.OperationDocument, now time.Time) (after time.Duration, ok bool) {
 	if operation.NotificationURI == "" || !operation.Status.Terminal() {
 		return 0, false
@@ -136,7 +137,7 @@ func due(operation *database.OperationDocument, now time.Time) (after time.Durat
 	return max(0, n.NextAttempt.Sub(now)), n.EndTime == nil
 }
 
-// Run works until ctx ends.
+// Run sends notifications until ctx ends.
 func (s *Sender) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, s.queue.ShutDown)()
 	defer s.client.CloseIdleConnections()
@@ -166,12 +167,12 @@ func (s *Sender) process(ctx context.Context, key database.Key) {
 		return
 	}
 	if !errors.Is(err, context.Canceled) {
-		s.log.WarnContext(ctx, "the state of a notification could not be kept; will go on", "operation", key.ResourceID, "error", err)
+		s.log.WarnContext(ctx, "storing the state of a notification failed; retrying", logkey.OperationID, path.Base(key.ResourceID), logkey.Error, err)
 	}
 	s.queue.AddRateLimited(key)
 }
 
-// attempt makes the next attempt if it is due. Its error is about the store; a notification that fails is not one.
+// attempt makes the next attempt if it is due. It returns errors of the store only, not of the notification.
 func (s *Sender) attempt(ctx context.Context, key database.Key) error {
 	operation, err := s.db.Operations().Find(ctx, key)
 	if err != nil || operation == nil || operation.Removed != nil {
@@ -191,7 +192,7 @@ func (s *Sender) attempt(ctx context.Context, key database.Key) error {
 	}
 	n := o.Notification
 	if n.Attempts >= maxAttempts {
-		// It was on its last attempt when it was cut off.
+		// The last attempt was interrupted.
 		return s.end(ctx, operation, false)
 	}
 	n.Attempts++
@@ -205,20 +206,20 @@ func (s *Sender) attempt(ctx context.Context, key database.Key) error {
 	case failure == nil:
 		return s.end(ctx, operation, true)
 	case ctx.Err() != nil:
-		// The process ends. Nothing is known of this attempt, and the next is made when it is due.
+		// The process stops. The outcome of this attempt is unknown, and the next one is made when it is due.
 		return nil
 	case n.Attempts >= maxAttempts:
-		s.log.WarnContext(ctx, "gave up on a notification", "operationId", o.OperationID, "correlationId", o.CorrelationID, "attempts", n.Attempts, "error", failure)
+		s.log.WarnContext(ctx, "abandoned a notification", logkey.OperationID, o.OperationID, logkey.CorrelationID, o.CorrelationID, logkey.Attempt, n.Attempts, logkey.Error, failure)
 		return s.end(ctx, operation, false)
 	}
 	s.sent.WithLabelValues("failed").Inc()
-	s.log.InfoContext(ctx, "a notification failed; will try again", "operationId", o.OperationID, "correlationId", o.CorrelationID,
-		"attempt", n.Attempts, "next", n.NextAttempt, "error", failure)
+	s.log.InfoContext(ctx, "sending a notification failed; retrying", logkey.OperationID, o.OperationID, logkey.CorrelationID, o.CorrelationID,
+		logkey.Attempt, n.Attempts, logkey.RetryIn, time.Until(n.NextAttempt).Round(time.Second).String(), logkey.Error, failure)
 	s.queue.AddAfter(key, time.Until(n.NextAttempt))
 	return nil
 }
 
-// end notes that nothing more is to be done.
+// end stores that the notification was delivered or abandoned.
 func (s *Sender) end(ctx context.Context, operation *database.Item[database.OperationDocument], delivered bool) error {
 	now := time.Now().UTC()
 	operation.Value.Notification.EndTime, operation.Value.Notification.Delivered = &now, delivered
@@ -239,11 +240,11 @@ func (s *Sender) write(ctx context.Context, operation *database.Item[database.Op
 	return batch.Commit(ctx)
 }
 
-// post sends the status once. What the answer holds is of no interest, and none of it is kept or logged.
+// post sends the status once. It neither stores nor logs the response's content.
 func (s *Sender) post(ctx context.Context, operation *database.OperationDocument) error {
 	target, err := s.options.Policy.ParseURI(operation.NotificationURI)
 	if err != nil {
-		return fmt.Errorf("the notification URI is not allowed: %w", err)
+		return fmt.Errorf("checking the notification URI: %w", err)
 	}
 	body, err := json.Marshal(asyncoperation.NewStatus(operation))
 	if err != nil {
@@ -257,12 +258,12 @@ func (s *Sender) post(ctx context.Context, operation *database.OperationDocument
 	request.Header.Set(armheader.CorrelationID, operation.CorrelationID)
 	response, err := s.client.Do(request)
 	if err != nil {
-		return errors.Unwrap(err) // without the URI, whose query may hold a token
+		return errors.Unwrap(err) // without the URI, whose query may contain a token
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, response.Body, maxResponse)
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("it was answered with status %d", response.StatusCode)
+		return fmt.Errorf("sending the notification: status %d", response.StatusCode)
 	}
 	return nil
 }

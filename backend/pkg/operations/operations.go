@@ -1,4 +1,4 @@
-// Package operations finds the operations that are under way and puts them into the inbox. It decides nothing.
+// Package operations finds running operations and adds them to the event queue.
 package operations
 
 import (
@@ -10,9 +10,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// Finder is the changes.Seeker of operations.
+// Finder finds operations. It is a changefeed.Handler.
 type Finder struct {
 	db    *database.DB
 	owns  func(partition.Group) bool
@@ -20,20 +21,20 @@ type Finder struct {
 	log   *slog.Logger
 }
 
-// NewFinder makes a Finder.
-func NewFinder(db *database.DB, owns func(partition.Group) bool, in *eventqueue.Queue, log *slog.Logger) *Finder {
-	return &Finder{db: db, owns: owns, queue: in, log: log}
+// NewFinder returns a Finder.
+func NewFinder(db *database.DB, owns func(partition.Group) bool, queue *eventqueue.Queue, log *slog.Logger) *Finder {
+	return &Finder{db: db, owns: owns, queue: queue, log: log}
 }
 
-// HandleChange notes an operation that is under way.
+// HandleChange adds a running operation to the queue.
 func (f *Finder) HandleChange(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
 	operation, err := database.DecodeChange(f.db.Operations(), change)
 	if err != nil {
-		// One document that cannot be read must not hold up all the others.
-		f.log.ErrorContext(ctx, "an operation cannot be read", "key", change.Key.ResourceID, "error", err)
+		// A document that cannot be decoded must not hold up the others.
+		f.log.ErrorContext(ctx, "skipping an operation that cannot be decoded", logkey.Key, change.Key.ResourceID, logkey.Error, err)
 		return
 	}
 	f.enqueue(operation)
@@ -46,7 +47,7 @@ func (f *Finder) enqueue(operation *database.Item[database.OperationDocument]) {
 	f.queue.AddOperation(eventqueue.ResourceOf(operation.Value.ResourceID), operation.Value.OperationID, operation.Key)
 }
 
-// Resync notes every active operation. refresh also has Cluster Service asked how they stand.
+// Resync adds every active operation to the queue. With refresh it also requests their reports.
 func (f *Finder) Resync(ctx context.Context, refresh bool) error {
 	if refresh {
 		return f.each(ctx, f.queue.RequestRefresh)
@@ -54,12 +55,12 @@ func (f *Finder) Resync(ctx context.Context, refresh bool) error {
 	return f.each(ctx, func(eventqueue.Resource) {})
 }
 
-// MarkStale notes every active operation, and that what is known of its resource may have been lost in the fleet.
+// MarkStale adds every active operation to the queue and marks its resource as stale.
 func (f *Finder) MarkStale(ctx context.Context) error {
 	return f.each(ctx, f.queue.MarkStale)
 }
 
-// each notes every active operation, and does something with its resource.
+// each adds every active operation to the queue and calls do with its resource.
 func (f *Finder) each(ctx context.Context, do func(eventqueue.Resource)) error {
 	found := 0
 	err := f.db.ActiveOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
@@ -72,13 +73,13 @@ func (f *Finder) each(ctx context.Context, do func(eventqueue.Resource)) error {
 	})
 	var unreadable *database.UnreadableError
 	if errors.As(err, &unreadable) {
-		// One document that cannot be read must not hold up all the others.
-		f.log.ErrorContext(ctx, "operations cannot be read", "count", unreadable.Count, "error", unreadable.First)
+		// A document that cannot be decoded must not hold up the others.
+		f.log.ErrorContext(ctx, "skipped operations that cannot be decoded", logkey.Count, unreadable.Count, logkey.Error, unreadable.First)
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for operations that are under way, after %d: %w", found, err)
+		return fmt.Errorf("listing the active operations, after %d: %w", found, err)
 	}
-	f.log.DebugContext(ctx, "looked for operations that are under way", "found", found)
+	f.log.DebugContext(ctx, "listed the active operations", logkey.Count, found)
 	return nil
 }

@@ -1,9 +1,9 @@
-// Package partition divides the backend's work among its replicas: every subscription belongs to one of a fixed number
+// Package partition divides the backend's work among its replicas. Every subscription belongs to one of a fixed number
 // of groups, and every group is leased to one replica at a time.
 //
-// Whoever receives work asks whether the work's group is owned here; a replica that has just got a group looks for what
-// was left undone in it. Ownership only saves double work: what two replicas do at once in a moment of change is kept
-// correct by compare-and-swap and by Cluster Service's idempotence.
+// A component processes an event only if the replica owns the event's group. A replica that has acquired a group lists
+// its open work. Ownership only avoids duplicate work: when two replicas act at the same time during a transition,
+// compare-and-swap and Cluster Service's idempotence keep the result correct.
 package partition
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Groups is how many groups there are. It bounds how many replicas can share the work, and must not change while
-// replicas with another number run.
+// Groups is the number of groups. It bounds how many replicas share the work. It must not change while replicas with
+// another number run.
 const Groups = 16
 
 // Group is the number of a group, 0 to Groups-1.
 type Group int
 
-// Of is the group of a subscription.
+// Of returns the group of a subscription.
 func Of(subscriptionID string) Group {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(strings.ToLower(subscriptionID)))
 	return Group(hash.Sum32() % Groups)
 }
 
-// Leaser shares named work among replicas; *database.DB is one.
+// Leaser shares leases among replicas. *database.DB implements it.
 type Leaser interface {
 	RunLeases(ctx context.Context, options database.LeaseOptions, run func(ctx context.Context, lease *database.Lease)) error
 }
 
-// Owner knows which groups this replica has, and up to which revision of Cluster Service each was handled.
+// Owner holds the groups of this replica, and for each the handled revision of Cluster Service.
 type Owner struct {
 	replica  string
 	duration time.Duration
@@ -50,15 +50,15 @@ type Owner struct {
 	lost     func(Group)
 }
 
-// NewOwner makes an Owner for the replica of that name. A group is taken over duration after its owner's last sign of
-// life; 0 means the default of package database.
+// NewOwner returns an Owner for the named replica. duration is how long after its owner's last heartbeat another
+// replica acquires a group; 0 means the default of package database.
 func NewOwner(replica string, duration time.Duration, log *slog.Logger) *Owner {
 	return &Owner{replica: replica, duration: duration, log: log, owned: map[Group]*database.Lease{}}
 }
 
-// Subscribe has gained called after a group was got and dropped after it was lost. It is called once, before Run.
-func (o *Owner) Subscribe(gained, dropped func(Group)) {
-	o.acquired, o.lost = gained, dropped
+// Subscribe sets the functions to call after a group is acquired or lost. It must be called once, before Run.
+func (o *Owner) Subscribe(acquired, lost func(Group)) {
+	o.acquired, o.lost = acquired, lost
 }
 
 // Run takes part in sharing the groups until ctx ends.
@@ -94,26 +94,26 @@ func (o *Owner) Owns(group Group) bool {
 	return o.owned[group] != nil
 }
 
-// Owned is how many groups this replica has.
+// Owned returns how many groups this replica has.
 func (o *Owner) Owned() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.owned)
 }
 
-// Revisions are the revisions of Cluster Service up to which the owned groups have been handled.
+// Revisions returns the handled revisions of Cluster Service by owned group.
 func (o *Owner) Revisions() map[Group]int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	revisions := make(map[Group]int64, len(o.owned))
 	for group, lease := range o.owned {
-		// A position that is no number is of another release; to start again is always right.
+		// A position of another release may not be a number. Starting again from 0 is always correct.
 		revisions[group], _ = strconv.ParseInt(lease.Position(), 10, 64)
 	}
 	return revisions
 }
 
-// SetRevision remembers, durably before long, up to where a group has been handled.
+// SetRevision stores the handled revision of a group with its lease, within seconds.
 func (o *Owner) SetRevision(group Group, revision int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,17 +1,17 @@
-// Package reconcile sees to it that the fleet holds what customers were promised, also when Cluster Service's database, or Cosmos
-// DB, was restored to an earlier state. It compares the two (internal/reconciliation) when the history of the fleet's revisions
-// began anew, when an SRE asks for it, and once in a long while; never otherwise. What Cluster Service had accepted and lost, a
-// state or a deletion, is sent again. What nobody can know the customer's will of is left as it is, and counted as a concern.
+// Package reconcile repairs drift: it makes the fleet hold the desired state after Cluster Service's database or Cosmos
+// DB was restored to an earlier state. It compares the two with package reconciliation after Cluster Service's
+// revisions restarted, when an SRE requests it, and at long intervals. State or deletions that Cluster Service had
+// accepted and lost are sent again. Drift for which the customer's intent is unknown is left as it is and counted as a
+// finding.
 //
-// It keeps nothing: a comparison that a crash cuts short is made again, because the groups that it is for keep no revision until
-// it is done, and whoever has them then lists the fleet anew.
+// It stores nothing. A comparison that a crash interrupts is repeated, because the compared groups have no handled
+// revision until it is done: their next owner lists the fleet and requests the comparison again.
 package reconcile
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,23 +21,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
-// Options of a Reconciler; the zero value of each means its default.
+// Options configure a Reconciler. A zero value means the default.
 type Options struct {
-	// Interval is how often the two sides are compared without a cause; 0 means daily, negative never.
+	// Interval is the time between comparisons without a request; 0 means a day, a negative value disables them.
 	Interval time.Duration
-	// ReportOnly has nothing sent until an SRE asks for it: for after Cosmos DB was restored to an earlier state.
+	// ReportOnly disables repairs until an SRE requests them. It is for the time after Cosmos DB was restored to an
+	// earlier state.
 	ReportOnly bool
-	// Workers is how many clusters are mended at once; 0 means 8.
+	// Workers is how many clusters are repaired at a time; 0 means 8.
 	Workers int
-	// FindingsInterval is how soon they are compared again while there is a concern, to find out that it is none any more; 0 means 10 m.
+	// FindingsInterval is the time between comparisons while there are findings, so that resolved findings disappear; 0
+	// means 10 minutes.
 	FindingsInterval time.Duration
-	// MinBackoff and Most are the pauses before what could not be done is tried again; 0 means 1 s and 1 m.
+	// MinBackoff and MaxBackoff bound the pauses after a failed comparison; 0 means 1 s and 1 min.
 	MinBackoff, MaxBackoff time.Duration
-	// PageSize is how many resources of each side are held at a time; 0 means 500.
+	// PageSize is how many resources of each side are read at a time; 0 means 500.
 	PageSize int
 }
 
@@ -53,7 +57,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// Reconciler compares and mends for the groups that this replica has.
+// Reconciler compares and repairs the groups of this replica.
 type Reconciler struct {
 	db           *database.DB
 	rpc          clusterservicev1.ClusterServiceClient
@@ -67,12 +71,12 @@ type Reconciler struct {
 
 	requested chan struct{}
 	mu        sync.Mutex
-	// pending are the groups of which the fleet may have lost something, each with the number of the suspicion.
+	// pending maps the groups that wait for a comparison to the number of the newest request.
 	pending     map[partition.Group]int
 	lastRequest int
 }
 
-// New makes a Reconciler.
+// New returns a Reconciler.
 func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, controller *lifecycle.Controller, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Reconciler {
 	r := &Reconciler{
 		db: db, rpc: rpc, controller: controller, owns: owns, options: options.complete(), log: log,
@@ -94,7 +98,7 @@ func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, controller 
 	return r
 }
 
-// RequestComparison has groups compared because the fleet may have lost something of them.
+// RequestComparison requests a comparison of groups for which the fleet may have lost state.
 func (r *Reconciler) RequestComparison(groups []partition.Group) {
 	r.mu.Lock()
 	r.lastRequest++
@@ -109,14 +113,14 @@ func (r *Reconciler) RequestComparison(groups []partition.Group) {
 	}
 }
 
-// ComparisonPending says whether a group waits to be compared.
+// ComparisonPending reports whether a group waits for a comparison.
 func (r *Reconciler) ComparisonPending(group partition.Group) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pending[group] > 0
 }
 
-// GroupLost ends with a group: whoever has it next finds out for itself.
+// GroupLost removes a group. Its next owner requests the comparison again.
 func (r *Reconciler) GroupLost(group partition.Group) {
 	r.mu.Lock()
 	delete(r.pending, group)
@@ -126,7 +130,7 @@ func (r *Reconciler) GroupLost(group partition.Group) {
 
 // Run compares until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) {
-	pause := r.options.MinBackoff
+	pauses := backoff.New(r.options.MinBackoff, r.options.MaxBackoff)
 	timer := time.NewTimer(r.untilNext())
 	defer timer.Stop()
 	for {
@@ -144,26 +148,25 @@ func (r *Reconciler) Run(ctx context.Context) {
 		if err == nil {
 			r.setFindings(result)
 			r.clearPending(suspicion)
-			pause = r.options.MinBackoff
+			pauses.Reset()
 			wait := r.untilNext()
 			if len(result.Findings) > 0 {
-				wait = min(wait, r.options.FindingsInterval/2+rand.N(r.options.FindingsInterval))
+				wait = min(wait, backoff.Jitter(r.options.FindingsInterval))
 			}
 			timer.Reset(wait)
 			continue
 		}
-		r.log.WarnContext(ctx, "comparing Cosmos DB with Cluster Service; will do so again", "error", err)
-		timer.Reset(pause/2 + rand.N(pause))
-		pause = min(2*pause, r.options.MaxBackoff)
+		r.log.WarnContext(ctx, "comparing Cosmos DB with Cluster Service failed; retrying", logkey.Error, err)
+		timer.Reset(pauses.Next())
 	}
 }
 
-// untilNext is until the next comparison without a cause: replicas do not make them in step.
+// untilNext returns the time until the next comparison without a request. It differs between replicas.
 func (r *Reconciler) untilNext() time.Duration {
 	if r.options.Interval < 0 {
 		return 1<<63 - 1
 	}
-	return r.options.Interval/2 + rand.N(r.options.Interval)
+	return backoff.Jitter(r.options.Interval)
 }
 
 func (r *Reconciler) pendingRequests() map[partition.Group]int {
@@ -176,7 +179,7 @@ func (r *Reconciler) pendingRequests() map[partition.Group]int {
 	return suspicion
 }
 
-// clearPending ends the suspicions that there were, and not those that came since.
+// clearPending removes the requests that a comparison has served, but not later ones.
 func (r *Reconciler) clearPending(suspicion map[partition.Group]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,13 +191,13 @@ func (r *Reconciler) clearPending(suspicion map[partition.Group]int) {
 	r.pendingGauge.Set(float64(len(r.pending)))
 }
 
-// ReconcileAll compares all groups, whoever has them, and mends: it is what SREs ask for. What somebody else does at the same time makes
-// none of it wrong.
+// ReconcileAll compares and repairs all groups, including those of other replicas. SREs request it. It is safe if other
+// replicas do the same at the same time.
 func (r *Reconciler) ReconcileAll(ctx context.Context) (Result, error) {
 	return r.run(ctx, func(partition.Group) bool { return true }, true)
 }
 
-// run compares the subscriptions of some groups and, if it is to, mends what it finds.
+// run compares the subscriptions of some groups and repairs drift if enabled is set.
 func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, mend bool) (Result, error) {
 	started := time.Now()
 	m := &repair{r: r, enabled: mend, work: make(chan []reconciliation.Drift, r.options.Workers), result: Result{Findings: map[Finding]int{}}}
@@ -208,14 +211,14 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 			}
 		})
 	}
-	var together []reconciliation.Drift
-	hand := func() error {
-		if len(together) == 0 {
+	var drifts []reconciliation.Drift
+	send := func() error {
+		if len(drifts) == 0 {
 			return nil
 		}
 		select {
-		case m.work <- together:
-			together = nil
+		case m.work <- drifts:
+			drifts = nil
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -224,26 +227,26 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.FleetInventory{Client: r.rpc}, reconciliation.Options{
 		Include: func(subscription string) bool { return owns(partition.Of(subscription)) }, PageSize: r.options.PageSize,
 	}, func(f reconciliation.Drift) error {
-		// What belongs to one cluster is mended in its order, by one: a node pool needs its cluster.
-		if len(together) > 0 && (together[0].Cluster() != f.Cluster() || len(together) == maxClusterDrifts) {
-			if err := hand(); err != nil {
+		// One worker repairs the drift of one cluster, in order, because a node pool needs its cluster.
+		if len(drifts) > 0 && (drifts[0].Cluster() != f.Cluster() || len(drifts) == maxClusterDrifts) {
+			if err := send(); err != nil {
 				return err
 			}
 		}
-		together = append(together, f)
+		drifts = append(drifts, f)
 		return nil
 	})
 	if err == nil {
-		err = hand()
+		err = send()
 	}
 	close(m.work)
 	workers.Wait()
 	if err != nil && apierror.KindOf(err) == apierror.MethodNotAllowed {
-		r.log.WarnContext(ctx, "Cluster Service is of a release that cannot say what it holds: nothing was compared")
+		r.log.WarnContext(ctx, "skipping the comparison: this release of Cluster Service has no inventory")
 		err = nil
 	}
 	if err == nil && m.failures > 0 {
-		err = fmt.Errorf("%d of what differs could not be dealt with, as %w", m.failures, m.failure)
+		err = fmt.Errorf("repairing %d resources failed, for example %w", m.failures, m.failure)
 	}
 	m.result.Desired, m.result.Fleet = counts.Desired, counts.Fleet
 	outcome := "ok"
@@ -252,13 +255,13 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 	}
 	r.comparisons.WithLabelValues(outcome).Inc()
 	if err == nil && !m.result.empty() {
-		r.log.WarnContext(ctx, "compared Cosmos DB with Cluster Service", "promised", counts.Desired, "held", counts.Fleet, "applied", m.result.Applied,
-			"deleted", m.result.Deleted, "concerns", m.result.Findings, "took", time.Since(started).Round(time.Millisecond).String())
+		r.log.WarnContext(ctx, "found drift between Cosmos DB and Cluster Service", logkey.Desired, counts.Desired, logkey.InFleet, counts.Fleet, logkey.Applied, m.result.Applied,
+			logkey.Deleted, m.result.Deleted, logkey.Findings, m.result.Findings, logkey.Duration, time.Since(started).Round(time.Millisecond).String())
 	}
 	return m.result, err
 }
 
-// maxClusterDrifts bounds what of one cluster is held at a time.
+// maxClusterDrifts bounds the drift of one cluster that is kept in memory.
 const maxClusterDrifts = 500
 
 func (r *Reconciler) setFindings(result Result) {

@@ -8,43 +8,44 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
 // callTimeout bounds one call of Cluster Service.
 const callTimeout = 10 * time.Second
 
-// Finding is why somebody has to decide.
+// Finding is the reason why drift needs a decision of an operator.
 type Finding string
 
-// The concerns.
+// The findings.
 const (
-	// Orphan: the fleet holds what Cosmos DB does not, and nothing proves that it was deleted.
+	// Orphan: the fleet has a resource that Cosmos DB does not have, and there is no proof of its deletion.
 	Orphan Finding = "Orphan"
-	// Newer: the fleet holds a newer generation than Cosmos DB.
+	// Newer: the fleet has a newer generation than Cosmos DB.
 	Newer Finding = "Newer"
-	// Ended: Cosmos DB has a cluster of which the fleet knows nothing, and whose billing has ended.
-	Deleted Finding = "Ended"
-	// Refused: Cluster Service refuses what it had accepted.
+	// Deleted: Cosmos DB has a cluster that the fleet does not have, and there is a proof of its deletion.
+	Deleted Finding = "Deleted"
+	// Refused: Cluster Service rejects the state that it had accepted.
 	Refused Finding = "Refused"
-	// Unsent: it would have been sent again, but nothing is to be sent before an SRE asks for it.
-	ReportOnly Finding = "Unsent"
+	// ReportOnly: the state was not sent again, because Options.ReportOnly is set.
+	ReportOnly Finding = "ReportOnly"
 )
 
 var findingTypes = []Finding{Orphan, Newer, Deleted, Refused, ReportOnly}
 
-// Result is what came of a comparison.
+// Result is the result of a comparison.
 type Result struct {
-	// Desired and Held are how many resources Cosmos DB and the fleet have.
+	// Desired and Fleet are the numbers of resources in Cosmos DB and in the fleet.
 	Desired, Fleet int
-	// Applied and Deleted are how many were sent again.
+	// Applied and Deleted are the numbers of requests that were repeated.
 	Applied, Deleted int
 	Findings         map[Finding]int
 }
 
 func (r *Result) empty() bool { return r.Applied == 0 && r.Deleted == 0 && len(r.Findings) == 0 }
 
-// repair is one comparison's.
+// repair is the repair of the drift of one comparison.
 type repair struct {
 	r       *Reconciler
 	enabled bool
@@ -56,7 +57,7 @@ type repair struct {
 	failure  error
 }
 
-// repairCluster deals with what differs of a cluster and of what belongs to it.
+// repairCluster repairs a cluster and then its children.
 func (m *repair) repairCluster(ctx context.Context, findings []reconciliation.Drift) {
 	for _, f := range findings {
 		if ctx.Err() != nil {
@@ -70,13 +71,13 @@ func (m *repair) repairCluster(ctx context.Context, findings []reconciliation.Dr
 			m.mu.Unlock()
 		}
 		if (undecided || err != nil) && f.Kind == database.ClusterKind && f.Type != reconciliation.Newer && f.Type != reconciliation.Orphan {
-			// What belongs to it can only be where it is.
+			// The children need the cluster.
 			return
 		}
 	}
 }
 
-// repairOne deals with one difference, and says whether somebody has to decide on it.
+// repairOne repairs one resource. undecided is set if it became a finding.
 func (m *repair) repairOne(ctx context.Context, f reconciliation.Drift) (undecided bool, err error) {
 	switch f.Type {
 	case reconciliation.Newer:
@@ -89,8 +90,8 @@ func (m *repair) repairOne(ctx context.Context, f reconciliation.Drift) (undecid
 		m.report(ctx, ReportOnly, f, nil)
 		return true, nil
 	}
-	did, err := m.r.controller.Resend(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
-	switch did {
+	result, err := m.r.controller.Resend(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
+	switch result {
 	case lifecycle.Applied:
 		m.count(func(r *Result) { r.Applied++ })
 	case lifecycle.Deleted:
@@ -105,12 +106,12 @@ func (m *repair) repairOne(ctx context.Context, f reconciliation.Drift) (undecid
 	return false, err
 }
 
-// repairOrphan has deleted what was deleted, and nothing else.
+// repairOrphan deletes an orphan whose deletion is proven. It never deletes anything else.
 func (m *repair) repairOrphan(ctx context.Context, f reconciliation.Drift) (undecided bool, err error) {
 	db := m.r.db
-	there, err := reconciliation.Exists(ctx, db, f)
-	if err != nil || there {
-		return false, err // made meanwhile, if it is there
+	exists, err := reconciliation.Exists(ctx, db, f)
+	if err != nil || exists {
+		return false, err // if it exists, it was created meanwhile
 	}
 	proof, err := db.FindDeletionProof(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
 	switch {
@@ -126,11 +127,11 @@ func (m *repair) repairOrphan(ctx context.Context, f reconciliation.Drift) (unde
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := reconciliation.DeleteFromFleet(callCtx, m.r.rpc, f.Kind, f.Key.ResourceID, f.UID, f.ClusterUID); err != nil {
-		return false, fmt.Errorf("deleting what Cluster Service had deleted: %w", err)
+		return false, fmt.Errorf("deleting a deleted resource again: %w", err)
 	}
 	m.r.controller.CountDeleted(f.Kind)
 	m.count(func(r *Result) { r.Deleted++ })
-	m.r.log.WarnContext(ctx, "Cluster Service had lost a deletion, and was told again", "resourceId", f.Key.ResourceID, "uid", f.UID, "proof", proof)
+	m.r.log.WarnContext(ctx, "sent a lost deletion to Cluster Service again", logkey.ResourceID, f.Key.ResourceID, logkey.UID, f.UID, logkey.Reason, proof)
 	return false, nil
 }
 
@@ -140,8 +141,8 @@ func (m *repair) count(add func(*Result)) {
 	add(&m.result)
 }
 
-func (m *repair) report(ctx context.Context, concern Finding, f reconciliation.Drift, cause error) {
-	m.count(func(r *Result) { r.Findings[concern]++ })
-	m.r.log.WarnContext(ctx, "Cosmos DB and Cluster Service disagree, and somebody has to decide", "concern", string(concern), "difference", string(f.Type),
-		"kind", string(f.Kind), "resourceId", f.Key.ResourceID, "uid", f.UID, "promised", f.AcceptedGeneration, "held", f.FleetGeneration, "error", cause)
+func (m *repair) report(ctx context.Context, finding Finding, f reconciliation.Drift, cause error) {
+	m.count(func(r *Result) { r.Findings[finding]++ })
+	m.r.log.WarnContext(ctx, "found drift that needs an operator", logkey.Reason, string(finding), logkey.Type, string(f.Type),
+		logkey.Kind, string(f.Kind), logkey.ResourceID, f.Key.ResourceID, logkey.UID, f.UID, logkey.AcceptedGeneration, f.AcceptedGeneration, logkey.FleetGeneration, f.FleetGeneration, logkey.Error, cause)
 }

@@ -1,6 +1,6 @@
-// Package census counts the resources of the owned groups by kind and provisioning state, for a gauge. It learns of every
-// change from the change feed, and of what was there before from one listing when this replica gets a group; a scrape adds
-// up a few numbers. Of each resource it remembers its name and state only.
+// Package resourcecount counts the resources of the owned groups by kind and provisioning state, for a gauge. It
+// follows the change feed, and lists all resources when the replica acquires a group. For each resource it stores only
+// the resource ID and the state; a scrape adds up a few numbers.
 package resourcecount
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// class is what is counted together.
+// class is the label values under which a resource is counted.
 type class struct {
 	kind  database.Kind
 	state hub.ProvisioningState
 }
 
-// group is the resources of a group of subscriptions, by their lower-case ARM ids.
+// group holds the resources of a group of subscriptions by lower-case resource ID.
 type group struct {
 	members map[string]class
 	totals  map[class]int
@@ -31,7 +31,7 @@ type group struct {
 
 func newGroup() *group { return &group{map[string]class{}, map[class]int{}} }
 
-// set counts a resource; nil counts it no more.
+// set sets the class of a resource; nil removes the resource.
 func (g *group) set(id string, now *class) {
 	if was, ok := g.members[id]; ok {
 		if g.totals[was]--; g.totals[was] == 0 {
@@ -45,7 +45,7 @@ func (g *group) set(id string, now *class) {
 	}
 }
 
-// Collector is a changes.Seeker and a prometheus.Collector.
+// Collector counts resources. It is a changefeed.Handler and a prometheus.Collector.
 type Collector struct {
 	db    *database.DB
 	owns  func(partition.Group) bool
@@ -53,22 +53,23 @@ type Collector struct {
 
 	mu     sync.Mutex
 	groups map[partition.Group]*group
-	// changed is what the feed told of since a listing began, which is newer than what that finds; nil while none is under way.
+	// changed holds the changes since a listing began, which are newer than the listing; nil if none runs.
 	changed map[partition.Group]map[string]*class
 }
 
-// New makes a Census and registers its gauge.
+// New returns a Collector and registers it.
 func New(db *database.DB, owns func(partition.Group) bool, metrics prometheus.Registerer) *Collector {
 	c := &Collector{
 		db: db, owns: owns, groups: map[partition.Group]*group{},
-		gauge: prometheus.NewDesc("backend_resources", "Resources by kind and provisioning state, in the groups of subscriptions of this replica.",
+		gauge: prometheus.NewDesc("backend_resources", "Resources in the groups of this replica, by kind and provisioning state.",
 			[]string{"kind", "provisioning_state"}, nil),
 	}
 	metrics.MustRegister(c)
 	return c
 }
 
-// classOf is what a resource is counted as; nil when it is removed. ok is false for what has no provisioning state.
+// classOf returns the class of a document, or nil if it is removed. ok is false for documents without a provisioning
+// state.
 func classOf(change database.Change) (of *class, ok bool) {
 	state, ok := change.ProvisioningState()
 	if !ok || change.Removed {
@@ -77,13 +78,13 @@ func classOf(change database.Change) (of *class, ok bool) {
 	switch state {
 	case hub.Accepted, hub.Provisioning, hub.Updating, hub.Deleting, hub.Succeeded, hub.Failed, hub.Canceled, hub.AwaitingSecret:
 	default:
-		// Of another release: the gauge's labels stay few, whatever is stored.
+		// A state of another release; the number of label values stays bounded.
 		state = "Other"
 	}
 	return &class{change.Kind, state}, true
 }
 
-// HandleChange takes over the state of a resource that was written.
+// HandleChange updates the class of a written resource.
 func (c *Collector) HandleChange(_ context.Context, change database.Change) {
 	now, ok := classOf(change)
 	if !ok {
@@ -105,8 +106,8 @@ func (c *Collector) HandleChange(_ context.Context, change database.Change) {
 	c.changed[g][id] = now
 }
 
-// Resync counts everything anew when groups were got. The feed misses nothing after that, so the safety net has nothing to do
-// here.
+// Resync lists all resources after groups were acquired. The feed misses no later change, so periodic resyncs do
+// nothing.
 func (c *Collector) Resync(ctx context.Context, refresh bool) error {
 	if refresh {
 		return nil
@@ -153,7 +154,7 @@ func (c *Collector) Resync(ctx context.Context, refresh bool) error {
 	return nil
 }
 
-// GroupLost forgets a group.
+// GroupLost removes a group.
 func (c *Collector) GroupLost(g partition.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +170,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	c.mu.Lock()
 	for number, g := range c.groups {
 		if !c.owns(number) {
-			continue // lost while a change of it was on its way: another replica counts it
+			continue // another replica counts the group now
 		}
 		for of, n := range g.totals {
 			totals[of] += n

@@ -1,0 +1,322 @@
+// Package decision decides what the backend does next for a resource. It is pure: the decision follows from a
+// Situation, which holds the stored documents, the newest report of Cluster Service and the time. Clusters, node pools
+// and external authentications share Decide; credentials and revocations share DecideOneShot. Package lifecycle
+// executes the decisions.
+package decision
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/experiment"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deadline"
+)
+
+// Timing configures when the backend acts. A zero value means the default.
+type Timing struct {
+	// Grace is how long the frontend has to send an accepted request to Cluster Service itself; 0 means 500 ms.
+	Grace time.Duration
+	// Coalesce is the shortest time between two writes of a resource's progress; 0 means 1 s.
+	Coalesce time.Duration
+	// CreateDeadline and DeleteDeadline end operations that take longer; 0 means the defaults of package deadline. An
+	// update has the deadline of a create.
+	CreateDeadline, DeleteDeadline time.Duration
+}
+
+// WithDefaults returns t with defaults for zero values.\
+func (t Timing) WithDefaults() Timing {
+	for value, byDefault := range map[*time.Duration]time.Duration{
+		&t.Grace: 500 * time.Millisecond, &t.Coalesce: time.Second, &t.CreateDeadline: deadline.Create, &t.DeleteDeadline: deadline.Delete,
+	} {
+		if *value == 0 {
+			*value = byDefault
+		}
+	}
+	return t
+}
+
+// Action is the next action for a resource.
+type Action int
+
+const (
+	// Wait for the next event; nothing has to be written.
+	Wait Action = iota
+	// Collect further reports until After has passed, and then decide again. The report is not acknowledged.
+	Collect
+	// Apply and Remove send the desired state or the deletion to Cluster Service.
+	Apply
+	Remove
+	// Record writes the resource's status, and the operation's if it has changed.
+	Record
+	// Finish writes the resource and its operation, which becomes terminal.
+	Finish
+	// Purge removes the resource and its dependents; its operation becomes terminal.
+	Purge
+)
+
+// Situation is the input of a decision.
+type Situation struct {
+	Now    time.Time
+	Timing Timing
+
+	// Limits are the resource's own deadlines. They take precedence over those of Timing.
+	Limits     Limits
+	Generation int64
+	State      hub.ProvisioningState
+	Fleet      database.FleetState
+	// Operation that will make State terminal, or nil.
+	Operation *database.OperationDocument
+	// Report of this incarnation, or nil. StatusChanged is set if the report changes what the customer sees.
+	// UnhandledSince is the arrival of the oldest report that was not acknowledged.
+	Report         *clusterservice.Report
+	StatusChanged  bool
+	UnhandledSince time.Time
+}
+
+// Decision is the next action. State and Status are the next states of the resource and the operation. Failure is the
+// error of a Failed or Canceled operation; with Apply or Remove it is the error to use if this last attempt fails.
+// After is when to decide again, if it is positive.
+type Decision struct {
+	Action  Action
+	State   hub.ProvisioningState
+	Status  hub.ProvisioningState
+	Failure *database.OperationError
+	After   time.Duration
+}
+
+// Decide returns the next action for a cluster, a node pool or an external authentication.\
+func Decide(s Situation) Decision {
+	if s.Report != nil && s.Report.Phase == clusterservice.PhaseDeleted {
+		return decidePurge(s)
+	}
+	switch {
+	case s.Operation == nil:
+		if s.State == hub.Failed && s.Fleet.Phase == clusterservice.PhaseAwaitingSecret && s.Report != nil &&
+			s.Report.Phase == clusterservice.PhaseReady && s.Report.ObservedGeneration >= s.Generation {
+			// The customer has provided the secret after the deadline of the operation.
+			return s.progress(hub.Succeeded, "")
+		}
+		return s.progress(s.State, "")
+	case s.Operation.Request == database.DeleteRequest:
+		return decideDelete(s)
+	}
+	return decideApply(s)
+}
+
+// DecideOneShot returns the next action for a one-shot operation. outcomes maps the phases of reports that end the
+// operation to the operation's status; other phases are intermediate. It is pure.
+func DecideOneShot(s Situation, outcomes map[string]hub.ProvisioningState) Decision {
+	if s.Report != nil {
+		if status, ok := outcomes[s.Report.Phase]; ok {
+			d := Decision{Action: Finish, Status: status}
+			switch status {
+			case hub.Failed:
+				failure := failureFromConditions(s.Report)
+				d.Failure = &failure
+			case hub.Canceled:
+				d.Failure = &database.OperationError{Code: "Canceled", Message: "The request was canceled before it was complete."}
+			}
+			return d
+		}
+	}
+	switch remaining := s.remaining(); {
+	case remaining <= 0:
+		return s.overdue()
+	case s.Report != nil:
+		return Decision{Action: Wait, After: remaining}
+	}
+	return s.send(Apply)
+}
+
+// FleetDeleting reports whether Cluster Service has accepted the deletion. A report is never older than the fleet state
+// in the document. If the document shows a deletion or a generation that the report does not show, Cluster Service has
+// lost it and it is sent again.
+func (s Situation) FleetDeleting() bool {
+	if s.Report != nil {
+		return s.Report.Deleting || s.Report.Phase == clusterservice.PhaseDeleting
+	}
+	return s.Fleet.Phase == clusterservice.PhaseDeleting
+}
+
+// decidePurge decides for a resource of which Cluster Service only has a tombstone, whoever requested the deletion.
+func decidePurge(s Situation) Decision {
+	d := Decision{Action: Purge, Status: hub.Succeeded}
+	if s.Operation != nil && s.Operation.Request != database.DeleteRequest {
+		d.Status, d.Failure = hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The resource was deleted before the operation was complete."}
+	}
+	return d
+}
+
+func decideDelete(s Situation) Decision {
+	if !s.FleetDeleting() {
+		return s.send(Remove)
+	}
+	if s.remaining() <= 0 {
+		return s.overdue()
+	}
+	return s.progress(hub.Deleting, hub.Deleting)
+}
+
+func decideApply(s Situation) Decision {
+	target, accepted := s.Operation.Generation, s.Fleet.AcceptedGeneration
+	if s.Report != nil {
+		accepted = s.Report.Generation
+	}
+	current := s.Report != nil && accepted >= target
+	switch {
+	case s.Report != nil && s.Report.Deleting:
+		return s.fail(database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."})
+	case accepted < target:
+		return s.send(Apply)
+	case current && s.Report.Phase == clusterservice.PhaseReady && s.Report.ObservedGeneration >= target:
+		return Decision{Action: Finish, State: hub.Succeeded, Status: hub.Succeeded}
+	case current && s.Report.Phase == clusterservice.PhaseFailed:
+		return s.fail(failureFromConditions(s.Report))
+	case s.remaining() <= 0 && current && s.Report.Phase == clusterservice.PhaseAwaitingSecret:
+		return s.fail(database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within " + s.deadline().String() + ". " + conditionMessage(s.Report, "SecretsPresent")})
+	case s.remaining() <= 0:
+		return s.overdue()
+	case current && s.Report.Phase == clusterservice.PhaseAwaitingSecret && s.Report.ObservedGeneration >= target:
+		return s.progress(hub.AwaitingSecret, hub.AwaitingSecret)
+	case s.Report == nil && s.State == hub.AwaitingSecret:
+		// Without a report the last known state still holds.
+		return s.progress(s.State, s.Operation.Status)
+	}
+	moving := hub.Provisioning
+	if s.Operation.Request == database.UpdateRequest {
+		moving = hub.Updating
+	}
+	return s.progress(moving, moving)
+}
+
+// send returns action, or Collect during the frontend's grace period. After the operation's deadline it is the last
+// attempt: every operation ends, even if Cluster Service never accepts it.
+func (s Situation) send(action Action) Decision {
+	if early := s.Operation.StartTime.Add(s.Timing.Grace).Sub(s.Now); early > 0 {
+		return Decision{Action: Collect, After: min(early, s.Timing.Grace)}
+	}
+	if s.remaining() <= 0 {
+		return Decision{Action: action, Failure: s.overdue().Failure}
+	}
+	return Decision{Action: action}
+}
+
+// progress returns a decision to write a change that the customer sees, at most once per Timing.Coalesce.
+func (s Situation) progress(state, status hub.ProvisioningState) Decision {
+	d := Decision{Action: Wait, State: state, Status: status}
+	if s.Operation != nil {
+		d.After = max(s.remaining(), 0)
+	}
+	moved := s.Report != nil && (s.State != state || s.Operation != nil && s.Operation.Status != status)
+	if s.Report == nil || !s.StatusChanged && !moved {
+		return d
+	}
+	if early := s.UnhandledSince.Add(s.Timing.Coalesce).Sub(s.Now); !s.UnhandledSince.IsZero() && early > 0 {
+		return Decision{Action: Collect, After: early}
+	}
+	d.Action = Record
+	return d
+}
+
+func (s Situation) fail(failure database.OperationError) Decision {
+	return Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &failure}
+}
+
+func (s Situation) overdue() Decision {
+	return s.fail(database.OperationError{
+		Code:    "DeadlineExceeded",
+		Message: "The operation was not complete within " + s.deadline().String() + ".",
+	})
+}
+
+func (s Situation) deadline() time.Duration {
+	switch {
+	case s.Operation.Request == database.DeleteRequest && s.Limits.Deletion > 0:
+		return s.Limits.Deletion
+	case s.Operation.Request == database.DeleteRequest:
+		return s.Timing.DeleteDeadline
+	case s.Operation.Request == database.CreateRequest && s.Limits.Creation > 0:
+		return s.Limits.Creation
+	}
+	return s.Timing.CreateDeadline
+}
+
+// remaining returns the time until the operation's deadline.
+func (s Situation) remaining() time.Duration {
+	return s.Operation.StartTime.Add(s.deadline()).Sub(s.Now)
+}
+
+// Limits are deadlines from experimental tags of a resource; 0 means not set.
+type Limits struct{ Creation, Deletion time.Duration }
+
+// LimitsFromTags reads the limits from the tags of a cluster or a node pool. of is "cluster" or "nodepool". The
+// frontend accepts these tags only in subscriptions with the feature.
+func LimitsFromTags(tags map[string]string, of string) Limits {
+	var l Limits
+	for name, value := range tags {
+		for limit, tag := range map[*time.Duration]string{&l.Creation: "max-creation-duration", &l.Deletion: "max-deletion-duration"} {
+			if d, err := time.ParseDuration(value); strings.EqualFold(name, experiment.Prefix+of+"."+tag) && err == nil && d > 0 {
+				*limit = d
+			}
+		}
+	}
+	return l
+}
+
+// failureFromConditions returns the error of a failed resource, from the first condition that explains the failure.
+func failureFromConditions(report *clusterservice.Report) database.OperationError {
+	failure := database.OperationError{Code: "ProvisioningFailed", Message: "The resource could not be brought to the requested state."}
+	for _, wanted := range []struct{ kind, status string }{
+		{"Failed", "True"}, {"Applied", "False"}, {"Valid", "False"}, {"Issued", "False"}, {"SignerClassValid", "False"}, {"Degraded", "True"}, {"Available", "False"},
+	} {
+		for _, condition := range report.Conditions {
+			if condition.Type != wanted.kind || condition.Status != wanted.status || condition.Message == "" {
+				continue
+			}
+			failure.Message = condition.Message
+			if condition.Reason != "" {
+				failure.Code = condition.Reason
+			}
+			return failure
+		}
+	}
+	return failure
+}
+
+// conditionMessage returns the message of the condition of a type, or an empty string.
+func conditionMessage(report *clusterservice.Report, condition string) string {
+	for _, c := range report.Conditions {
+		if c.Type == condition {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// Refusal returns the operation's error if Cluster Service has rejected a request permanently, or nil if the request
+// must be sent again.
+func Refusal(err error) *database.OperationError {
+	e := apierror.As(err)
+	switch e.Kind {
+	case apierror.Invalid:
+	case apierror.FailedPrecondition:
+		switch e.Reason {
+		case clusterservice.ReasonUIDDeleted, clusterservice.ReasonClusterDeleting:
+		default:
+			// RESOURCE_ID_IN_USE ends when the earlier incarnation is deleted, CLUSTER_UNKNOWN when the cluster has
+			// been sent.
+			return nil
+		}
+	default:
+		return nil
+	}
+	failure := &database.OperationError{Code: e.Kind.ARMCode(), Message: e.Message, Target: e.Target}
+	for _, violation := range e.Violations {
+		failure.Details = append(failure.Details, database.OperationError{Code: e.Kind.ARMCode(), Message: violation.Message, Target: violation.Field})
+	}
+	return failure
+}

@@ -1,0 +1,267 @@
+package decision
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+
+func operation(request database.OperationRequest, generation int64, age time.Duration, status hub.ProvisioningState) *database.OperationDocument {
+	return &database.OperationDocument{Request: request, Generation: generation, StartTime: now.Add(-age), Status: status}
+}
+
+func report(phase string, generation, observed int64) *clusterservice.Report {
+	return &clusterservice.Report{Revision: 10, Phase: phase, Generation: generation, ObservedGeneration: observed}
+}
+
+func TestDecide(t *testing.T) {
+	deleting := report(clusterservice.PhaseDeleting, 1, 1)
+	deleting.Deleting = true
+	broken := report(clusterservice.PhaseFailed, 1, 0)
+	broken.Conditions = []hub.Condition{
+		{Type: "Available", Status: "False", Reason: "NoCapacity", Message: "No shard has room."},
+		{Type: "Degraded", Status: "True", Reason: "Broken", Message: "It is broken."},
+	}
+	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
+	awaiting.Conditions = []hub.Condition{{Type: "SecretsPresent", Status: "False", Message: "The secret a/b is missing."}}
+	for name, c := range map[string]struct {
+		reason string
+		s      Situation
+		want   Decision
+	}{
+		"create, just accepted": {
+			"the frontend sends it itself at first",
+			Situation{Operation: operation(database.CreateRequest, 1, 100*time.Millisecond, hub.Accepted), State: hub.Accepted},
+			Decision{Action: Collect, After: 400 * time.Millisecond},
+		},
+		"create, not in Cluster Service": {
+			"the frontend had its time",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted},
+			Decision{Action: Apply},
+		},
+		"create, of a clock that is ahead": {
+			"a wait is never longer than the grace",
+			Situation{Operation: operation(database.CreateRequest, 1, -time.Hour, hub.Accepted), State: hub.Accepted},
+			Decision{Action: Collect, After: 500 * time.Millisecond},
+		},
+		"create, installing, first news": {
+			"it may be ready before the news is worth a write",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseInstalling, 1, 0), StatusChanged: true, UnhandledSince: now.Add(-300 * time.Millisecond)},
+			Decision{Action: Collect, After: 700 * time.Millisecond},
+		},
+		"create, installing for a while": {
+			"the customer sees that it moves",
+			Situation{Operation: operation(database.CreateRequest, 1, 3*time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseInstalling, 1, 0), UnhandledSince: now.Add(-time.Second)},
+			Decision{Action: Record, State: hub.Provisioning, Status: hub.Provisioning, After: time.Hour - 3*time.Second},
+		},
+		"create, installing, nothing new": {
+			"no write that nobody can see",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Minute, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0), UnhandledSince: now.Add(-time.Minute)},
+			Decision{Action: Wait, State: hub.Provisioning, Status: hub.Provisioning, After: 59 * time.Minute},
+		},
+		"create, ready": {
+			"done, at once",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseReady, 1, 1), StatusChanged: true, UnhandledSince: now},
+			Decision{Action: Finish, State: hub.Succeeded, Status: hub.Succeeded},
+		},
+		"create, failed": {
+			"Degraded says more than Available",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Provisioning), State: hub.Provisioning, Report: broken},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "Broken", Message: "It is broken."}},
+		},
+		"create, overdue": {
+			"an operation always ends",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0)},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
+		},
+		"update, ready with the last generation": {
+			"the report is not of this operation: it is not yet in Cluster Service",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseReady, 1, 1)},
+			Decision{Action: Apply},
+		},
+		"update, stored, old generation in effect": {
+			"the phase is Ready, but of the last generation",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Minute, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseReady, 2, 1), UnhandledSince: now.Add(-time.Minute)},
+			Decision{Action: Record, State: hub.Updating, Status: hub.Updating, After: 59 * time.Minute},
+		},
+		"update, failed with the last generation": {
+			"the failure is what the update is to repair",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseFailed, 1, 0)},
+			Decision{Action: Apply},
+		},
+		"update, accepted before a restart": {
+			"the store remembers that Cluster Service has it",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Minute, hub.Updating), State: hub.Updating, Fleet: database.FleetState{AcceptedGeneration: 2}},
+			Decision{Action: Wait, State: hub.Updating, Status: hub.Updating, After: 59 * time.Minute},
+		},
+		"update, lost by the fleet": {
+			"what is heard now counts, not what the store remembers",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Minute, hub.Updating), State: hub.Updating, Fleet: database.FleetState{AcceptedGeneration: 2}, Report: report(clusterservice.PhaseReady, 1, 1)},
+			Decision{Action: Apply},
+		},
+		"update, being deleted in the fleet": {
+			"somebody deleted it behind ARM's back",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Second, hub.Updating), State: hub.Updating, Report: deleting},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "Conflict", Message: "The resource is being deleted."}},
+		},
+		"delete, not in Cluster Service": {
+			"the frontend had its time",
+			Situation{Operation: operation(database.DeleteRequest, 1, time.Second, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseReady, 1, 1)},
+			Decision{Action: Remove},
+		},
+		"delete, lost by the fleet": {
+			"what is heard now counts, not what the store remembers",
+			Situation{Operation: operation(database.DeleteRequest, 1, time.Minute, hub.Deleting), State: hub.Deleting, Fleet: database.FleetState{Phase: clusterservice.PhaseDeleting}, Report: report(clusterservice.PhaseReady, 1, 1)},
+			Decision{Action: Remove},
+		},
+		"create, never taken": {
+			"an operation always ends: it is sent for the last time",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Accepted), State: hub.Accepted},
+			Decision{Action: Apply, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
+		},
+		"delete, never taken": {
+			"an operation always ends: it is sent for the last time",
+			Situation{Operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseReady, 1, 1)},
+			Decision{Action: Remove, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
+		},
+		"delete, under way": {
+			"nothing to see",
+			Situation{Operation: operation(database.DeleteRequest, 1, time.Hour, hub.Deleting), State: hub.Deleting, Report: deleting},
+			Decision{Action: Wait, State: hub.Deleting, Status: hub.Deleting, After: 11 * time.Hour},
+		},
+		"delete, overdue": {
+			"an operation always ends",
+			Situation{Operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), State: hub.Deleting, Report: deleting},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
+		},
+		"delete, deleted": {
+			"all of it goes",
+			Situation{Operation: operation(database.DeleteRequest, 1, time.Second, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseDeleted, 1, 1)},
+			Decision{Action: Purge, Status: hub.Succeeded},
+		},
+		"create, deleted": {
+			"what is no more cannot come to be",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseDeleted, 1, 0)},
+			Decision{Action: Purge, Status: hub.Canceled, Failure: &database.OperationError{Code: "Canceled", Message: "The resource was deleted before the operation was complete."}},
+		},
+		"no operation, deleted": {
+			"a node pool goes with its cluster, with no operation of its own",
+			Situation{State: hub.Deleting, Report: report(clusterservice.PhaseDeleted, 1, 1)},
+			Decision{Action: Purge, Status: hub.Succeeded},
+		},
+		"create, over the limit of its tags": {
+			"the customer wanted to know earlier",
+			Situation{Operation: operation(database.CreateRequest, 1, 2*time.Minute, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0), Limits: Limits{Creation: 90 * time.Second}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m30s."}},
+		},
+		"update, over the limit of creation": {
+			"that is for the creation alone",
+			Situation{Operation: operation(database.UpdateRequest, 2, 2*time.Minute, hub.Updating), State: hub.Updating, Report: report(clusterservice.PhaseUpdating, 2, 1), Limits: Limits{Creation: 90 * time.Second}},
+			Decision{Action: Wait, State: hub.Updating, Status: hub.Updating, After: 58 * time.Minute},
+		},
+		"delete, over the limit of its tags": {
+			"the customer wanted to know earlier",
+			Situation{Operation: operation(database.DeleteRequest, 1, 2*time.Minute, hub.Deleting), State: hub.Deleting, Report: deleting, Limits: Limits{Deletion: time.Minute}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m0s."}},
+		},
+		"external auth, without its secret": {
+			"the customer is to give it",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Minute, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseAwaitingSecret, 1, 1), StatusChanged: true},
+			Decision{Action: Record, State: hub.AwaitingSecret, Status: hub.AwaitingSecret, After: 59 * time.Minute},
+		},
+		"external auth, after a restart": {
+			"what was last heard still holds",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Minute, hub.AwaitingSecret), State: hub.AwaitingSecret, Fleet: database.FleetState{AcceptedGeneration: 1, Phase: clusterservice.PhaseAwaitingSecret}},
+			Decision{Action: Wait, State: hub.AwaitingSecret, Status: hub.AwaitingSecret, After: 59 * time.Minute},
+		},
+		"external auth, secret never given": {
+			"an operation always ends",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.AwaitingSecret), State: hub.AwaitingSecret, Report: awaiting},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within 1h0m0s. The secret a/b is missing."}},
+		},
+		"external auth, secret given late": {
+			"it works, so it is not failed any more",
+			Situation{Generation: 1, State: hub.Failed, Fleet: database.FleetState{AcceptedGeneration: 1, Phase: clusterservice.PhaseAwaitingSecret}, Report: report(clusterservice.PhaseReady, 1, 1)},
+			Decision{Action: Record, State: hub.Succeeded},
+		},
+		"no operation, news": {
+			"the customer sees how the cluster fares",
+			Situation{State: hub.Succeeded, Report: report(clusterservice.PhaseReady, 1, 1), StatusChanged: true, UnhandledSince: now.Add(-time.Second)},
+			Decision{Action: Record, State: hub.Succeeded},
+		},
+		"no operation, nothing new": {
+			"no write that nobody can see",
+			Situation{State: hub.Succeeded, Report: report(clusterservice.PhaseReady, 1, 1), UnhandledSince: now.Add(-time.Second)},
+			Decision{Action: Wait, State: hub.Succeeded},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.s.Now, c.s.Timing = now, Timing{}.WithDefaults()
+			got := Decide(c.s)
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(Decision{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason string
+		err    error
+		want   *database.OperationError
+	}{
+		"a wrong field": {
+			"every field is named",
+			apierror.InvalidFields([]apierror.Violation{{Field: "spec.a", Message: "Required value"}, {Field: "spec.b", Message: "Required value"}}),
+			&database.OperationError{Code: "InvalidRequestContent", Message: "Required value", Target: "spec.a", Details: []database.OperationError{
+				{Code: "InvalidRequestContent", Message: "Required value", Target: "spec.a"}, {Code: "InvalidRequestContent", Message: "Required value", Target: "spec.b"},
+			}},
+		},
+		"the uid is deleted": {
+			"it will never come back",
+			apierror.New(apierror.FailedPrecondition, "The uid was deleted.").WithReason(clusterservice.ReasonUIDDeleted),
+			&database.OperationError{Code: "Conflict", Message: "The uid was deleted."},
+		},
+		"the last incarnation is still there": {"it will not be for long", apierror.New(apierror.FailedPrecondition, "in use").WithReason(clusterservice.ReasonResourceIDInUse), nil},
+		"the cluster is not there yet":        {"it is sent on its own", apierror.New(apierror.FailedPrecondition, "unknown").WithReason(clusterservice.ReasonClusterUnknown), nil},
+		"nobody answers":                      {"somebody will", apierror.New(apierror.Unavailable, "no"), nil},
+		"a fault of the service":              {"it may pass", apierror.New(apierror.Internal, "no"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, Refusal(c.err)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
+
+func TestLimitsOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason string
+		tags   map[string]string
+		of     string
+		want   Limits
+	}{
+		"both":         {"as they are written", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m", "aro-hcp.experimental.cluster.max-deletion-duration": "2h"}, "cluster", Limits{90 * time.Minute, 2 * time.Hour}},
+		"any casing":   {"ARM's tag names have none", map[string]string{"ARO-HCP.Experimental.Nodepool.Max-Creation-Duration": "1h"}, "nodepool", Limits{Creation: time.Hour}},
+		"another kind": {"is none of its business", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m"}, "nodepool", Limits{}},
+		"nonsense":     {"leaves it as it is", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "-1h", "a": "1h"}, "cluster", Limits{}},
+		"no tags":      {"leaves it as it is", nil, "cluster", Limits{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := LimitsFromTags(c.tags, c.of); got != c.want {
+				t.Errorf("%+v, want %+v: %s", got, c.want, c.reason)
+			}
+		})
+	}
+}
