@@ -1,8 +1,8 @@
-// Package credentialuse is how a management cluster says which break-glass credentials are used: an annotation on the
-// HostedCluster, which Cluster Service reads back with the rest of its status. Whoever reads the audit log of a hosted API
-// server keeps a Report and writes it there; Cluster Service, which knows the certificates that were issued by their
-// fingerprints, joins each Use with who asked for it and why. A report is bounded and has nothing of a request but its verb
-// and resource: no name, query, body, header or token gets in.
+// Package credentialuse defines how a management cluster reports uses of break-glass credentials: in an annotation of the
+// HostedCluster, which Cluster Service reads with its status. The reader of a hosted API server's audit log maintains a Report
+// and writes the annotation. Cluster Service knows the issued certificates by fingerprint and joins each Use with the requester
+// and the reason. A report is bounded. Of a request it contains only the verb and the resource, and never a name, query, body,
+// header or token.
 package credentialuse
 
 import (
@@ -14,41 +14,41 @@ import (
 	"time"
 )
 
-// Annotation is where a HostedCluster carries its report.
+// Annotation is the annotation of a HostedCluster with its report.
 const Annotation = "breakglass.hcpmesh.io/uses"
 
 const (
-	// Again is after what time the use of a credential that is known to be used is worth telling again.
+	// Again is the time after which another use of a reported credential is reported again.
 	Again = time.Hour
-	// Kept is how long a credential is reported after its last known use. No certificate of the control plane's signers lives
-	// longer than 36 hours, so that it has ended by then.
+	// Kept is the time for which a credential stays in the report after its last known use. Certificates of the control
+	// plane's signers are valid for at most 36 hours, so they have expired by then.
 	Kept = 48 * time.Hour
-	// maxUses bounds a report; the credentials that were used last are kept.
+	// maxUses is the maximum number of credentials in a report. The ones that were used last are kept.
 	maxUses = 64
-	// maxAddresses bounds the addresses that are told apart of one credential.
+	// maxAddresses is the maximum number of addresses of one credential.
 	maxAddresses = 8
-	// maxText bounds a user's name and a request.
+	// maxText is the maximum length of a user name and of a request.
 	maxText = 128
-	// maxEncoded bounds what is read.
+	// maxEncoded is the maximum size of an annotation that is decoded.
 	maxEncoded = 64 << 10
 )
 
-// Use is what is known of one certificate's use.
+// Use describes the uses of one certificate.
 type Use struct {
 	// Fingerprint is the SHA-256 of the certificate (DER), in lower-case hex.
 	Fingerprint string `json:"fingerprint"`
-	// User is whom the API server took its holder for.
+	// User is the user name that the API server authenticated.
 	User string `json:"user"`
-	// First is when it was first seen, Last when it was used again, which is known to the hour (see Again).
+	// First is the time of the first use. Last is the time of the latest use, with the precision of Again.
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Addresses are where it was used from, in the order in which they were seen first.
+	// Addresses are the clients' addresses in the order of their first use.
 	Addresses []string `json:"addresses,omitempty"`
 	// Request is the verb and resource of the first request, as in "list pods".
 	Request string `json:"request,omitempty"`
 }
 
-// Class is the signer class of a break-glass credential's user; empty for anybody else.
+// Class returns the signer class of a break-glass credential's user, and "" for all other users.
 func Class(user string) string {
 	for _, class := range []string{"customer-break-glass", "sre-break-glass"} {
 		if strings.HasPrefix(user, "system:"+class+":") {
@@ -58,7 +58,7 @@ func Class(user string) string {
 	return ""
 }
 
-// valid says that a use may be what a writer of reports wrote.
+// valid reports whether all fields of a use have valid values.
 func (u *Use) valid() bool {
 	if len(u.Fingerprint) != 64 || strings.Trim(u.Fingerprint, "0123456789abcdef") != "" {
 		return false
@@ -72,33 +72,33 @@ func (u *Use) valid() bool {
 		u.First.Year() > 2000 && u.Last.Year() < 3000 && !u.Last.Before(u.First)
 }
 
-// plain says that a text is short and printable ASCII.
+// plain reports whether a text is printable ASCII of at most maxText bytes.
 func plain(text string) bool {
 	return len(text) <= maxText && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// Report is the uses of the credentials of one cluster, by fingerprint.
+// Report has the uses of one cluster's credentials by fingerprint.
 type Report map[string]Use
 
-// Note takes a use into a report and says whether it is news: of a credential or from an address that was not known, or
-// after a while. What is no use is left out.
-func (r Report) Note(u Use) (news bool) {
+// Note adds a use to the report. It returns true if the report must be written again: for a new credential, a new address, an
+// earlier first use, or after the time Again. Invalid uses are ignored.
+func (r Report) Note(u Use) (changed bool) {
 	u.First, u.Last = u.First.UTC(), u.Last.UTC()
 	if !u.valid() {
 		return false
 	}
-	known, is := r[u.Fingerprint]
-	if !is {
+	known, found := r[u.Fingerprint]
+	if !found {
 		u.Addresses = slices.Clone(u.Addresses)
 		r[u.Fingerprint] = u
 		return true
 	}
 	if u.First.Before(known.First) {
 		known.First, known.Request = u.First, u.Request
-		news = true
+		changed = true
 	}
 	if u.Last.Sub(known.Last) >= Again {
-		news = true
+		changed = true
 	}
 	if u.Last.After(known.Last) {
 		known.Last = u.Last
@@ -106,14 +106,14 @@ func (r Report) Note(u Use) (news bool) {
 	for _, a := range u.Addresses {
 		if len(known.Addresses) < maxAddresses && !slices.Contains(known.Addresses, a) {
 			known.Addresses = append(slices.Clip(known.Addresses), a)
-			news = true
+			changed = true
 		}
 	}
 	r[u.Fingerprint] = known
-	return news
+	return changed
 }
 
-// Forget drops what is too old, and the oldest of too many.
+// Forget removes uses that are older than Kept, and the oldest ones beyond the maximum number.
 func (r Report) Forget(now time.Time) {
 	for i, u := range r.Uses() {
 		if i >= maxUses || now.Sub(u.Last) > Kept {
@@ -122,7 +122,7 @@ func (r Report) Forget(now time.Time) {
 	}
 }
 
-// Uses are the uses of a report, the latest first.
+// Uses returns the uses of a report, latest first.
 func (r Report) Uses() []Use {
 	uses := make([]Use, 0, len(r))
 	for _, u := range r {
@@ -137,16 +137,16 @@ func (r Report) Uses() []Use {
 	return uses
 }
 
-// Encode is the annotation's value.
+// Encode returns the annotation's value.
 func (r Report) Encode() (string, error) {
 	text, err := json.Marshal(r.Uses())
 	if err != nil {
-		return "", fmt.Errorf("encoding the uses of credentials: %w", err)
+		return "", fmt.Errorf("encode the uses of credentials: %w", err)
 	}
 	return string(text), nil
 }
 
-// Decode reads the annotation's value. It comes from outside: what is not a use is left out.
+// Decode reads the annotation's value. The value comes from outside, so invalid uses are ignored.
 func Decode(text string) Report {
 	report := Report{}
 	if text == "" || len(text) > maxEncoded {

@@ -13,35 +13,35 @@ import (
 
 var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// use is one of a certificate, some time after began.
+// use returns a use of certificate n at a time after began.
 func use(n int, after time.Duration, address string) credentialuse.Use {
 	return credentialuse.Use{Fingerprint: fmt.Sprintf("%064x", n), User: "system:sre-break-glass:ada", First: began.Add(after), Last: began.Add(after),
 		Addresses: []string{address}, Request: "list pods"}
 }
 
-func TestNews(t *testing.T) {
+func TestNoteReportsChanges(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		next   credentialuse.Use
 		want   bool
 	}{
-		"another credential": {"every credential's first use is told", use(2, time.Minute, "10.0.0.1"), true},
-		"the same again":     {"a use is not a request", use(1, time.Minute, "10.0.0.1"), false},
-		"another address":    {"somebody else may have it", use(1, time.Minute, "10.0.0.2"), true},
-		"after an hour":      {"that it is still in use", use(1, time.Hour, "10.0.0.1"), true},
+		"another credential": {"the first use of every credential is reported", use(2, time.Minute, "10.0.0.1"), true},
+		"the same again":     {"requests within an hour are one use", use(1, time.Minute, "10.0.0.1"), false},
+		"another address":    {"another person may have the credential", use(1, time.Minute, "10.0.0.2"), true},
+		"after an hour":      {"the credential is still in use", use(1, time.Hour, "10.0.0.1"), true},
 		"an earlier one":     {"a log was read late", use(1, -time.Minute, "10.0.0.1"), true},
-		"nobody's": {"other users are not reported", credentialuse.Use{Fingerprint: strings.Repeat("a", 64), User: "system:admin", First: began, Last: began},
+		"other user": {"other users are not reported", credentialuse.Use{Fingerprint: strings.Repeat("a", 64), User: "system:admin", First: began, Last: began},
 			false},
-		"no fingerprint": {"nothing could be joined with it", credentialuse.Use{User: "system:sre-break-glass:ada", First: began, Last: began}, false},
+		"no fingerprint": {"the certificate is unknown", credentialuse.Use{User: "system:sre-break-glass:ada", First: began, Last: began}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			report := credentialuse.Report{}
 			if !report.Note(use(1, 0, "10.0.0.1")) {
-				t.Fatal("the first use is no news")
+				t.Fatal("the first use is not reported")
 			}
 			if got := report.Note(tc.next); got != tc.want {
-				t.Errorf("news is %v, want %v: %s", got, tc.want, tc.reason)
+				t.Errorf("reported %v, want %v: %s", got, tc.want, tc.reason)
 			}
 		})
 	}
@@ -66,16 +66,16 @@ func TestReportIsBounded(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 	if diff := cmp.Diff(report, credentialuse.Decode(text)); diff != "" {
-		t.Errorf("what was read back differs:\n%s", diff)
+		t.Errorf("the decoded report differs:\n%s", diff)
 	}
 	report.Forget(began.Add(credentialuse.Kept + 200*time.Minute))
 	if len(report) != 0 {
-		t.Errorf("%d uses of certificates that have ended are kept", len(report))
+		t.Errorf("%d uses of expired certificates are kept", len(report))
 	}
 }
 
-// TestMerge: events need not come in their order.
-func TestMerge(t *testing.T) {
+// TestUsesMergeInAnyOrder notes a later use before an earlier one.
+func TestUsesMergeInAnyOrder(t *testing.T) {
 	report := credentialuse.Report{}
 	report.Note(use(1, time.Hour, "10.0.0.1"))
 	report.Note(use(1, 0, "10.0.0.2"))
@@ -86,7 +86,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// FuzzDecode: an annotation is anybody's on the management cluster who may write it.
+// FuzzDecode decodes arbitrary annotations, because everybody with write access to a HostedCluster can set one.
 func FuzzDecode(f *testing.F) {
 	report := credentialuse.Report{}
 	report.Note(use(1, 0, "10.0.0.1"))
@@ -108,7 +108,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, u := range decoded.Uses() {
 			if credentialuse.Class(u.User) == "" || len(u.Fingerprint) != 64 || strings.ContainsAny(u.Request+u.User, "\n\x00") {
-				t.Errorf("took in %+v", u)
+				t.Errorf("accepted %+v", u)
 			}
 		}
 	})

@@ -1,11 +1,11 @@
 package release
 
-// ControlPlaneComponents are the names of the parts of a hosted control plane on Azure that HyperShift reports of, one
-// ControlPlaneComponent each, in order. Which of them a control plane has depends on its release, on the fidelity of the local
-// runtime, and on what the cluster needs, as the autoscaler: it is for those that exist to report.
+// ControlPlaneComponents returns the names of all ControlPlaneComponents that a hosted control plane on Azure may have, sorted.
+// Which of them exist depends on the release, on the fidelity of the local runtime, and on optional parts such as the
+// autoscaler.
 //
-// Source: the components that HyperShift's control-plane operator registers (controllers/hostedcontrolplane/v2), those that its
-// operator adds for machines, and without those of other platforms and of catalogues, which run in the customer's cluster.
+// Source: the components that HyperShift's control-plane operator registers (controllers/hostedcontrolplane/v2) and those that
+// its operator adds for machines, without components of other platforms and of catalogues, which run in the customer's cluster.
 func ControlPlaneComponents() []string {
 	return []string{
 		"azure-cloud-controller-manager",

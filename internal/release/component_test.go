@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// TestControlPlaneComponents: each is named once, in order.
+// TestControlPlaneComponents checks that the list is sorted and has no duplicates.
 func TestControlPlaneComponents(t *testing.T) {
 	names := release.ControlPlaneComponents()
 	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); !slices.Equal(names, sorted) {

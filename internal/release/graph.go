@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Graph is an update graph as the Cincinnati protocol has it (GET …/v1/graph): the releases of one channel and
-// architecture as nodes, the ways between them as edges by the nodes' places, and those with risks by version.
+// Graph is an update graph of the Cincinnati protocol (GET …/v1/graph): the releases of one channel and architecture as nodes,
+// the upgrade edges between them by index of the nodes, and the edges with risks by version.
 type Graph struct {
 	Version          int               `json:"version"`
 	Nodes            []Node            `json:"nodes"`
@@ -24,7 +24,7 @@ type Node struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// The metadata of nodes that we serve and read.
+// Keys of the metadata of nodes that are served and read.
 const (
 	metadataChannels = "io.openshift.upgrades.graph.release.channels"
 	metadataDigest   = "io.openshift.upgrades.graph.release.manifestref"
@@ -32,19 +32,19 @@ const (
 	metadataURL      = "url"
 )
 
-// ConditionalEdge are ways that have the same risks.
+// ConditionalEdge is a group of edges with the same risks.
 type ConditionalEdge struct {
 	Edges []VersionEdge `json:"edges"`
 	Risks []GraphRisk   `json:"risks"`
 }
 
-// VersionEdge is a way by its ends' versions.
+// VersionEdge is an edge between two versions.
 type VersionEdge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// GraphRisk is a Risk.
+// GraphRisk is a Risk in a Graph.
 type GraphRisk struct {
 	URL           string         `json:"url"`
 	Name          string         `json:"name"`
@@ -52,35 +52,35 @@ type GraphRisk struct {
 	MatchingRules []MatchingRule `json:"matchingRules"`
 }
 
-// MatchingRule is a Rule.
+// MatchingRule is a Rule in a Graph.
 type MatchingRule struct {
 	Type   string      `json:"type"`
 	PromQL *PromQLRule `json:"promql,omitempty"`
 }
 
-// PromQLRule is a query.
+// PromQLRule is a query in a MatchingRule.
 type PromQLRule struct {
 	PromQL string `json:"promql"`
 }
 
-// Architectures are what a graph can be asked for. A payload for several architectures is served under multi and, as each
-// of them finds its own part in it, under each.
+// Architectures are the architectures of graphs. A payload for several architectures is in the graph of multi and in the graph
+// of each architecture.
 var Architectures = []string{"amd64", "arm64", "multi"}
 
-// Serves says whether a release has a payload for an architecture of the protocol.
+// Serves reports whether a release has a payload for an architecture of the protocol.
 func (r *Release) Serves(arch string) bool {
 	return r.Architecture == "Multi" || strings.EqualFold(r.Architecture, arch)
 }
 
-// Graph is the update graph of a channel for an architecture. A channel that nothing is in has an empty graph.
+// Graph returns the update graph of a channel for an architecture. A channel without releases has an empty graph.
 func (c *Catalog) Graph(channel, arch string) *Graph {
 	g := &Graph{Version: 1, Nodes: []Node{}, Edges: [][2]int{}, ConditionalEdges: []ConditionalEdge{}}
-	places := map[Version]int{}
+	indexes := map[Version]int{}
 	for _, r := range c.releases {
 		if !r.In(channel) || !r.Serves(arch) {
 			continue
 		}
-		places[r.Version] = len(g.Nodes)
+		indexes[r.Version] = len(g.Nodes)
 		metadata := map[string]string{metadataChannels: strings.Join(r.Channels, ","), metadataDigest: r.Digest}
 		if r.Architecture == "Multi" {
 			metadata[metadataArch] = "multi"
@@ -90,26 +90,26 @@ func (c *Catalog) Graph(channel, arch string) *Graph {
 		}
 		g.Nodes = append(g.Nodes, Node{Version: r.Version.String(), Payload: r.Image, Metadata: metadata})
 	}
-	for way, w := range c.edges {
-		from, known := places[way.from]
-		to, toKnown := places[way.to]
+	for between, e := range c.edges {
+		from, known := indexes[between.from]
+		to, toKnown := indexes[between.to]
 		switch {
 		case !known || !toKnown:
-		case len(w.risks) == 0:
+		case len(e.risks) == 0:
 			g.Edges = append(g.Edges, [2]int{from, to})
 		default:
-			g.ConditionalEdges = append(g.ConditionalEdges, ConditionalEdge{Edges: []VersionEdge{{way.from.String(), way.to.String()}}, Risks: graphRisks(w.risks)})
+			g.ConditionalEdges = append(g.ConditionalEdges, ConditionalEdge{Edges: []VersionEdge{{between.from.String(), between.to.String()}}, Risks: graphRisks(e.risks)})
 		}
 	}
 	slices.SortFunc(g.Edges, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
 	slices.SortFunc(g.ConditionalEdges, func(a, b ConditionalEdge) int {
 		x, y := a.Edges[0], b.Edges[0]
-		return slices.Compare([]int{places[must(x.To)], places[must(x.From)]}, []int{places[must(y.To)], places[must(y.From)]})
+		return slices.Compare([]int{indexes[must(x.To)], indexes[must(x.From)]}, []int{indexes[must(y.To)], indexes[must(y.From)]})
 	})
 	return g
 }
 
-// must parses a version that was made from one.
+// must parses the text of a Version.
 func must(s string) Version {
 	v, _ := ParseVersion(s)
 	return v
@@ -131,25 +131,24 @@ func graphRisks(risks []Risk) []GraphRisk {
 	return list
 }
 
-// ParseGraph reads a graph as it was served. What belongs together must; what is not known is ignored, as the protocol
-// wants it.
+// ParseGraph reads a served graph. Edges must refer to existing nodes. Unknown fields are ignored, as the protocol requires.
 func ParseGraph(text []byte) (*Graph, error) {
 	var g Graph
 	if err := json.Unmarshal(text, &g); err != nil {
-		return nil, fmt.Errorf("reading an update graph: %w", err)
+		return nil, fmt.Errorf("read an update graph: %w", err)
 	}
 	for i, e := range g.Edges {
 		if min(e[0], e[1]) < 0 || max(e[0], e[1]) >= len(g.Nodes) {
-			return nil, fmt.Errorf("reading an update graph: edges[%d] names a node that is not there", i)
+			return nil, fmt.Errorf("read an update graph: edges[%d] refers to a node that does not exist", i)
 		}
 	}
 	return &g, nil
 }
 
-// FromGraphs makes a catalogue of the graphs of several channels. Releases whose version is not MAJOR.MINOR.PATCH, as
-// those of nightly builds, are left out, and so is what they are connected with. EndOfLife and Kubelet are not known.
+// FromGraphs returns the catalogue of the graphs of several channels. It leaves out releases whose version is not
+// MAJOR.MINOR.PATCH, such as nightly builds, with their edges. Graphs have no EndOfLife and no Kubelet.
 func FromGraphs(graphs map[string]*Graph) (*Catalog, error) {
-	c := &Catalog{edges: map[edge]*way{}}
+	c := &Catalog{edges: map[between]*edge{}}
 	known := map[Version]*Release{}
 	for channel, g := range graphs {
 		for _, n := range g.Nodes {
@@ -159,7 +158,7 @@ func FromGraphs(graphs map[string]*Graph) (*Catalog, error) {
 			}
 			_, digest, byDigest := strings.Cut(n.Payload, "@")
 			if !byDigest || !digestPattern.MatchString(digest) {
-				return nil, fmt.Errorf("the payload of release %s in channel %s is not by digest", n.Version, channel)
+				return nil, fmt.Errorf("the payload of release %s in channel %s has no digest", n.Version, channel)
 			}
 			if r := known[v]; r != nil {
 				if r.Digest != digest {
@@ -187,13 +186,13 @@ func FromGraphs(graphs map[string]*Graph) (*Catalog, error) {
 	return c, nil
 }
 
-// connectGraph adds a graph's ways. One that has a risk in any channel has it in all.
+// connectGraph adds the edges of a graph. An edge with a risk in one channel has the risk in all channels.
 func (c *Catalog) connectGraph(g *Graph) {
 	for _, e := range g.Edges {
 		from, err := ParseVersion(g.Nodes[e[0]].Version)
 		to, toErr := ParseVersion(g.Nodes[e[1]].Version)
-		if err == nil && toErr == nil && from.Compare(to) < 0 && c.edges[edge{from, to}] == nil {
-			c.edges[edge{from, to}] = &way{}
+		if err == nil && toErr == nil && from.Compare(to) < 0 && c.edges[between{from, to}] == nil {
+			c.edges[between{from, to}] = &edge{}
 		}
 	}
 	for _, conditional := range g.ConditionalEdges {
@@ -213,13 +212,13 @@ func (c *Catalog) connectGraph(g *Graph) {
 			from, err := ParseVersion(e.From)
 			to, toErr := ParseVersion(e.To)
 			if err == nil && toErr == nil && from.Compare(to) < 0 && len(risks) > 0 {
-				c.edges[edge{from, to}] = &way{risks: risks}
+				c.edges[between{from, to}] = &edge{risks: risks}
 			}
 		}
 	}
 }
 
-// Mentioned lists the channels that a graph's releases are said to be in, the graph's own and others, without repetition.
+// Mentioned returns the channels that the metadata of the releases mention, sorted and without duplicates.
 func (g *Graph) Mentioned() []string {
 	var channels []string
 	for _, n := range g.Nodes {

@@ -2,15 +2,15 @@ package release
 
 import "slices"
 
-// Update is a release that may be moved to.
+// Update is a release to which an upgrade edge leads.
 type Update struct {
 	*Release
-	// Risks are what is known to go wrong; empty for an update that is recommended to everybody.
+	// Risks are the known risks; empty for an update that is recommended to all clusters.
 	Risks []Risk
 }
 
-// Updates lists where one may go from a release within a channel, newest first. A channel that does not carry the release
-// leads nowhere from it.
+// Updates returns the releases to which edges lead from a release within a channel, newest first. It returns none if the
+// channel does not carry the release.
 func (c *Catalog) Updates(from Version, channel string) []Update {
 	start, known := c.find(from)
 	if !known || !start.In(channel) {
@@ -18,17 +18,17 @@ func (c *Catalog) Updates(from Version, channel string) []Update {
 	}
 	var updates []Update
 	for _, r := range slices.Backward(c.releases) {
-		if w := c.edges[edge{from, r.Version}]; w != nil && r.In(channel) {
-			updates = append(updates, Update{Release: r, Risks: w.risks})
+		if e := c.edges[between{from, r.Version}]; e != nil && r.In(channel) {
+			updates = append(updates, Update{Release: r, Risks: e.risks})
 		}
 	}
 	return updates
 }
 
-// Path is the shortest way from one release to another within a channel, without the start; nil when there is none. Of
-// ways that are equally short it takes the one that first goes to the newest release of the minor version at hand: what
-// was mended there is running when the next minor version comes. With risky, ways with risks count as well, but only when
-// there is no other.
+// Path returns the shortest path from one release to another within a channel, without the start, and nil when there is none.
+// Among paths of equal length it prefers the one that first goes to the newest release of the current minor version, so that
+// the fixes of that minor version run before the next one. With risky it uses edges with risks, but only if no path without
+// risks exists.
 func (c *Catalog) Path(from, to Version, channel string, risky bool) []Update {
 	if path := c.path(from, to, channel, false); path != nil || !risky {
 		return path
@@ -50,7 +50,7 @@ func (c *Catalog) path(from, to Version, channel string, risky bool) []Update {
 		at := queue[0]
 		queue = queue[1:]
 		next := c.Updates(at.Version, channel)
-		// The newest first, those of the minor version at hand before others.
+		// Newest first, releases of the current minor version before others.
 		slices.SortStableFunc(next, func(a, b Update) int {
 			switch x, y := a.Version.SameMinor(at.Version), b.Version.SameMinor(at.Version); {
 			case x && !y:
@@ -80,7 +80,7 @@ func (c *Catalog) path(from, to Version, channel string, risky bool) []Update {
 	return nil
 }
 
-// Reachable lists the releases of a channel to which a way leads, recommended at every step, newest first.
+// Reachable returns the releases of a channel to which a path of recommended edges leads, newest first.
 func (c *Catalog) Reachable(from Version, channel string) []*Release {
 	var found []*Release
 	for _, r := range slices.Backward(c.releases) {

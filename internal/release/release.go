@@ -1,7 +1,7 @@
-// Package release is the catalogue of OpenShift releases of a region: which image a version is, which update channels carry
-// it, from which releases one may go to it and what is known to go wrong on the way. Everything that has to know reads the
-// same file: the update graph's server, the frontend, the HyperShift local runtime, and Cluster Service until it has heard
-// of the update graph. A Catalog never changes after it is read, and chooses nothing by itself.
+// Package release is the catalogue of OpenShift releases of a region: the image of each version, the update channels that carry
+// it, the upgrade edges that lead to it, and the known risks of edges. The update graph's server, the frontend and the HyperShift
+// local runtime read the same file, and so does Cluster Service until it has read the update graph. A Catalog never changes
+// after it is read. It is safe for concurrent use.
 package release
 
 import (
@@ -22,20 +22,20 @@ import (
 //go:embed default.yaml
 var builtIn []byte
 
-// Release is one version as it can be installed.
+// Release is one installable version.
 type Release struct {
 	Version Version
-	// Digest is sha256:<64 hexadecimal digits>. The image is known by it in every repository, as mirrors keep it.
+	// Digest is sha256:<64 hexadecimal digits>. It identifies the image in every repository, because mirrors keep it.
 	Digest string
-	// Image is the release image's pull specification, by digest.
+	// Image is the pull specification of the release image, by digest.
 	Image string
-	// Kubelet is the version that nodes of this release report, with a leading v; empty where it is not known.
+	// Kubelet is the version that nodes of this release report, with a leading v; empty if unknown.
 	Kubelet string
-	// Architecture is the payload's: Multi, AMD64 or ARM64.
+	// Architecture of the payload: Multi, AMD64 or ARM64.
 	Architecture string
-	// Channels are the update channels that carry the release, as in stable-4.21.
+	// Channels are the update channels that carry the release, for example stable-4.21.
 	Channels []string
-	// URL is the page of its errata; may be empty.
+	// URL is the page of the errata; may be empty.
 	URL string
 }
 
@@ -45,42 +45,39 @@ func (r *Release) In(channel string) bool { return slices.Contains(r.Channels, c
 // LessThan reports whether r is older than other.
 func (r *Release) LessThan(other *Release) bool { return r.Version.Compare(other.Version) < 0 }
 
-// ReportsControlPlaneVersion is the version's.
+// ReportsControlPlaneVersion is that of the version.
 func (r *Release) ReportsControlPlaneVersion() bool { return r.Version.ReportsControlPlaneVersion() }
 
-// Risk is why an update is not recommended to everybody.
+// Risk is a reason why an update is not recommended to all clusters.
 type Risk struct {
-	// Name is a word in CamelCase by which the risk is acknowledged.
+	// Name is a word in CamelCase with which the risk is acknowledged.
 	Name string
-	// URL and Message say what goes wrong.
+	// URL and Message describe the risk.
 	URL, Message string
-	// Rules say to which clusters it applies; the first that can be evaluated decides.
+	// Rules select the clusters that the risk applies to. The first rule that can be evaluated decides.
 	Rules []Rule
 }
 
-// Rule says to which clusters a risk applies: all of them (Always), or those for which a PromQL query says so.
+// Rule selects clusters: all of them (Always), or those for which a PromQL query returns true.
 type Rule struct {
 	// Type is Always or PromQL.
 	Type   string
 	PromQL string
 }
 
-// Catalog is a set of releases and of the ways between them.
+// Catalog is a set of releases with the upgrade edges between them.
 type Catalog struct {
 	releases []*Release // oldest first
-	// edges are the ways that are recommended or were before a risk was found, by from and to.
-	edges map[edge]*way
-	// ends of support by minor version.
+	edges    map[between]*edge
+	// ends are the ends of support by minor version.
 	ends map[string]time.Time
 }
 
-type edge struct{ from, to Version }
+// between identifies an edge.
+type between struct{ from, to Version }
 
-// way is from one release to another.
-type way struct {
-	// risks are why it is conditional; empty for one that is recommended.
-	risks []Risk
-}
+// edge is an upgrade edge. An edge without risks is recommended.
+type edge struct{ risks []Risk }
 
 type file struct {
 	Repository string        `yaml:"repository"`
@@ -101,8 +98,8 @@ type fileEntry struct {
 	Architecture string   `yaml:"architecture"`
 	Channels     []string `yaml:"channels"`
 	URL          string   `yaml:"url"`
-	// Previous are the versions from which one may come here. Without the field these are all older ones of the same and of
-	// the minor version before.
+	// Previous are the versions from which an edge leads here. Without the field these are all older versions of the same minor
+	// version and of the one before.
 	Previous *[]string `yaml:"previous"`
 }
 
@@ -120,20 +117,20 @@ type ruleEntry struct {
 	PromQL string `yaml:"promql"`
 }
 
-// Default is the catalogue that is built in.
+// Default returns the built-in catalogue.
 func Default() (*Catalog, error) { return Parse(builtIn) }
 
-// BuiltIn is the text of the catalogue that is built in.
+// BuiltIn returns the YAML text of the built-in catalogue.
 func BuiltIn() []byte { return slices.Clone(builtIn) }
 
-// Load reads a catalogue from a file; an empty path means the one that is built in.
+// Load reads a catalogue from a file. An empty path means the built-in catalogue.
 func Load(path string) (*Catalog, error) {
 	if path == "" {
 		return Default()
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the release catalogue: %w", err)
+		return nil, fmt.Errorf("read the release catalogue: %w", err)
 	}
 	catalog, err := Parse(text)
 	if err != nil {
@@ -149,8 +146,8 @@ var (
 	riskPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
 )
 
-// Parse reads a catalogue from YAML. An unknown field, what is malformed, what appears twice and what names an unknown
-// version are errors that say where.
+// Parse reads a catalogue from YAML. Unknown fields, malformed values, duplicates and references to unknown versions are errors
+// that name the field.
 func Parse(text []byte) (*Catalog, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -159,7 +156,7 @@ func Parse(text []byte) (*Catalog, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one YAML document")
+		return nil, errors.New("more than one YAML document")
 	}
 	switch {
 	case f.Repository == "":
@@ -167,7 +164,7 @@ func Parse(text []byte) (*Catalog, error) {
 	case len(f.Releases) == 0:
 		return nil, errors.New("releases is required")
 	}
-	c := &Catalog{edges: map[edge]*way{}, ends: map[string]time.Time{}}
+	c := &Catalog{edges: map[between]*edge{}, ends: map[string]time.Time{}}
 	for i, m := range f.Minors {
 		v, err := ParseMinor(m.Version)
 		switch {
@@ -234,13 +231,13 @@ func (c *Catalog) add(repository string, e *fileEntry) error {
 	return nil
 }
 
-// connect adds the ways to a release.
+// connect adds the edges to a release.
 func (c *Catalog) connect(e *fileEntry) error {
-	to, _ := ParseVersion(e.Version) // was checked
+	to, _ := ParseVersion(e.Version) // add has checked it
 	if e.Previous == nil {
 		for _, r := range c.releases {
 			if r.Version.Compare(to) < 0 && to.Ordinal()-r.Version.Ordinal() <= 1 {
-				c.edges[edge{r.Version, to}] = &way{}
+				c.edges[between{r.Version, to}] = &edge{}
 			}
 		}
 		return nil
@@ -253,12 +250,12 @@ func (c *Catalog) connect(e *fileEntry) error {
 		if _, known := c.find(from); !known || from.Compare(to) >= 0 {
 			return fmt.Errorf("%s is not an older release of the catalogue", text)
 		}
-		c.edges[edge{from, to}] = &way{}
+		c.edges[between{from, to}] = &edge{}
 	}
 	return nil
 }
 
-// risk makes ways conditional.
+// risk adds a risk to edges.
 func (c *Catalog) risk(e riskedEntry) error {
 	to, err := ParseVersion(e.To)
 	if err != nil {
@@ -283,13 +280,13 @@ func (c *Catalog) risk(e riskedEntry) error {
 		risk.Rules = append(risk.Rules, Rule(r))
 	}
 	found := false
-	for way, w := range c.edges {
-		if way.to == to && from.MatchString(way.from.String()) {
-			w.risks, found = append(w.risks, risk), true
+	for ends, edge := range c.edges {
+		if ends.to == to && from.MatchString(ends.from.String()) {
+			edge.risks, found = append(edge.risks, risk), true
 		}
 	}
 	if !found {
-		return fmt.Errorf(": there is no way to %s from %s", e.To, e.From)
+		return fmt.Errorf(": no edge leads to %s from %s", e.To, e.From)
 	}
 	return nil
 }
@@ -302,13 +299,13 @@ func (c *Catalog) find(v Version) (*Release, bool) {
 	return c.releases[i], true
 }
 
-// Releases lists the catalogue, oldest first.
+// Releases returns all releases, oldest first.
 func (c *Catalog) Releases() []*Release { return slices.Clone(c.releases) }
 
-// EndOfLife is when the support of a minor version ends; zero when the catalogue does not say.
+// EndOfLife returns the end of support of a minor version, and the zero time if unknown.
 func (c *Catalog) EndOfLife(minor string) time.Time { return c.ends[minor] }
 
-// Newest is the newest release of a minor version in a channel group, as in 4.21 and stable.
+// Newest returns the newest release of a minor version in a channel group, for example of 4.21 in stable.
 func (c *Catalog) Newest(minor, channelGroup string) (*Release, bool) {
 	channel := Channel(channelGroup, minor)
 	for _, r := range slices.Backward(c.releases) {
@@ -319,7 +316,7 @@ func (c *Catalog) Newest(minor, channelGroup string) (*Release, bool) {
 	return nil, false
 }
 
-// Exact is the release of a full version, whatever its channels.
+// Exact returns the release of a full version, in any channel.
 func (c *Catalog) Exact(version string) (*Release, bool) {
 	v, err := ParseVersion(version)
 	if err != nil {
@@ -328,7 +325,7 @@ func (c *Catalog) Exact(version string) (*Release, bool) {
 	return c.find(v)
 }
 
-// Minors lists the minor versions that a channel group offers, oldest first.
+// Minors returns the minor versions that a channel group offers, oldest first.
 func (c *Catalog) Minors(channelGroup string) []string {
 	var minors []string
 	for _, r := range c.releases {
@@ -339,7 +336,7 @@ func (c *Catalog) Minors(channelGroup string) []string {
 	return minors
 }
 
-// Channels lists all update channels, in alphabetical order.
+// Channels returns all update channels, sorted.
 func (c *Catalog) Channels() []string {
 	var channels []string
 	for _, r := range c.releases {
@@ -349,7 +346,7 @@ func (c *Catalog) Channels() []string {
 	return slices.Compact(channels)
 }
 
-// Channel is the update channel of a channel group for a minor version; without a group that of the group stable.
+// Channel returns the update channel of a channel group for a minor version. An empty group means stable.
 func Channel(group, minor string) string {
 	if group == "" {
 		group = "stable"
@@ -357,13 +354,13 @@ func Channel(group, minor string) string {
 	return strings.ToLower(group) + "-" + minor
 }
 
-// ErrUnknownImage says that the catalogue has no release for an image.
+// ErrUnknownImage is returned for an image without a release in the catalogue.
 var ErrUnknownImage = errors.New("release image is not in the catalogue")
 
 var tagPattern = regexp.MustCompile(`:(\d+\.\d+\.\d+)(?:-(?:multi|x86_64|aarch64))?$`)
 
-// Lookup finds the release of a pull specification: by its digest in any repository, or by a tag that is a version with
-// an optional architecture.
+// Lookup returns the release of a pull specification: by its digest in any repository, or by a tag that is a version with an
+// optional architecture.
 func (c *Catalog) Lookup(image string) (*Release, error) {
 	_, digest, byDigest := strings.Cut(image, "@")
 	tag := tagPattern.FindStringSubmatch(image)

@@ -39,8 +39,8 @@ func TestLookup(t *testing.T) {
 		"TagWithArch":   {"a tag with an architecture", "quay.io/openshift-release-dev/ocp-release:4.21.1-multi", "4.21.1"},
 		"UnknownTag":    {"no such version", "quay.io/openshift-release-dev/ocp-release:4.1.0", ""},
 		"UnknownDigest": {"no such digest", "quay.io/openshift-release-dev/ocp-release@sha256:" + strings.Repeat("0", 64), ""},
-		"NoTag":         {"nothing to go by", "quay.io/openshift-release-dev/ocp-release", ""},
-		"Empty":         {"nothing at all", "", ""},
+		"NoTag":         {"neither a digest nor a tag", "quay.io/openshift-release-dev/ocp-release", ""},
+		"Empty":         {"an empty image", "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestNewest(t *testing.T) {
 		reason, minor, group, want string
 	}{
 		"Newest patch":     {"the newest of the minor version", "4.20", "stable", "4.20.16"},
-		"Only that minor":  {"a channel also carries the minor before, which is not what was asked for", "4.21", "fast", "4.21.4"},
+		"Only that minor":  {"a channel also carries the minor version before, which was not requested", "4.21", "fast", "4.21.4"},
 		"Candidate":        {"a channel group may have newer ones", "4.21", "candidate", "4.21.6"},
 		"Unknown minor":    {"nothing to choose", "4.99", "stable", ""},
 		"Unknown group":    {"nothing to choose", "4.20", "nightly", ""},
@@ -131,15 +131,15 @@ func TestPath(t *testing.T) {
 		risky                     bool
 		want                      string
 	}{
-		"One step":      {"there is a way", "4.20.16", "4.21.4", "stable-4.21", false, "4.21.4"},
-		"Two steps":     {"what is old goes to the newest of its own minor first", "4.20.8", "4.21.4", "stable-4.21", false, "4.20.16 4.21.4"},
-		"Risks avoided": {"a way without risks is taken even if it is longer", "4.21.1", "4.22.2", "stable-4.22", true, "4.21.4 4.22.2"},
-		"Risks refused": {"the only way has a risk", "4.20.15", "4.21.1", "stable-4.21", false, ""},
-		"Risks taken":   {"the only way has a risk", "4.20.15", "4.21.1", "stable-4.21", true, "4.21.1!KubeletLeaksMounts"},
-		"Down":          {"nothing leads to an older release", "4.21.4", "4.20.16", "stable-4.21", true, ""},
-		"Nowhere":       {"it is there already", "4.21.4", "4.21.4", "stable-4.21", true, ""},
-		"Left behind":   {"the channel does not carry the start", "4.20.16", "4.22.2", "stable-4.22", true, ""},
-		"No edge":       {"older than its way", "4.19.20", "4.20.18", "stable-4.20", true, ""},
+		"One step":       {"an edge leads there", "4.20.16", "4.21.4", "stable-4.21", false, "4.21.4"},
+		"Two steps":      {"old releases go to the newest of their minor version first", "4.20.8", "4.21.4", "stable-4.21", false, "4.20.16 4.21.4"},
+		"Risks avoided":  {"a path without risks is preferred even if it is longer", "4.21.1", "4.22.2", "stable-4.22", true, "4.21.4 4.22.2"},
+		"Risks refused":  {"the only way has a risk", "4.20.15", "4.21.1", "stable-4.21", false, ""},
+		"Risks accepted": {"the only way has a risk", "4.20.15", "4.21.1", "stable-4.21", true, "4.21.1!KubeletLeaksMounts"},
+		"Down":           {"no edge leads to an older release", "4.21.4", "4.20.16", "stable-4.21", true, ""},
+		"Nowhere":        {"the start is the target", "4.21.4", "4.21.4", "stable-4.21", true, ""},
+		"Left behind":    {"the channel does not carry the start", "4.20.16", "4.22.2", "stable-4.22", true, ""},
+		"No edge":        {"no edge begins at the old release", "4.19.20", "4.20.18", "stable-4.20", true, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestGraphsMakeTheCatalogue: what is served as update graphs and read again leads the same ways.
-func TestGraphsMakeTheCatalogue(t *testing.T) {
+// TestGraphsGiveTheSameCatalogue serves the catalogue as update graphs and reads these back.
+func TestGraphsGiveTheSameCatalogue(t *testing.T) {
 	catalog := defaults(t)
 	graphs := map[string]*Graph{}
 	for _, channel := range catalog.Channels() {
@@ -220,22 +220,22 @@ func TestBadCatalogs(t *testing.T) {
 	}
 	const risk = "risks: [{name: Bad, to: 4.20.8, from: .*, url: u, message: m, matchingRules: [{type: Always}]}]\n"
 	cases := map[string]struct{ text, names string }{
-		"UnknownField":  {good + "color: blue\n", "color"},
-		"NoRepository":  {strings.Replace(good, "repository: r\n", "", 1), "repository"},
-		"NoReleases":    {"repository: r\n", "releases"},
-		"BadVersion":    {strings.Replace(good, "4.20.8", "four", 1), "releases[0].version"},
-		"BadDigest":     {strings.Replace(good, "sha256:a65e", "sha256:xyz0", 1), "releases[0].digest"},
-		"BadKubelet":    {strings.Replace(good, "v1.33.5", "new", 1), "releases[0].kubelet"},
-		"BadArch":       {strings.Replace(good, "Multi", "vax", 1), "releases[0].architecture"},
-		"BadChannel":    {strings.Replace(good, "[]", "[stable]", 1), "releases[0].channels"},
-		"BadPrevious":   {strings.Replace(good, "[]", "[], previous: [4.20.1]", 1), "releases[0].previous"},
-		"BadMinor":      {good + "minors: [{version: '4', endOfLife: 2027-01-01T00:00:00Z}]\n", "minors[0].version"},
-		"Twice":         {good + strings.SplitAfterN(good, "releases:\n", 2)[1], "twice"},
-		"EmptyEntry":    {"repository: r\nreleases:\n- null\n", "releases[0]"},
-		"RiskOfNoWay":   {good + risk, "risks[0]"},
-		"RiskPattern":   {good + strings.Replace(risk, ".*", "'('", 1), "risks[0].from"},
-		"NotEvenYAML":   {"{", ""},
-		"WrongTypeList": {"repository: [r]\nreleases: []\n", "repository"},
+		"UnknownField":    {good + "color: blue\n", "color"},
+		"NoRepository":    {strings.Replace(good, "repository: r\n", "", 1), "repository"},
+		"NoReleases":      {"repository: r\n", "releases"},
+		"BadVersion":      {strings.Replace(good, "4.20.8", "four", 1), "releases[0].version"},
+		"BadDigest":       {strings.Replace(good, "sha256:a65e", "sha256:xyz0", 1), "releases[0].digest"},
+		"BadKubelet":      {strings.Replace(good, "v1.33.5", "new", 1), "releases[0].kubelet"},
+		"BadArch":         {strings.Replace(good, "Multi", "vax", 1), "releases[0].architecture"},
+		"BadChannel":      {strings.Replace(good, "[]", "[stable]", 1), "releases[0].channels"},
+		"BadPrevious":     {strings.Replace(good, "[]", "[], previous: [4.20.1]", 1), "releases[0].previous"},
+		"BadMinor":        {good + "minors: [{version: '4', endOfLife: 2027-01-01T00:00:00Z}]\n", "minors[0].version"},
+		"Twice":           {good + strings.SplitAfterN(good, "releases:\n", 2)[1], "twice"},
+		"EmptyEntry":      {"repository: r\nreleases:\n- null\n", "releases[0]"},
+		"RiskWithoutEdge": {good + risk, "risks[0]"},
+		"RiskPattern":     {good + strings.Replace(risk, ".*", "'('", 1), "risks[0].from"},
+		"NotEvenYAML":     {"{", ""},
+		"WrongTypeList":   {"repository: [r]\nreleases: []\n", "repository"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestBadCatalogs(t *testing.T) {
 	}
 }
 
-// TestWithoutPrevious: a catalogue that says nothing of ways has those of a minor version and from the one before.
+// TestWithoutPrevious checks the default edges: from the same minor version and from the one before.
 func TestWithoutPrevious(t *testing.T) {
 	text := "repository: r\nreleases:\n"
 	for i, v := range []string{"4.20.1", "4.20.2", "4.21.0", "4.22.0"} {
@@ -306,7 +306,7 @@ func FuzzParseGraph(f *testing.F) {
 		for _, r := range catalog.Releases() {
 			for _, u := range catalog.Updates(r.Version, "stable-4.21") {
 				if !r.LessThan(u.Release) {
-					t.Errorf("a way leads from %s down to %s", r.Version, u.Version)
+					t.Errorf("an edge leads from %s down to %s", r.Version, u.Version)
 				}
 			}
 		}

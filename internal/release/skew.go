@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxSkew is how many minor versions nodes may be behind their control plane, and how many one update may move them.
+// maxSkew is the maximum number of minor versions that nodes may be behind their control plane, and that one update may skip.
 const maxSkew = 2
 
-// NodePoolRule says which rule keeps nodes from running a version, and what they could run instead; empty when none does.
-// Current is what they are to run now, nil for a new pool; controlPlane is the lowest version that the control plane still
-// runs, for during an upgrade nodes talk to that, too.
+// NodePoolRule returns the rule that forbids nodes to run a version, with the versions that they could run, and "" if the version
+// is allowed. current is the desired version of the nodes, nil for a new pool. controlPlane is the lowest version that the control
+// plane still runs, because nodes also talk to that one during an upgrade.
 func (c *Catalog) NodePoolRule(wanted Version, current *Version, controlPlane Version) string {
 	rule := nodePoolRule(wanted, current, controlPlane)
 	if rule == "" {
@@ -30,7 +30,7 @@ func (c *Catalog) NodePoolRule(wanted Version, current *Version, controlPlane Ve
 	return rule + "; allowed: " + strings.Join(allowed[:min(len(allowed), maxAllowed)], ", ")
 }
 
-// maxAllowed bounds how many versions a message names, newest first.
+// maxAllowed is the maximum number of versions in a message, newest first.
 const maxAllowed = 10
 
 func nodePoolRule(wanted Version, current *Version, controlPlane Version) string {

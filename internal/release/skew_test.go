@@ -19,7 +19,7 @@ func TestNodePoolRule(t *testing.T) {
 		wanted, current, controlPlane string
 		want                          string
 	}{
-		"New, as the control plane": {reason: "the usual", wanted: "4.21.4", controlPlane: "4.21.4"},
+		"New, as the control plane": {reason: "nodes of the control plane's version", wanted: "4.21.4", controlPlane: "4.21.4"},
 		"New, two behind":           {reason: "the oldest that is allowed", wanted: "4.20.8", controlPlane: "4.22.2"},
 		"Newer": {"nodes follow their control plane", "4.22.2", "", "4.21.4",
 			"nodes must not be newer than their control plane, which runs 4.21.4; allowed: 4.21.4, 4.21.1, 4.20.16, 4.20.8, 4.19.20"},

@@ -34,21 +34,22 @@ func ParseMinor(s string) (Version, error) {
 	return v, nil
 }
 
-// Compare orders versions.
+// Compare returns -1, 0 or 1 if v is older than, equal to or newer than o.
 func (v Version) Compare(o Version) int {
 	return slices.Compare([]int{v.Major, v.Minor, v.Patch}, []int{o.Major, o.Minor, o.Patch})
 }
 
-// MinorID is MAJOR.MINOR.
+// MinorID returns MAJOR.MINOR.
 func (v Version) MinorID() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// String is MAJOR.MINOR.PATCH.
+// String returns MAJOR.MINOR.PATCH.
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
-// firstMinorOf5 is where 5.0 stands in the sequence of minors: 4.22 is followed by 5.0, and 4.23 by 5.1.
+// firstMinorOf5 is the ordinal of 5.0: 4.22 is followed by 5.0, and 4.23 by 5.1.
 const firstMinorOf5 = 23
 
-// Ordinal counts minors across the change of the major version, so that versions' distance in minors can be told.
+// Ordinal numbers minor versions across the change of the major version, so that the difference of two ordinals is the distance
+// in minor versions.
 func (v Version) Ordinal() int {
 	if v.Major >= 5 {
 		return (v.Major-5)*1000 + firstMinorOf5 + v.Minor
@@ -56,11 +57,11 @@ func (v Version) Ordinal() int {
 	return v.Minor
 }
 
-// SameMinor says whether both are of one minor version: going from one to the other is a z-stream update.
+// SameMinor reports whether both versions have the same minor version, so that an update between them is a z-stream update.
 func (v Version) SameMinor(o Version) bool { return v.Major == o.Major && v.Minor == o.Minor }
 
-// ReportsControlPlaneVersion says whether a HostedCluster of this version fills status.controlPlaneVersion: HyperShift
-// has it from 4.22 on, backported to 4.20.15 and 4.21.1.
+// ReportsControlPlaneVersion reports whether a HostedCluster of this version sets status.controlPlaneVersion. HyperShift does so
+// since 4.22, with backports to 4.20.15 and 4.21.1.
 func (v Version) ReportsControlPlaneVersion() bool {
 	switch {
 	case v.Major != 4:

@@ -7,16 +7,17 @@ import (
 	"os"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Follow reads the catalogue's file again and again and gives the handler what has changed, until ctx is over. A file that
-// cannot be read or makes no catalogue is said once and changes nothing.
-func (h *Handler) Follow(ctx context.Context, path string, interval time.Duration) {
+// Follow reads the catalogue's file at an interval and replaces the catalogue when the file has changed, until ctx ends. It logs
+// an unreadable or invalid file once and keeps the catalogue.
+func (h *Handler) Follow(ctx context.Context, path string, interval time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var last []byte
-	var said string
+	var logged string
 	for {
 		select {
 		case <-ctx.Done():
@@ -32,14 +33,14 @@ func (h *Handler) Follow(ctx context.Context, path string, interval time.Duratio
 			catalogue, err = release.Parse(text)
 		}
 		if err != nil {
-			if message := err.Error(); message != said {
-				slog.Warn("the release catalogue cannot be used; the one before goes on", "error", err)
-				said = message
+			if message := err.Error(); message != logged {
+				log.Warn("release catalogue is invalid; the previous one is served", logkey.Error, err)
+				logged = message
 			}
 			continue
 		}
 		h.Replace(catalogue)
-		slog.Info("read the release catalogue", "releases", len(catalogue.Releases()))
-		last, said = text, ""
+		log.Info("release catalogue changed", logkey.Count, len(catalogue.Releases()))
+		last, logged = text, ""
 	}
 }

@@ -1,7 +1,7 @@
-// Package graph serves a catalogue of releases as update graphs, the way OpenShift's update service does (the Cincinnati
-// protocol): GET /api/upgrades_info/v1/graph answers with the releases of a channel that an architecture has a payload of,
-// and the ways between them. A handler answers from one catalogue, which is replaced as a whole when its file changes; it
-// keeps nothing of who asks.
+// Package graph serves a release catalogue as update graphs, with the Cincinnati protocol of OpenShift's update service: GET
+// /api/upgrades_info/v1/graph returns the releases of a channel that have a payload for an architecture, and the upgrade edges
+// between them. A Handler serves one catalogue, which is replaced as a whole when its file changes. It stores nothing about
+// its clients.
 package graph
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Handler serves the graphs of the newest catalogue it was given.
+// Handler serves the graphs of a catalogue. It is safe for concurrent use.
 type Handler struct {
 	catalogue atomic.Pointer[release.Catalog]
 	mux       *http.ServeMux
 	requests  *prometheus.CounterVec
 }
 
-// paths are where the graph is served: under the protocol's version and, as OpenShift's service has it, without one.
+// paths are the paths of the graph, with and without the protocol's version, as in OpenShift's service.
 var paths = []string{"/api/upgrades_info/v1/graph", "/api/upgrades_info/graph"}
 
-// New makes a handler that counts its answers in metrics.
+// New returns a handler that counts its responses in metrics.
 func New(catalogue *release.Catalog, metrics prometheus.Registerer) *Handler {
 	h := &Handler{mux: http.NewServeMux(), requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "update_graph", Name: "requests_total", Help: "Requests for a graph, by the answer's status.",
+		Namespace: "update_graph", Name: "requests_total", Help: "Requests for a graph, by HTTP status.",
 	}, []string{"code"})}
 	metrics.MustRegister(h.requests)
 	h.Replace(catalogue)
@@ -44,13 +44,13 @@ func New(catalogue *release.Catalog, metrics prometheus.Registerer) *Handler {
 	return h
 }
 
-// Replace has it answer from another catalogue.
+// Replace replaces the catalogue.
 func (h *Handler) Replace(catalogue *release.Catalog) { h.catalogue.Store(catalogue) }
 
-// ServeHTTP serves the protocol.
+// ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// The kinds of what is wrong with a request.
+// Kinds of errors of the protocol.
 const (
 	invalidContentType = "invalid_content_type"
 	missingParams      = "missing_params"
@@ -63,38 +63,38 @@ var (
 	uuidPattern    = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
-// graph answers GET …/graph?channel=…[&arch=…][&version=…][&id=…].
+// graph handles GET …/graph?channel=…[&arch=…][&version=…][&id=…].
 func (h *Handler) graph(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	channel, arch := query.Get("channel"), query.Get("arch")
 	if arch == "" {
 		arch = "amd64"
 	}
-	// Version and id say who asks; the graph is everybody's.
+	// Version and id identify the client. They are validated, and the graph does not depend on them.
 	version, id := query.Get("version"), query.Get("id")
 	switch {
 	case !acceptsJSON(r.Header.Values("Accept")):
-		h.refuse(w, http.StatusNotAcceptable, invalidContentType, "invalid Content-Type requested")
+		h.reject(w, http.StatusNotAcceptable, invalidContentType, "invalid Content-Type requested")
 	case channel == "":
-		h.refuse(w, http.StatusBadRequest, missingParams, "mandatory client parameters missing: channel")
+		h.reject(w, http.StatusBadRequest, missingParams, "mandatory client parameters missing: channel")
 	case !channelPattern.MatchString(channel):
-		h.refuse(w, http.StatusBadRequest, invalidParams, "invalid client parameters: channel")
+		h.reject(w, http.StatusBadRequest, invalidParams, "invalid client parameters: channel")
 	case !slices.Contains(release.Architectures, arch):
-		h.refuse(w, http.StatusBadRequest, invalidParams, "invalid client parameters: arch")
+		h.reject(w, http.StatusBadRequest, invalidParams, "invalid client parameters: arch")
 	case version != "" && !versionPattern.MatchString(version):
-		h.refuse(w, http.StatusBadRequest, invalidParams, "invalid client parameters: version")
+		h.reject(w, http.StatusBadRequest, invalidParams, "invalid client parameters: version")
 	case id != "" && !uuidPattern.MatchString(id):
-		h.refuse(w, http.StatusBadRequest, invalidParams, "invalid client parameters: id")
+		h.reject(w, http.StatusBadRequest, invalidParams, "invalid client parameters: id")
 	default:
-		h.answer(w, r, h.catalogue.Load().Graph(channel, arch))
+		h.send(w, r, h.catalogue.Load().Graph(channel, arch))
 	}
 }
 
-// answer sends a graph, or that it has not changed.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, g *release.Graph) {
+// send returns a graph, or 304 if the client has it.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, g *release.Graph) {
 	body, err := json.Marshal(g)
-	if err != nil { // a graph is text and numbers
-		h.refuse(w, http.StatusInternalServerError, "internal", "the graph cannot be encoded")
+	if err != nil { // never happens: a graph has only text and numbers
+		h.reject(w, http.StatusInternalServerError, "internal", "the graph cannot be encoded")
 		return
 	}
 	sum := sha256.Sum256(body)
@@ -111,7 +111,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, g *release.Grap
 	_, _ = w.Write(body)
 }
 
-func (h *Handler) refuse(w http.ResponseWriter, status int, kind, value string) {
+func (h *Handler) reject(w http.ResponseWriter, status int, kind, value string) {
 	h.count(status)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -120,7 +120,7 @@ func (h *Handler) refuse(w http.ResponseWriter, status int, kind, value string) 
 
 func (h *Handler) count(status int) { h.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
 
-// acceptsJSON says whether a client takes the protocol's one media type; one that says nothing takes anything.
+// acceptsJSON reports whether a client accepts JSON, the only media type of the protocol. Without Accept it accepts everything.
 func acceptsJSON(accept []string) bool {
 	if len(accept) == 0 {
 		return true

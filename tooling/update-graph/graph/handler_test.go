@@ -3,6 +3,7 @@ package graph_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,18 +58,18 @@ func TestRequests(t *testing.T) {
 		status               int
 		contains             string
 	}{
-		"A channel":          {"what OpenShift's clients ask", v1 + "?channel=stable-4.21&arch=amd64&version=4.20.8&id=8b1f5b39-5b1c-4a4c-9d70-0b9a2a5c7f10", "application/json", 200, `"version":"4.21.4"`},
+		"A channel":          {"the request of OpenShift's clients", v1 + "?channel=stable-4.21&arch=amd64&version=4.20.8&id=8b1f5b39-5b1c-4a4c-9d70-0b9a2a5c7f10", "application/json", 200, `"version":"4.21.4"`},
 		"Without a version":  {"the older path", "/api/upgrades_info/graph?channel=stable-4.21", "application/json", 200, `"conditionalEdges":[{"edges":[{"from":"4.20.8","to":"4.21.1"}]`},
 		"Multi":              {"a payload for all architectures", v1 + "?channel=stable-4.22&arch=multi", "", 200, `"version":"4.22.2"`},
-		"Unknown channel":    {"nothing is in it", v1 + "?channel=stable-9.9", "", 200, `{"version":1,"nodes":[],"edges":[],"conditionalEdges":[]}`},
+		"Unknown channel":    {"no release is in it", v1 + "?channel=stable-9.9", "", 200, `{"version":1,"nodes":[],"edges":[],"conditionalEdges":[]}`},
 		"Any media type":     {"a browser", v1 + "?channel=stable-4.21", "text/html, */*;q=0.8", 200, `"nodes"`},
-		"No channel":         {"it is required", v1 + "?arch=amd64", "application/json", 400, `{"kind":"missing_params","value":"mandatory client parameters missing: channel"}`},
-		"Strange channel":    {"no word", v1 + "?channel=a%20b", "", 400, `"invalid_params"`},
-		"Unknown arch":       {"no payload is for it", v1 + "?channel=stable-4.21&arch=vax", "", 400, `client parameters: arch`},
-		"Strange version":    {"no version", v1 + "?channel=stable-4.21&version=latest", "", 400, `client parameters: version`},
-		"Strange id":         {"no UUID", v1 + "?channel=stable-4.21&id=me", "", 400, `client parameters: id`},
+		"No channel":         {"channel is required", v1 + "?arch=amd64", "application/json", 400, `{"kind":"missing_params","value":"mandatory client parameters missing: channel"}`},
+		"Malformed channel":  {"not a channel name", v1 + "?channel=a%20b", "", 400, `"invalid_params"`},
+		"Unknown arch":       {"no release has a payload for it", v1 + "?channel=stable-4.21&arch=vax", "", 400, `client parameters: arch`},
+		"Malformed version":  {"not a version", v1 + "?channel=stable-4.21&version=latest", "", 400, `client parameters: version`},
+		"Malformed id":       {"not a UUID", v1 + "?channel=stable-4.21&id=me", "", 400, `client parameters: id`},
 		"Another media type": {"only JSON is served", v1 + "?channel=stable-4.21", "text/html", 406, `"invalid_content_type"`},
-		"Another path":       {"nothing is there", "/api/upgrades_info/v2/graph?channel=stable-4.21", "", 404, ``},
+		"Another path":       {"no such path", "/api/upgrades_info/v2/graph?channel=stable-4.21", "", 404, ``},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,13 +85,13 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestUnchanged(t *testing.T) {
+func TestUnchangedGraphIsNotSentAgain(t *testing.T) {
 	handler, url := serve(t)
 	path := url + "/api/upgrades_info/v1/graph?channel=stable-4.21"
 	first, _ := get(t, path, http.Header{})
 	tag := first.Header.Get("ETag")
 	if again, body := get(t, path, http.Header{"If-None-Match": {tag}}); again.StatusCode != http.StatusNotModified || body != "" {
-		t.Errorf("asked again: %d %s", again.StatusCode, body)
+		t.Errorf("second request: %d %s", again.StatusCode, body)
 	}
 	other, err := release.Parse([]byte("repository: r\nreleases: [{version: 4.21.9, digest: 'sha256:" + strings.Repeat("a", 64) + "', channels: [stable-4.21]}]"))
 	if err != nil {
@@ -102,13 +103,13 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// TestFollow: a changed file is served; a broken one changes nothing.
-func TestFollow(t *testing.T) {
+// TestFollowServesChangedFiles changes the file, also to invalid content, which must change nothing.
+func TestFollowServesChangedFiles(t *testing.T) {
 	handler, url := serve(t)
 	file := filepath.Join(t.TempDir(), "releases.yaml")
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	group.Go(func() { handler.Follow(ctx, file, time.Millisecond) })
+	group.Go(func() { handler.Follow(ctx, file, time.Millisecond, slog.New(slog.DiscardHandler)) })
 	defer group.Wait()
 	defer cancel()
 	await := func(version string) {

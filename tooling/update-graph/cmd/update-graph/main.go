@@ -1,4 +1,4 @@
-// Command update-graph serves a release catalogue as OpenShift's update service does.
+// Command update-graph serves a release catalogue with the protocol of OpenShift's update service.
 package main
 
 import (
@@ -13,12 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
 )
 
-// drainTimeout bounds how long requests may still run once the program is told to stop.
+// drainTimeout is the maximum time for running requests after the signal to stop.
 const drainTimeout = 5 * time.Second
 
 type options struct {
@@ -33,11 +34,11 @@ func main() {
 	var o options
 	flags := flag.NewFlagSet("update-graph", flag.ExitOnError)
 	o.process.AddFlags(flags)
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8585", "`address` of the update graph, HTTPS, or HTTP without a certificate")
-	flags.StringVar(&o.cert, "tls-cert", "", "`file` of the certificate; without one it speaks plain HTTP")
-	flags.StringVar(&o.key, "tls-key", "", "`file` of the certificate's key")
-	flags.StringVar(&o.catalogue, "release-catalog", "", "YAML `file` of the releases; empty takes the built-in catalogue")
-	flags.DurationVar(&o.followInterval, "follow-interval", 2*time.Second, "how often the file is looked at for changes")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8585", "serve the update graph on this `address`: HTTPS, or HTTP without a certificate")
+	flags.StringVar(&o.cert, "tls-cert", "", "read the server certificate from this `file`")
+	flags.StringVar(&o.key, "tls-key", "", "read the certificate's key from this `file`")
+	flags.StringVar(&o.catalogue, "release-catalog", "", "read the releases from this YAML `file`; without it the built-in catalogue is served")
+	flags.DurationVar(&o.followInterval, "follow-interval", 2*time.Second, "check the file for changes at this interval")
 	process.Parse(flags, os.Args[1:], o.validate)
 	process.Run("update-graph", o.process, o.run)
 }
@@ -45,7 +46,7 @@ func main() {
 func (o *options) validate() error {
 	switch {
 	case (o.cert == "") != (o.key == ""):
-		return errors.New("--tls-cert and --tls-key: either both or none")
+		return errors.New("--tls-cert and --tls-key: set both or none")
 	case o.followInterval <= 0:
 		return errors.New("--follow-interval: must be positive")
 	}
@@ -70,16 +71,16 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
 	handler := graph.New(catalogue, p.Metrics)
-	// The catalogue was read and the listener is open: there is nothing else to wait for.
+	// The process is ready as soon as the catalogue is read and the listener is open.
 	p.Ready("listener", func(context.Context) error { return nil })
-	p.Log.Info("serving update graphs", "address", listener.Addr().String(), "releases", len(catalogue.Releases()))
+	p.Log.Info("serving update graphs", logkey.Address, listener.Addr().String(), logkey.Count, len(catalogue.Releases()))
 
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.catalogue != "" {
-		group.Go(func() { handler.Follow(ctx, o.catalogue, o.followInterval) })
+		group.Go(func() { handler.Follow(ctx, o.catalogue, o.followInterval, p.Log) })
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
