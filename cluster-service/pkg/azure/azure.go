@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
@@ -23,7 +22,7 @@ type Clients interface {
 	ResourceGroups(subscription string) (ResourceGroups, error)
 	Zones(subscription string) (Zones, error)
 	RecordSets(subscription string) (RecordSets, error)
-	Subnets(subscription string) (Subnets, error)
+	Resources(subscription string) (Resources, error)
 	Identities(subscription string) (Identities, error)
 	FederatedCredentials(subscription string) (FederatedCredentials, error)
 	RoleAssignments(subscription string) (RoleAssignments, error)
@@ -53,10 +52,11 @@ type RecordSets interface {
 	Delete(ctx context.Context, group, zone, name string, kind armdns.RecordType, o *armdns.RecordSetsClientDeleteOptions) (armdns.RecordSetsClientDeleteResponse, error)
 }
 
-// Subnets is what is used of armnetwork.SubnetsClient.
-type Subnets interface {
-	Get(ctx context.Context, group, network, subnet string, o *armnetwork.SubnetsClientGetOptions) (armnetwork.SubnetsClientGetResponse, error)
-	BeginCreateOrUpdate(ctx context.Context, group, network, subnet string, wanted armnetwork.Subnet, o *armnetwork.SubnetsClientBeginCreateOrUpdateOptions) (*runtime.Poller[armnetwork.SubnetsClientCreateOrUpdateResponse], error)
+// Resources is the used part of armresources.Client. Subnets are read and written with it, because the package of the typed
+// client takes longer to compile than all other packages of the Azure SDK.
+type Resources interface {
+	GetByID(ctx context.Context, id, apiVersion string, o *armresources.ClientGetByIDOptions) (armresources.ClientGetByIDResponse, error)
+	BeginCreateOrUpdateByID(ctx context.Context, id, apiVersion string, wanted armresources.GenericResource, o *armresources.ClientBeginCreateOrUpdateByIDOptions) (*runtime.Poller[armresources.ClientCreateOrUpdateByIDResponse], error)
 }
 
 // Identities is what is used of armmsi.UserAssignedIdentitiesClient.

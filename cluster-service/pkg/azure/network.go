@@ -7,7 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
@@ -19,11 +19,15 @@ const (
 	byCustomer      = "customer"
 )
 
-// subnet is the customer's, as it stands.
+// subnetAPIVersion is the api-version of Microsoft.Network for requests of subnets.
+const subnetAPIVersion = "2024-05-01"
+
+// subnet is the customer's subnet as Azure returned it. All properties are kept, also those that are not known here, because
+// an update replaces the subnet.
 type subnet struct {
-	client               Subnets
-	group, network, name string
-	armnetwork.SubnetsClientGetResponse
+	client     Resources
+	id, name   string
+	properties map[string]any
 }
 
 func (a *attempt) subnet(ctx context.Context) (*subnet, error) {
@@ -31,30 +35,30 @@ func (a *attempt) subnet(ctx context.Context) (*subnet, error) {
 	if err != nil || id.Parent == nil {
 		return nil, fmt.Errorf("the subnet id %q is malformed", a.cluster.Spec.GetPlatform().GetSubnetId())
 	}
-	client, err := a.Clients.Subnets(id.SubscriptionID)
+	client, err := a.Clients.Resources(id.SubscriptionID)
 	if err != nil {
 		return nil, err
 	}
-	s := &subnet{client: client, group: id.ResourceGroupName, network: id.Parent.Name, name: id.Name}
-	s.SubnetsClientGetResponse, err = client.Get(ctx, s.group, s.network, s.name, nil)
-	if err == nil && s.Properties == nil {
-		s.Properties = &armnetwork.SubnetPropertiesFormat{}
+	response, err := client.GetByID(ctx, id.String(), subnetAPIVersion, nil)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	s := &subnet{client: client, id: id.String(), name: id.Name}
+	if s.properties, _ = response.Properties.(map[string]any); s.properties == nil {
+		s.properties = map[string]any{}
+	}
+	return s, nil
 }
 
-// securityGroup is the id of the network security group that the subnet is associated with.
+// securityGroup returns the ID of the network security group with which the subnet is associated; "" if there is none.
 func (s *subnet) securityGroup() string {
-	if g := s.Properties.NetworkSecurityGroup; g != nil && g.ID != nil {
-		return *g.ID
-	}
-	return ""
+	group, _ := s.properties["networkSecurityGroup"].(map[string]any)
+	id, _ := group["id"].(string)
+	return id
 }
 
-// moving says that Azure is at the subnet.
-func (s *subnet) moving() bool {
-	return s.Properties.ProvisioningState != nil && *s.Properties.ProvisioningState == armnetwork.ProvisioningStateUpdating
-}
+// moving reports whether Azure is updating the subnet.
+func (s *subnet) moving() bool { return s.properties["provisioningState"] == "Updating" }
 
 func (a *attempt) associate(ctx context.Context) error {
 	s, err := a.subnet(ctx)
@@ -79,7 +83,7 @@ func (a *attempt) associate(ctx context.Context) error {
 	case decided != byService:
 		a.decide(factAssociation, byService)
 	default:
-		s.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &wanted}
+		s.properties["networkSecurityGroup"] = map[string]any{"id": wanted}
 		return a.put(ctx, s, false)
 	}
 	return nil
@@ -102,15 +106,15 @@ func (a *attempt) dissociate(ctx context.Context) error {
 	case !strings.EqualFold(s.securityGroup(), a.cluster.Spec.GetPlatform().GetNetworkSecurityGroupId()):
 		a.done()
 	default:
-		s.Properties.NetworkSecurityGroup = nil
+		delete(s.properties, "networkSecurityGroup")
 		return a.put(ctx, s, true)
 	}
 	return nil
 }
 
 func (a *attempt) put(ctx context.Context, s *subnet, removing bool) error {
-	response, err := captured(ctx, func(ctx context.Context) (*runtime.Poller[armnetwork.SubnetsClientCreateOrUpdateResponse], error) {
-		return s.client.BeginCreateOrUpdate(ctx, s.group, s.network, s.name, s.Subnet, nil)
+	response, err := captured(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ClientCreateOrUpdateByIDResponse], error) {
+		return s.client.BeginCreateOrUpdateByID(ctx, s.id, subnetAPIVersion, armresources.GenericResource{Properties: s.properties}, nil)
 	})
 	if gone(err) && removing {
 		a.done()

@@ -17,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
@@ -129,9 +128,9 @@ func (s *SDK) RecordSets(subscription string) (RecordSets, error) {
 	return armdns.NewRecordSetsClient(subscription, s.credential, s.arm())
 }
 
-// Subnets of a subscription.
-func (s *SDK) Subnets(subscription string) (Subnets, error) {
-	return armnetwork.NewSubnetsClient(subscription, s.credential, s.arm())
+// Resources returns a client for resources of a subscription by their IDs.
+func (s *SDK) Resources(subscription string) (Resources, error) {
+	return armresources.NewClient(subscription, s.credential, s.arm())
 }
 
 // Identities of a subscription.
