@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// auditLog keeps the lines that are written to it.
+// auditLog records the lines that are written to it.
 type auditLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -29,14 +29,14 @@ func (l *auditLog) Write(text []byte) (int, error) {
 
 func (l *auditLog) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(l, nil)) }
 
-// String is all of it.
+// String returns everything that was written.
 func (l *auditLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// of are the records of an action about something, which is a value of any of their fields.
+// of returns the audit records of an action that have about as the value of a field.
 func (l *auditLog) of(t *testing.T, action, about string) []map[string]any {
 	t.Helper()
 	var found []map[string]any
@@ -48,7 +48,7 @@ func (l *auditLog) of(t *testing.T, action, about string) []map[string]any {
 		for _, value := range record {
 			if value == about && record["action"] == action {
 				if record["record"] != "audit" || record["msg"] != "audit" {
-					t.Errorf("the line does not say that it is the audit's: %s", line)
+					t.Errorf("the record is not marked as an audit record: %s", line)
 				}
 				found = append(found, record)
 				break
@@ -58,8 +58,8 @@ func (l *auditLog) of(t *testing.T, action, about string) []map[string]any {
 	return found
 }
 
-// awaitOne waits for the first record of an action about something, and expects that it stays the only one: what is
-// written is written before what the test waits for next.
+// awaitOne waits for the first record of an action about a subject and expects that there is only one. Audit records are
+// written before what the tests wait for next.
 func (l *auditLog) awaitOne(t *testing.T, action, about string) map[string]any {
 	t.Helper()
 	untilDone(t, func(context.Context) error {
@@ -71,13 +71,13 @@ func (l *auditLog) awaitOne(t *testing.T, action, about string) map[string]any {
 	return l.of(t, action, about)[0]
 }
 
-// report has HyperShift report uses from now on.
+// report makes HyperShift report these uses.
 func (r *region) report(uses ...credentialuse.Use) {
 	r.t.Helper()
 	report := credentialuse.Report{}
 	for _, u := range uses {
 		if !report.Note(u) {
-			r.t.Fatalf("%+v is no use", u)
+			r.t.Fatalf("malformed use %+v", u)
 		}
 	}
 	if err := r.hypershift.ReportUses(report); err != nil {
@@ -86,7 +86,8 @@ func (r *region) report(uses ...credentialuse.Use) {
 	r.maestro.Touch()
 }
 
-// TestUseIsAudited has a management cluster report that certificates are used, and reads the audit: who, why, until when.
+// TestUseIsAudited reports uses of certificates from a management cluster and checks the audit records: who, why and
+// until when.
 func TestUseIsAudited(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -100,10 +101,10 @@ func TestUseIsAudited(t *testing.T) {
 	issued := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
 	fingerprint := issued.GetCertificateFingerprint()
 	if len(fingerprint) != 64 {
-		t.Fatalf("the certificate's fingerprint is %q", fingerprint)
+		t.Fatalf("fingerprint of the certificate is %q", fingerprint)
 	}
 	if issued.GetUse() != nil {
-		t.Errorf("it was not used and shows %v", issued.GetUse())
+		t.Errorf("an unused credential shows the use %v", issued.GetUse())
 	}
 	who := func(record map[string]any) {
 		t.Helper()
@@ -135,7 +136,7 @@ func TestUseIsAudited(t *testing.T) {
 		t.Errorf("the credential shows the use %v, %v", shown.GetStatus().GetUse(), err)
 	}
 
-	// Another Cluster Service is told the same again, which is no other use.
+	// Another Cluster Service receives the same report. It does not count as another use.
 	service.stop()
 	service = r.start(nil)
 	use.Last, use.Addresses = first.Add(time.Hour), []string{"10.0.0.1", "10.0.0.2"}
@@ -147,22 +148,22 @@ func TestUseIsAudited(t *testing.T) {
 	}
 	r.audit.awaitOne(t, "credentials.used", request.Uid)
 
-	// A certificate that nobody asked for here is nobody's.
-	stranger := use
-	stranger.Fingerprint, stranger.User = strings.Repeat("0f", 32), "system:customer-break-glass:system-admin"
-	r.report(use, stranger)
-	unknown := r.audit.awaitOne(t, "credentials.used", stranger.Fingerprint)
+	// A certificate without a credential is not attributed to anybody.
+	unknownUse := use
+	unknownUse.Fingerprint, unknownUse.User = strings.Repeat("0f", 32), "system:customer-break-glass:system-admin"
+	r.report(use, unknownUse)
+	unknown := r.audit.awaitOne(t, "credentials.used", unknownUse.Fingerprint)
 	if unknown["outcome"] != "unknown" || unknown["level"] != "ERROR" || unknown["class"] != "customer-break-glass" || unknown["cluster_uid"] != cluster.Uid {
 		t.Errorf("the use is recorded as %v", unknown)
 	}
 	if unknown["actor"] != nil || unknown["credential_uid"] != nil {
-		t.Errorf("nobody's certificate is said to be somebody's: %v", unknown)
+		t.Errorf("an unknown certificate is attributed: %v", unknown)
 	}
 	if err := service.usesCounted("customer-break-glass", "unknown", 1); err != nil {
 		t.Error(err)
 	}
 
-	// One that is revoked and still taken is as bad.
+	// A revoked certificate that the API server still accepts is reported, too.
 	revoke := revokeRequest(cluster, sre)
 	if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
 		t.Fatal(err)
@@ -173,17 +174,17 @@ func TestUseIsAudited(t *testing.T) {
 		t.Errorf("the revocation is recorded as %v", record)
 	}
 	use.Last, use.Addresses = time.Now().Add(2*time.Hour), []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
-	r.report(use, stranger)
+	r.report(use, unknownUse)
 	untilDone(t, func(context.Context) error { return service.usesCounted("sre-break-glass", "ended", 1) })
 
 	for _, never := range []string{"BEGIN", "PRIVATE", "Bearer", "kubeconfig", "MII"} {
 		if strings.Contains(r.audit.String(), never) {
-			t.Errorf("the audit shows %q:\n%s", never, &r.audit)
+			t.Errorf("the audit log contains %q:\n%s", never, &r.audit)
 		}
 	}
 }
 
-// usesCounted checks the counter of uses.
+// usesCounted returns an error unless the counter of uses has the wanted value.
 func (i *instance) usesCounted(class, outcome string, want float64) error {
 	families, err := i.metrics.Gather()
 	if err != nil {

@@ -8,22 +8,23 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// TestEveryCrashOfAccessConverges ends the process at each point of the life of an external auth, of a credential and of a
-// revocation, starts another, and expects the same end every time.
-func TestEveryCrashOfAccessConverges(t *testing.T) {
+// TestCrashesDuringAccessConverge terminates the process at each point of the life cycles of an external authentication,
+// a credential and a revocation, starts another one and expects the same result every time.
+func TestCrashesDuringAccessConverge(t *testing.T) {
 	everyPoint(t, accessWithCrash, func(_ *testing.T, r *region) {
 		r.start(nil)
 		r.onlyWorks("")
 	})
 }
 
-// accessWithCrash lives through it all with a crash at the n-th point, and says whether the point was never reached.
+// accessWithCrash runs the scenario with a crash at the n-th point. It reports whether the scenario ended before that
+// point.
 func accessWithCrash(t *testing.T, r *region, n int) bool {
 	r.hypershift.ProvideSecrets(true)
 	steady := r.start(nil)
 	cluster, _ := steady.createReady(t, fmt.Sprintf("a%d", n))
 	steady.stop()
-	d := dieAt(n)
+	d := crashAt(n)
 	w := r.survivor(d)
 	defer w.end()
 	auth, credential, revocation := authRequest(cluster, "ea", 1), credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)

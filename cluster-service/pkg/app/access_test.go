@@ -33,7 +33,7 @@ func authRequest(cluster *csv1.ApplyClusterRequest, name string, generation int6
 				Groups: &csv1.GroupsMapping{Claim: "groups"}}}}
 }
 
-// signingRequest makes a key and a request for a certificate for it.
+// signingRequest generates a key and returns a certificate signing request for it.
 func signingRequest(t *testing.T, subject pkix.Name) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -114,7 +114,7 @@ func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterReq
 	return request, i.awaitCluster(t, request.Uid, clusterReady(1))
 }
 
-// onlyWorks expects that Maestro holds the works of one cluster with these ends of their names, and none besides.
+// onlyWorks checks that Maestro holds exactly the works of one cluster whose names have these suffixes.
 func (r *region) onlyWorks(id string, suffixes ...string) {
 	r.t.Helper()
 	until := time.Now().Add(deadline)
@@ -135,7 +135,7 @@ func (r *region) onlyWorks(id string, suffixes ...string) {
 	}
 }
 
-func TestExternalAuthLife(t *testing.T) {
+func TestExternalAuthLifecycle(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -148,7 +148,7 @@ func TestExternalAuthLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := created.GetStatus().GetPhase(); got != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING {
-		t.Errorf("a new external auth is %v, want it installing", got)
+		t.Errorf("a new external authentication is %v, want installing", got)
 	}
 	awaiting := service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1)
 	if secrets := awaiting.GetStatus().GetAwaitedSecrets(); len(secrets) != 1 || secrets[0].GetName() != "entra-console-openshift-console" ||
@@ -160,7 +160,7 @@ func TestExternalAuthLife(t *testing.T) {
 	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
 
 	if _, err := service.ApplyExternalAuth(ctx, authRequest(cluster, "Other", 1)); reasonOf(err) != "EXTERNAL_AUTH_EXISTS" {
-		t.Errorf("a second external auth of a cluster: %v", err)
+		t.Errorf("second external authentication of a cluster: %v", err)
 	}
 	request.Generation, request.Spec.Clients = 2, nil
 	if _, err := service.ApplyExternalAuth(ctx, request); err != nil {
@@ -168,7 +168,7 @@ func TestExternalAuthLife(t *testing.T) {
 	}
 	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
 	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}); err != nil || !clusterReady(1)(c) {
-		t.Errorf("the cluster is %v, %v; its external auth is no business of its own", c.GetStatus().GetPhase(), err)
+		t.Errorf("the cluster is %v, %v; its external authentication must not affect it", c.GetStatus().GetPhase(), err)
 	}
 
 	if _, err := service.DeleteExternalAuth(ctx, &csv1.DeleteExternalAuthRequest{Uid: request.Uid}); err != nil {
@@ -186,7 +186,7 @@ func TestExternalAuthLife(t *testing.T) {
 		t.Errorf("a late apply: %v", err)
 	}
 
-	// One that is wanted goes with its cluster.
+	// An external authentication is deleted with its cluster.
 	again := authRequest(cluster, "Other", 1)
 	if _, err := service.ApplyExternalAuth(ctx, again); err != nil {
 		t.Fatal(err)
@@ -197,12 +197,12 @@ func TestExternalAuthLife(t *testing.T) {
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	a, err := service.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: again.Uid})
 	if err != nil || a.GetStatus().GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED {
-		t.Errorf("after its cluster an external auth is %v, %v", a.GetStatus(), err)
+		t.Errorf("external authentication after the deletion of its cluster: %v, %v", a.GetStatus(), err)
 	}
 	r.onlyWorks(ready.GetStatus().GetClusterId())
 }
 
-func TestBreakGlassLife(t *testing.T) {
+func TestBreakGlassLifecycle(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -218,16 +218,16 @@ func TestBreakGlassLife(t *testing.T) {
 	}
 	issued := service.awaitCredential(t, first.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
 	if issued.GetApiUrl() != ready.GetStatus().GetApiUrl() || !strings.Contains(issued.GetServingCertificateAuthority(), "BEGIN CERTIFICATE") {
-		t.Errorf("issued with URL %q and serving CA %q", issued.GetApiUrl(), issued.GetServingCertificateAuthority())
+		t.Errorf("issued with API URL %q and serving CA %q", issued.GetApiUrl(), issued.GetServingCertificateAuthority())
 	}
 	if left := time.Until(issued.GetExpirationTime().AsTime()); left < 23*time.Hour || left > 24*time.Hour {
-		t.Errorf("the certificate lives for %s, want a day", left)
+		t.Errorf("the certificate is valid for %s, want a day", left)
 	}
 	service.awaitCredential(t, engineer.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
-	// What was needed to have it signed is gone once it is.
+	// The signing request is removed after the certificate was issued.
 	r.onlyWorks(id, "", "-00-namespaces")
 
-	// One that is pending when the revocation begins is cancelled, and its request gone before the signer is replaced.
+	// A pending credential is cancelled by the revocation, and its request is removed before the signer is replaced.
 	r.hypershift.Hold(true)
 	pending := credentialRequest(t, cluster, customer)
 	if _, err := service.ApplyBreakGlassCredential(ctx, pending); err != nil {
@@ -246,17 +246,17 @@ func TestBreakGlassLife(t *testing.T) {
 	r.onlyWorks(id, "", "-00-namespaces", "-revocation-"+revoke.Uid)
 	history := r.maestro.History()
 	if slices.Index(history, "gone "+id+"-credential-"+pending.Uid) > slices.Index(history, "create "+id+"-revocation-"+revoke.Uid) {
-		t.Errorf("the revocation began before the cancelled request was gone: %v", history)
+		t.Errorf("the revocation started before the cancelled request was removed: %v", history)
 	}
 	if _, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, customer)); reasonOf(err) != "REVOCATION_IN_PROGRESS" ||
 		apierror.As(apierror.FromGRPC(err)).RetryAfter == 0 {
-		t.Errorf("a request during a revocation: %v", err)
+		t.Errorf("request during a revocation: %v", err)
 	}
 	if _, err := service.RevokeBreakGlassCredentials(ctx, revokeRequest(cluster, customer)); reasonOf(err) != "REVOCATION_IN_PROGRESS" {
-		t.Errorf("a second revocation: %v", err)
+		t.Errorf("second revocation: %v", err)
 	}
 	if known, err := service.ApplyBreakGlassCredential(ctx, first); err != nil || known.GetUid() != first.Uid {
-		t.Errorf("a uid that is known: %v", err)
+		t.Errorf("repeated request: %v", err)
 	}
 	r.hypershift.Hold(false)
 	r.maestro.Touch()
@@ -277,7 +277,8 @@ func TestBreakGlassLife(t *testing.T) {
 	}
 	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 
-	// With the cluster all of it goes: what is issued is of no use, what is pending is given up, what runs is cancelled.
+	// The deletion of the cluster ends everything: issued credentials stop working, pending ones fail, a running
+	// revocation is cancelled.
 	r.hypershift.Hold(true)
 	late, running := credentialRequest(t, cluster, customer), revokeRequest(cluster, sre)
 	if _, err := service.ApplyBreakGlassCredential(ctx, late); err != nil {
@@ -297,7 +298,7 @@ func TestBreakGlassLife(t *testing.T) {
 	service.awaitCredential(t, engineer.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
 	service.awaitRevocation(t, running.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
 	if _, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, customer)); reasonOf(err) != "CLUSTER_DELETING" {
-		t.Errorf("a request for a deleted cluster: %v", err)
+		t.Errorf("request for a deleted cluster: %v", err)
 	}
 	list, err := service.ListBreakGlassCredentials(ctx, &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid})
 	if err != nil || len(list.GetCredentials()) != 5 {
@@ -310,7 +311,7 @@ func TestBreakGlassLife(t *testing.T) {
 	}
 }
 
-// TestCredentialWaitsForItsCluster asks before there is a control plane that could sign.
+// TestCredentialWaitsForItsCluster requests a credential before there is a control plane that can sign.
 func TestCredentialWaitsForItsCluster(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
@@ -321,7 +322,7 @@ func TestCredentialWaitsForItsCluster(t *testing.T) {
 	request := credentialRequest(t, cluster, customer)
 	c, err := service.ApplyBreakGlassCredential(t.Context(), request)
 	if err != nil || c.GetStatus().GetProgress()[0].GetState() != "WaitingForControlPlane" {
-		t.Fatalf("%v, %v; want it to wait", c.GetStatus(), err)
+		t.Fatalf("%v, %v; want it pending", c.GetStatus(), err)
 	}
 	auth := authRequest(cluster, "ea", 1)
 	if _, err := service.ApplyExternalAuth(t.Context(), auth); err != nil {
@@ -332,7 +333,7 @@ func TestCredentialWaitsForItsCluster(t *testing.T) {
 	service.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1)
 }
 
-func TestCredentialIsRefused(t *testing.T) {
+func TestRejectedCredentialFails(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -350,7 +351,7 @@ func TestCredentialIsRefused(t *testing.T) {
 	}
 }
 
-// TestAccessErrors goes through what is refused of external auths and credentials.
+// TestAccessErrors checks the rejected requests of external authentications and credentials.
 func TestAccessErrors(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
@@ -419,7 +420,7 @@ func TestAccessErrors(t *testing.T) {
 			_, err := service.GetBreakGlassCredential(ctx, &csv1.GetBreakGlassCredentialRequest{Uid: uuid.NewString()})
 			return err
 		}, codes.NotFound, "BREAK_GLASS_CREDENTIAL_UNKNOWN"},
-		"Revocation, SRE without reason": {"why is recorded", func() error {
+		"Revocation, SRE without reason": {"the reason is recorded", func() error {
 			r := revokeRequest(cluster, sre)
 			r.Reason = ""
 			_, err := service.RevokeBreakGlassCredentials(ctx, r)
@@ -447,7 +448,7 @@ func TestAccessErrors(t *testing.T) {
 			}
 		})
 	}
-	// The 50th waits, the 51st is too many.
+	// The 50th request is accepted, the 51st exceeds the limit.
 	for i := range 50 {
 		_, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, sre))
 		if (i < 49) != (err == nil) || err != nil && reasonOf(err) != "TOO_MANY_CREDENTIALS" {
@@ -456,7 +457,7 @@ func TestAccessErrors(t *testing.T) {
 	}
 }
 
-// reasonOf is the ErrorInfo's reason, or the violations' fields.
+// reasonOf returns the reason of the ErrorInfo, or the fields of the violations.
 func reasonOf(err error) string {
 	if err == nil {
 		return ""

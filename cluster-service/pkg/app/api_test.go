@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// TestErrors goes through what the API refuses, and how it says so.
+// TestErrors checks the rejected requests of the API with their error details.
 func TestErrors(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 		reason string
 		call   func() error
 		code   codes.Code
-		// detail is the ErrorInfo's reason, or the violations' fields.
+		// detail is the reason of the ErrorInfo, or the fields of the violations.
 		detail string
 	}{
 		"Several fields": {"all wrong fields are named at once", apply(func(r *csv1.ApplyClusterRequest) {
@@ -68,7 +68,7 @@ func TestErrors(t *testing.T) {
 			r.Uid = uuid.NewString()
 			r.ResourceId = strings.ToUpper(r.ResourceId)
 		}), codes.FailedPrecondition, "RESOURCE_ID_IN_USE"},
-		"Prefix in use": {"two clusters cannot share their host names", apply(func(r *csv1.ApplyClusterRequest) { *r = *twin(ctx, t, service) }), codes.InvalidArgument, "spec.dns.base_domain_prefix"},
+		"Prefix in use": {"two clusters cannot share their host names", apply(func(r *csv1.ApplyClusterRequest) { *r = *conflicting(ctx, t, service) }), codes.InvalidArgument, "spec.dns.base_domain_prefix"},
 		"Unknown": {"nothing is known of it", func() error {
 			_, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: uuid.NewString()})
 			return err
@@ -120,20 +120,20 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// twin is a request for another cluster with the prefix of the existing one.
-func twin(ctx context.Context, t *testing.T, service *instance) *csv1.ApplyClusterRequest {
+// conflicting returns a request for another cluster with the domain prefix of the existing one.
+func conflicting(ctx context.Context, t *testing.T, service *instance) *csv1.ApplyClusterRequest {
 	t.Helper()
 	c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: applyRequest("existing", 1).Uid})
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := applyRequest("twin", 1)
+	request := applyRequest("conflicting", 1)
 	request.Spec.Dns = &csv1.Dns{BaseDomainPrefix: c.GetStatus().GetBaseDomainPrefix()}
 	return request
 }
 
-// TestTombstonesOfTheUnknown deletes what was never applied.
-func TestTombstonesOfTheUnknown(t *testing.T) {
+// TestDeletionOfUnknownLeavesTombstone deletes resources that were never applied.
+func TestDeletionOfUnknownLeavesTombstone(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
 	request := applyRequest("c", 1)
@@ -147,17 +147,17 @@ func TestTombstonesOfTheUnknown(t *testing.T) {
 		t.Fatalf("%v, %v", p, err)
 	}
 	if _, err := service.ApplyCluster(t.Context(), request); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("a late apply got %v", err)
+		t.Errorf("late apply: %v", err)
 	}
 	again := applyRequest("c", 1)
 	again.Uid = uuid.NewString()
 	if _, err := service.ApplyCluster(t.Context(), again); err != nil {
-		t.Errorf("the name with another uid got %v", err)
+		t.Errorf("same name with another UID: %v", err)
 	}
 }
 
-// TestRoomIsWaitedFor has more clusters than places.
-func TestRoomIsWaitedFor(t *testing.T) {
+// TestClustersWaitForCapacity creates more clusters than there are places.
+func TestClustersWaitForCapacity(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1})
 	r.play()
 	service := r.start(nil)
@@ -186,8 +186,8 @@ func TestRoomIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestReplicas runs two Cluster Services on one database, each of which serves half of the requests, and deletes half of
-// the clusters while they come up.
+// TestReplicas runs two Cluster Services on one database. Each serves half of the requests, and half of the clusters are
+// deleted while they are created.
 func TestReplicas(t *testing.T) {
 	const clusters = 24
 	r := newRegion(t)
@@ -224,7 +224,7 @@ func TestReplicas(t *testing.T) {
 	if held := r.maestro.Resources(); len(held) != clusters/2*3 {
 		t.Errorf("Maestro holds %d bundles, want %d", len(held), clusters/2*3)
 	}
-	// Nothing that a replica listed is missing, a page at a time.
+	// The pages of a list contain every cluster.
 	seen, token := map[string]bool{}, ""
 	for {
 		page, err := replicas[0].ListClusters(t.Context(), &csv1.ListClustersRequest{PageSize: 5, PageToken: token})
@@ -243,7 +243,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestWatchResumes breaks off in the middle and goes on at another replica.
+// TestWatchResumes ends a watch in the middle and resumes it at another replica.
 func TestWatchResumes(t *testing.T) {
 	r := newRegion(t)
 	replicas := []*instance{r.start(nil), r.start(nil)}
@@ -277,8 +277,8 @@ func TestWatchResumes(t *testing.T) {
 	}
 }
 
-// TestRefusedContentFailsUntilChanged has Maestro refuse a bundle for good.
-func TestRefusedContentFailsUntilChanged(t *testing.T) {
+// TestRejectedContentFailsUntilChanged makes Maestro reject a bundle permanently.
+func TestRejectedContentFailsUntilChanged(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	refused := true

@@ -24,7 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// record keeps what is logged.
+// record stores the log output.
 type record struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -42,8 +42,8 @@ func (r *record) String() string {
 	return r.text.String()
 }
 
-// TestProcess runs the process as it is run: mTLS, its files, and a database that is not there yet when it starts. Its log
-// must not hold a secret.
+// TestProcess runs the process with mTLS, its files, and a database that becomes available after the start. The log must
+// not contain a secret.
 func TestProcess(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -68,7 +68,7 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gate, databaseURL := closedGate(t, r.url)
+	gate, databaseURL := closedProxy(t, r.url)
 
 	options := &app.Options{}
 	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
@@ -103,7 +103,7 @@ func TestProcess(t *testing.T) {
 		return nil
 	})
 	if readiness := p.CheckReadiness(ctx); readiness.Ready || readiness.NotReady["postgresql"] == "" {
-		t.Errorf("without its database it says %+v", readiness)
+		t.Errorf("readiness without a database is %+v", readiness)
 	}
 	gate()
 
@@ -126,17 +126,17 @@ func TestProcess(t *testing.T) {
 		return nil
 	})
 	if _, err := connect(mesh.MaestroAgent).ListClusters(ctx, &csv1.ListClustersRequest{}); err == nil {
-		t.Error("an agent was served")
+		t.Error("a call with the identity of an agent succeeded")
 	}
 
 	cancel()
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the process returned %v", err)
 	}
 	password, _ := mustParse(t, r.url).User.Password()
 	for _, secret := range []string{"PRIVATE KEY", pullSecret, "dockerconfigjson", password} {
 		if secret != "" && strings.Contains(logged.String(), secret) {
-			t.Errorf("the log holds %q", secret)
+			t.Errorf("the log contains %q", secret)
 		}
 	}
 }
@@ -160,8 +160,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// closedGate gives the URL of a database that refuses connections until open is called.
-func closedGate(t *testing.T, databaseURL string) (open func(), through string) {
+// closedProxy returns the URL of a proxy of the database that refuses connections until open is called.
+func closedProxy(t *testing.T, databaseURL string) (open func(), through string) {
 	t.Helper()
 	u := mustParse(t, databaseURL)
 	target, address := u.Host, freeAddress(t)
@@ -190,7 +190,7 @@ func closedGate(t *testing.T, databaseURL string) (open func(), through string) 
 	}, u.String()
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestOptionsAreValidated(t *testing.T) {
 	required := []string{"--identity-dir=x", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x"}
 	tests := map[string]struct {
 		reason string
@@ -214,7 +214,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			}
 			err := options.Validate(flags)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v, want it to name %q: %s", err, tc.want, tc.reason)
+				t.Errorf("%v, want an error with %q: %s", err, tc.want, tc.reason)
 			}
 		})
 	}

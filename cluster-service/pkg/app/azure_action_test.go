@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
-// audited keeps the process's log for the rest of a test, and gives the audit's lines of an action.
+// audited records the log for the rest of the test and returns a function that returns the audit records of an action.
 func audited(t *testing.T) func(action string) []map[string]any {
 	t.Helper()
 	log := &record{}
@@ -30,7 +30,7 @@ func audited(t *testing.T) func(action string) []map[string]any {
 		for line := range strings.Lines(log.String()) {
 			var entry map[string]any
 			if err := json.Unmarshal([]byte(line), &entry); err != nil {
-				t.Fatalf("%v in %s", err, line)
+				t.Fatalf("decoding a log record: %v: %s", err, line)
 			}
 			if entry["msg"] == "audit" && entry["action"] == action {
 				found = append(found, entry)
@@ -40,23 +40,23 @@ func audited(t *testing.T) func(action string) []map[string]any {
 	}
 }
 
-// saysWho expects one line, of who and why, about a cluster.
-func saysWho(t *testing.T, lines []map[string]any, clusterUID string, actor *csv1.Actor) map[string]any {
+// requireActor expects one record about a cluster with the actor, and returns it.
+func requireActor(t *testing.T, lines []map[string]any, clusterUID string, actor *csv1.Actor) map[string]any {
 	t.Helper()
 	if len(lines) != 1 {
-		t.Fatalf("the audit has %d lines: %v", len(lines), lines)
+		t.Fatalf("%d audit records, want 1: %v", len(lines), lines)
 	}
 	for field, want := range map[string]string{"cluster_uid": clusterUID, "actor": actor.GetName(), "reason": actor.GetReason(), "ticket": actor.GetTicket()} {
 		if lines[0][field] != want {
-			t.Errorf("the audit's %s is %v, want %q", field, lines[0][field], want)
+			t.Errorf("%s of the audit record is %v, want %q", field, lines[0][field], want)
 		}
 	}
 	return lines[0]
 }
 
-// TestRetryInAzure has Azure ask for minutes of patience, while a cluster is made and while it is removed: an SRE who knows
-// better has it tried at once.
-func TestRetryInAzure(t *testing.T) {
+// TestRetryOfAzureSteps makes Azure request long pauses during creation and deletion. The retry of an SRE tries the
+// steps at once.
+func TestRetryOfAzureSteps(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	lines := audited(t)
@@ -78,18 +78,18 @@ func TestRetryInAzure(t *testing.T) {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingDnsZone: Attempt 1 failed")
 	})
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the subscription's limit was raised")}
-	// How many other steps are not done yet is a matter of time.
+	// The number of the other pending steps depends on timing.
 	done, err := service.RetryCluster(ctx, retry)
 	if err != nil || !strings.HasSuffix(done.GetEffect(), " steps in Azure are tried at once.") {
-		t.Fatalf("the retry did %q: %v", done.GetEffect(), err)
+		t.Fatalf("effect of the retry is %q: %v", done.GetEffect(), err)
 	}
 	service.awaitCluster(t, request.Uid, clusterReady(1))
-	// The same retry, late, is none.
+	// The repeated retry has no effect.
 	if _, err := service.RetryCluster(ctx, retry); err != nil {
 		t.Fatal(err)
 	}
-	if line := saysWho(t, lines("RetryCluster"), request.Uid, retry.Actor); line["effect"] != done.GetEffect() {
-		t.Errorf("the audit says %v", line)
+	if line := requireActor(t, lines("RetryCluster"), request.Uid, retry.Actor); line["effect"] != done.GetEffect() {
+		t.Errorf("audit record is %v", line)
 	}
 
 	service.remove(t, request.Uid)
@@ -100,21 +100,22 @@ func TestRetryInAzure(t *testing.T) {
 	again := &csv1.RetryDeletionRequest{ClusterUid: request.Uid, Actor: alice("the limit is there now")}
 	retried, err := service.RetryDeletion(ctx, again)
 	if err != nil || strings.Join(retried.GetSteps(), " ") != "azure/dns-zone" {
-		t.Fatalf("the retry was of %v: %v", retried.GetSteps(), err)
+		t.Fatalf("retried steps are %v: %v", retried.GetSteps(), err)
 	}
 	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
-	saysWho(t, lines("retry-deletion"), request.Uid, again.Actor)
+	requireActor(t, lines("retry-deletion"), request.Uid, again.Actor)
 	if by := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-zone").GetActions(); len(by) != 1 || by[0].GetActor().GetName() != again.Actor.GetName() {
-		t.Errorf("the step keeps of the retry: %v", by)
+		t.Errorf("actions recorded at the step: %v", by)
 	}
 	if left := r.inAzure(deleted); len(left) > 0 {
 		t.Errorf("left in Azure: %v", left)
 	}
 }
 
-// TestForceInAzure has a check of roles that never passes, and a removal that never succeeds: each is forced once it is
-// stuck, by name, with who and why in the audit; what was forced is tried on, and what is left behind is said.
-func TestForceInAzure(t *testing.T) {
+// TestForceOfAzureSteps blocks a role check during creation and a removal during deletion. An SRE can force each step
+// once it is stuck. The audit records who and why, forced steps are still tried, and what may be left behind is
+// recorded.
+func TestForceOfAzureSteps(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.stuckAfter = 300 * time.Millisecond
 	r.play()
@@ -126,7 +127,7 @@ func TestForceInAzure(t *testing.T) {
 	if _, err := service.ApplyCluster(ctx, request); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing but the check is left, and it stands longer than it should.
+	// Only the role check is pending, and it exceeds its limit.
 	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ") && c.GetStatus().GetApiUrl() != ""
 	})
@@ -151,7 +152,7 @@ func TestForceInAzure(t *testing.T) {
 	}
 	forced := force("azure/operator-roles")
 	untilDone(t, func(ctx context.Context) error {
-		// Refused until it is stuck.
+		// The force is rejected until the step is stuck.
 		_, err := service.ForceClusterStep(ctx, forced)
 		return err
 	})
@@ -159,20 +160,20 @@ func TestForceInAzure(t *testing.T) {
 		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
 	})
 	if said := progressOf(ready, "azure"); !strings.Contains(said, "9 of 10 Azure resources") || !strings.Contains(said, "Nobody waits for the check of the operators' roles any more (alice@example.com: the customer's role is their own)") {
-		t.Errorf("the progress says %q", said)
+		t.Errorf("progress is %q", said)
 	}
-	line := saysWho(t, lines("ForceClusterStep"), request.Uid, forced.Actor)
+	line := requireActor(t, lines("ForceClusterStep"), request.Uid, forced.Actor)
 	if effect, _ := line["effect"].(string); !strings.Contains(effect, "azure/operator-roles") {
-		t.Errorf("the audit says %v", line)
+		t.Errorf("audit record is %v", line)
 	}
 	if _, err := service.ForceClusterStep(ctx, forced); err != nil || len(lines("ForceClusterStep")) != 1 {
-		t.Errorf("the same once more: %v, %v", err, lines("ForceClusterStep"))
+		t.Errorf("repeated force: %v, %v", err, lines("ForceClusterStep"))
 	}
 	if _, err := service.ForceClusterStep(ctx, force("azure/resource-group")); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("a step that is done is forced: %v", err)
+		t.Errorf("force of a completed step: %v", err)
 	}
 
-	// Whoever holds the zone's delegation does not let it go.
+	// The parent zone rejects the removal of the delegation.
 	if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{"DELETE"}, Path: "/NS/aro.", Status: 403, Code: "AuthorizationFailed"}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,19 +182,19 @@ func TestForceInAzure(t *testing.T) {
 		return stepOf(c.GetStatus().GetDeletion(), "azure/dns-delegation").GetStuck()
 	})
 	if _, err := service.ForceClusterStep(ctx, force("azure/dns-delegation")); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("a step of a deletion is forced as one of a creation: %v", err)
+		t.Errorf("force of a deletion step as a creation step: %v", err)
 	}
 	removal := &csv1.ForceDeletionStepRequest{ClusterUid: request.Uid, Step: "azure/dns-delegation", Actor: alice("the zone is somebody else's now")}
 	if _, err := service.ForceDeletionStep(ctx, removal); err != nil {
 		t.Fatal(err)
 	}
 	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
-	saysWho(t, lines("force-deletion-step"), request.Uid, removal.Actor)
+	requireActor(t, lines("force-deletion-step"), request.Uid, removal.Actor)
 	step := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-delegation")
 	if step.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_FORCED || !strings.Contains(step.GetForce().GetLeftBehind(), "the delegation of the cluster's DNS zone") {
 		t.Errorf("the step is %v", step)
 	}
-	// What was forced is what is left; the customer's own is not the service's to remove.
+	// Only the resource of the forced step and the customer's own resources remain.
 	for _, left := range r.inAzure(deleted) {
 		if !strings.HasSuffix(left, "/NS/aro.PREFIX") && !strings.HasSuffix(left, "/cp-ingress") && !strings.HasSuffix(left, "/cust-rg") {
 			t.Errorf("left in Azure: %s", left)
@@ -201,7 +202,7 @@ func TestForceInAzure(t *testing.T) {
 	}
 }
 
-// errorText is an error with the fields that its details name.
+// errorText returns the text of an error with the fields that its details name.
 func errorText(err error) string {
 	text := []string{status.Convert(err).Message()}
 	for _, detail := range status.Convert(err).Details() {

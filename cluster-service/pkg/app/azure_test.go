@@ -31,7 +31,7 @@ import (
 
 const customerSubscription = "11111111-1111-1111-1111-111111111111"
 
-// withAzure has the region's clusters get Azure resources.
+// withAzure gives the region's clusters Azure resources.
 func (r *region) withAzure(options emulator.Options) *region {
 	r.t.Helper()
 	options.DataDir, options.AssumeCustomers = r.t.TempDir(), true
@@ -49,7 +49,7 @@ func (r *region) withAzure(options emulator.Options) *region {
 	return r
 }
 
-// azureSteps connects a Cluster Service to the region's Azure, and has the renderer's region expect it.
+// azureSteps connects a Cluster Service to the region's Azure emulator and configures the renderer for it.
 func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	if r.azure == nil {
 		return nil
@@ -61,7 +61,7 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open, Now: time.Now}
 }
 
-// azureRequest is a cluster with all that an operator may have.
+// azureRequest returns a cluster with identities for all operators.
 func azureRequest(name string) *csv1.ApplyClusterRequest {
 	request := applyRequest(name, 1)
 	identity := func(role string) string {
@@ -79,7 +79,7 @@ func azureRequest(name string) *csv1.ApplyClusterRequest {
 	return request
 }
 
-// inAzure lists what is in Azure, with a cluster's names made the same for all clusters.
+// inAzure lists what is in Azure, with names normalized so that all clusters are comparable.
 func (r *region) inAzure(c *csv1.Cluster) []string {
 	r.t.Helper()
 	left, err := r.azure.Leftovers()
@@ -96,7 +96,7 @@ func (r *region) inAzure(c *csv1.Cluster) []string {
 	return left
 }
 
-// everything is what a cluster has in Azure.
+// everything returns what a cluster has in Azure.
 func everything() []string {
 	const (
 		customer = "/subscriptions/" + customerSubscription + "/resourceGroups/"
@@ -121,7 +121,7 @@ func everything() []string {
 	return all
 }
 
-// writes counts the requests that change something, by method and path.
+// writes counts the mutating requests by method and path.
 type writes struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -129,7 +129,7 @@ type writes struct {
 }
 
 func (w *writes) Do(request *http.Request) (*http.Response, error) {
-	// A client of Key Vault first asks without a token whom to get one from.
+	// The Key Vault client first sends a request without a token to discover the authority.
 	if request.Method != http.MethodGet && request.Method != http.MethodHead && request.Header.Get("Authorization") != "" {
 		w.mu.Lock()
 		w.made[request.Method+" "+request.URL.Path]++
@@ -138,7 +138,8 @@ func (w *writes) Do(request *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(request)
 }
 
-// TestAzureResources follows a cluster that has everything, with operations that are done at once and with long ones.
+// TestAzureResources creates and deletes a cluster with all Azure resources, with immediate and with long-running
+// operations.
 func TestAzureResources(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"AtOnce": 0, "Long": 40 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestAzureResources(t *testing.T) {
 			}
 			ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
-				t.Errorf("a cluster that is ready has in Azure (-want +got):\n%s", diff)
+				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
 			}
 			if got := progressOf(ready, "azure"); got != "Ready: All 10 Azure resources of the cluster are there." {
 				t.Errorf("progress in Azure is %q", got)
@@ -172,19 +173,19 @@ func TestAzureResources(t *testing.T) {
 			}
 			for _, kind := range fleet.AzureKinds() {
 				if !steps["azure/"+string(kind)] {
-					t.Errorf("the deletion's graph does not say that azure/%s is done: %v", kind, steps)
+					t.Errorf("azure/%s is not done in the deletion graph: %v", kind, steps)
 				}
 			}
 			for what, times := range wire.made {
 				once := times == 1
 				if delay > 0 && strings.HasPrefix(what, "DELETE") {
-					once = true // asked again, as it takes a while
+					once = true // repeated, because it takes time
 				}
 				if strings.HasSuffix(what, "/subnets/sub") {
 					once = times == 2 // associated, dissociated
 				}
 				if !once {
-					t.Errorf("%s was done %d times", what, times)
+					t.Errorf("%s was sent %d times", what, times)
 				}
 			}
 		})
@@ -200,7 +201,7 @@ func progressOf(c *csv1.Cluster, layer string) string {
 	return ""
 }
 
-// checkDocuments reads the issuer's documents as anybody does.
+// checkDocuments reads the issuer's documents without credentials.
 func checkDocuments(t *testing.T, r *region, c *csv1.Cluster) {
 	t.Helper()
 	for name, want := range map[string]string{"/.well-known/openid-configuration": `"issuer":"` + c.GetStatus().GetIssuerUrl() + `"`, "/openid/v1/jwks": `"alg":"RS256"`} {
@@ -211,13 +212,13 @@ func checkDocuments(t *testing.T, r *region, c *csv1.Cluster) {
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
-			t.Errorf("%s is answered %d, %s, %v, want it with %s", name, response.StatusCode, text, err, want)
+			t.Errorf("%s: response %d, %s, %v, want it to contain %s", name, response.StatusCode, text, err, want)
 		}
 	}
 }
 
-// lifeInAzure creates and deletes a cluster, and expects the same in Azure whatever happened meanwhile.
-func lifeInAzure(t *testing.T, r *region, client func() *instance, name string) {
+// lifecycleInAzure creates and deletes a cluster and expects the same Azure resources regardless of the injected faults.
+func lifecycleInAzure(t *testing.T, r *region, client func() *instance, name string) {
 	t.Helper()
 	request := azureRequest(name)
 	untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
@@ -246,8 +247,8 @@ func lifeInAzure(t *testing.T, r *region, client func() *instance, name string) 
 	}
 }
 
-// TestAzureMisbehaves has Azure throttle, fail, be slow and lose what was said.
-func TestAzureMisbehaves(t *testing.T) {
+// TestAzureFaultsAreTolerated makes Azure throttle, fail, respond slowly and lose responses.
+func TestAzureFaultsAreTolerated(t *testing.T) {
 	half := 0.5
 	changing := []string{"PUT", "POST", "DELETE"}
 	tests := map[string]struct {
@@ -271,18 +272,18 @@ func TestAzureMisbehaves(t *testing.T) {
 			}
 			r.play()
 			service := r.start(nil)
-			lifeInAzure(t, r, func() *instance { return service }, "c")
+			lifecycleInAzure(t, r, func() *instance { return service }, "c")
 		})
 	}
 }
 
-// dyingWire passes a death's points before and after each request that changes something in Azure.
-type dyingWire struct {
+// crashingTransport passes a point of the crash before and after each mutating request to Azure.
+type crashingTransport struct {
 	next http.RoundTripper
 	die  func() func(string) error
 }
 
-func (w *dyingWire) Do(request *http.Request) (*http.Response, error) {
+func (w *crashingTransport) Do(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet || request.Method == http.MethodHead {
 		return w.next.RoundTrip(request)
 	}
@@ -301,13 +302,14 @@ func (w *dyingWire) Do(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// TestEveryCrashInAzureConverges ends the process before and after each request by which it changes something in Azure, over
-// the creation and deletion of a cluster, starts another, and expects what an undisturbed cluster has, and nothing in the end.
-func TestEveryCrashInAzureConverges(t *testing.T) {
+// TestCrashesDuringAzureRequestsConverge terminates the process before and after each mutating request to Azure during
+// the creation and deletion of a cluster, and starts another one. The cluster must have the Azure resources of an
+// undisturbed one, and none in the end.
+func TestCrashesDuringAzureRequestsConverge(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	var mu sync.Mutex
-	var current *death
-	r.azureWire = &dyingWire{next: r.azure.HTTP().Transport, die: func() func(string) error {
+	var current *crash
+	r.azureWire = &crashingTransport{next: r.azure.HTTP().Transport, die: func() func(string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		return current.fault
@@ -319,35 +321,35 @@ func TestEveryCrashInAzureConverges(t *testing.T) {
 	}
 	passed := false
 	for n := 1; !passed; n += stride {
-		d := dieAt(n)
+		d := crashAt(n)
 		mu.Lock()
 		current = d
 		mu.Unlock()
-		w := r.dyingSurvivor(d, func() {
+		w := r.crashingService(d, func() {
 			mu.Lock()
-			current = dieAt(1 << 30) // the next one lives
+			current = crashAt(1 << 30) // the next process does not crash
 			mu.Unlock()
 		})
-		lifeInAzure(t, r, w.now, fmt.Sprintf("c%d", n))
+		lifecycleInAzure(t, r, w.now, fmt.Sprintf("c%d", n))
 		select {
-		case <-d.died:
+		case <-d.crashed:
 		default:
 			passed = true
 			t.Logf("%d points", n-1)
 		}
 		w.end()
 		if t.Failed() {
-			t.Fatalf("killed at point %d", n)
+			t.Fatalf("crashed at point %d", n)
 		}
 	}
 }
 
-// dyingSurvivor is a Cluster Service that is replaced by another when it dies at one of its requests to Azure. What it does
-// to the database after its death does not count either.
-func (r *region) dyingSurvivor(d *death, reborn func()) *survivor {
+// crashingService returns a Cluster Service that is replaced when it crashes at one of its requests to Azure. Its
+// database transactions fail after the crash, too.
+func (r *region) crashingService(d *crash, reborn func()) *survivor {
 	w := &survivor{finished: make(chan struct{}), current: r.start(func(string) error {
 		select {
-		case <-d.died:
+		case <-d.crashed:
 			return errCrash
 		default:
 			return nil
@@ -355,7 +357,7 @@ func (r *region) dyingSurvivor(d *death, reborn func()) *survivor {
 	})}
 	w.group.Go(func() {
 		select {
-		case <-d.died:
+		case <-d.crashed:
 			w.now().stop()
 			reborn()
 			next := r.start(nil)
@@ -368,8 +370,8 @@ func (r *region) dyingSurvivor(d *death, reborn func()) *survivor {
 	return w
 }
 
-// TestAzureResourcesThatAreGone removes things behind the service's back before the cluster is deleted.
-func TestAzureResourcesThatAreGone(t *testing.T) {
+// TestDeletionToleratesMissingAzureResources removes resources in Azure before the cluster is deleted.
+func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	service := r.start(nil)
@@ -399,7 +401,8 @@ func TestAzureResourcesThatAreGone(t *testing.T) {
 		}
 	}
 	const manage = "https://management.azure.com"
-	// The whole managed resource group, the zone in it included; an identity; the customer's network; the certificate.
+	// The managed resource group with the zone in it, an identity, the virtual network of the customer and the
+	// certificate.
 	remove("/subscriptions/"+customerSubscription+"/resourceGroups/managed-c", "2021-04-01", manage)
 	remove("/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", "2021-04-01", manage)
 	remove("/certificates/kas-"+ready.GetStatus().GetClusterId(), "7.6", "https://vault.azure.net")
@@ -412,8 +415,8 @@ func TestAzureResourcesThatAreGone(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotOursInAzureStays gives the managed resource group to somebody else.
-func TestWhatIsNotOursInAzureStays(t *testing.T) {
+// TestForeignAzureResourcesAreKept changes the owner of the managed resource group.
+func TestForeignAzureResourcesAreKept(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
@@ -436,11 +439,11 @@ func TestWhatIsNotOursInAzureStays(t *testing.T) {
 	}
 	service.awaitCluster(t, request.Uid, clusterDeleted)
 	if _, err := groups.Get(t.Context(), "managed-c", nil); err != nil {
-		t.Errorf("somebody else's resource group is gone: %v", err)
+		t.Errorf("a foreign resource group was deleted: %v", err)
 	}
 }
 
-// operatorWithoutRole has the customer make the identity of the ingress operator, which is granted nothing.
+// operatorWithoutRole creates the identity of the ingress operator without role assignments.
 func (r *region) operatorWithoutRole(t *testing.T) armmsi.Identity {
 	t.Helper()
 	groups, err1 := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
@@ -458,8 +461,8 @@ func (r *region) operatorWithoutRole(t *testing.T) armmsi.Identity {
 	return answer.Identity
 }
 
-// TestMissingRolesAreSaid has an operator without its role, until the customer grants it.
-func TestMissingRolesAreSaid(t *testing.T) {
+// TestMissingRolesAreReported leaves an operator without its role until the customer assigns it.
+func TestMissingRolesAreReported(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	ctx := t.Context()

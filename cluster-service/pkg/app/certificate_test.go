@@ -13,8 +13,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
-// TestRenewedCertificateIsServed has certificates live for seconds: each new version of the vault's reaches the management
-// cluster by itself, a refusal of the issuer is said and counted, and the cluster is ready for its customer all the time.
+// TestRenewedCertificateIsServed issues certificates that are valid for seconds. Each new version in the vault reaches
+// the management cluster without an action, a rejection by the issuer is reported and counted, and the cluster stays
+// ready.
 func TestRenewedCertificateIsServed(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{CertificateLifetime: 4 * time.Second, OperationDelay: 20 * time.Millisecond})
 	r.servingCertificates = true
@@ -35,11 +36,11 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		t.Helper()
 		found, err := vault.GetCertificate(ctx, "kas-"+id, "", nil)
 		if err != nil || len(found.CER) == 0 {
-			t.Fatalf("the vault gives out no certificate: %v", err)
+			t.Fatalf("the vault returns no certificate: %v", err)
 		}
 		return found.ID.Version()
 	}
-	// fetched is the version that the management cluster is told to fetch.
+	// fetched returns the version that the management cluster has to fetch.
 	fetched := func() string {
 		o, _ := r.rendered(t, id, "SecretSync")
 		spec, _ := o["spec"].(map[string]any)
@@ -69,16 +70,16 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A version that was being made when the issuer began to refuse may still come.
+	// A version that was being issued before the issuer began to reject may still arrive.
 	failing := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RenewalFailing: ")
 	})
 	if said := progressOf(failing, "azure"); !strings.Contains(said, "the API server's certificate anew, which ends at") || !strings.Contains(said, "QuotaExceeded") {
-		t.Errorf("the progress says %q", said)
+		t.Errorf("progress is %q", said)
 	}
 	eventually("the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })
 	if gauge(t, service, "cluster_service_certificates_first_end_seconds") == 0 {
-		t.Error("nobody is told when the first certificate ends")
+		t.Error("the metric of the first expiry is not set")
 	}
 	before := newest()
 	r.azure.Faults().Remove(rule)
@@ -96,7 +97,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	}
 }
 
-// gauge is the value of a metric without labels.
+// gauge returns the value of a metric without labels.
 func gauge(t *testing.T, service *instance, name string) float64 {
 	t.Helper()
 	families, err := service.metrics.Gather()
@@ -108,6 +109,6 @@ func gauge(t *testing.T, service *instance, name string) float64 {
 			return f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
-	t.Fatalf("there is no metric %s", name)
+	t.Fatalf("no metric %s", name)
 	return 0
 }

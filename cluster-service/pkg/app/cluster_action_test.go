@@ -18,7 +18,7 @@ func alice(reason string) *csv1.Actor {
 	return &csv1.Actor{Name: "alice@example.com", Reason: reason, Ticket: "INC-1"}
 }
 
-// rendered is what Maestro holds of a kind for a cluster, and its version.
+// rendered returns the object of a kind that Maestro holds for a cluster, and the version of its bundle.
 func (r *region) rendered(t *testing.T, clusterID, kind string) (object map[string]any, version int64) {
 	t.Helper()
 	for _, held := range r.maestro.Resources() {
@@ -84,13 +84,13 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	eventually("the NodePool to be paused", paused("NodePool"))
 	again, err := service.PauseCluster(ctx, pause)
 	if err != nil || !again.GetTime().AsTime().Equal(first.GetTime().AsTime()) {
-		t.Errorf("the same pause again: %v, %v", again, err)
+		t.Errorf("repeated pause: %v, %v", again, err)
 	}
 	shown, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
 	if err != nil || shown.GetOverrides().GetPause().GetActor().GetName() != "alice@example.com" {
-		t.Errorf("the cluster shows %v: %v", shown.GetOverrides(), err)
+		t.Errorf("overrides of the cluster are %v: %v", shown.GetOverrides(), err)
 	}
-	// A newer generation leaves it.
+	// A newer generation keeps the override.
 	request.Generation = 2
 	if _, err := service.ApplyCluster(ctx, request); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually("the pause to end", func() bool { return !paused("HostedCluster")() && !paused("NodePool")() })
-	// A pause that comes again, late, is not a new one.
+	// A late repetition of the pause does not pause again.
 	if _, err := service.PauseCluster(ctx, pause); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	for _, i := range listed.GetActions() {
 		kinds = append(kinds, i.GetKind())
 		if i.GetActor().GetReason() == "" || i.GetActor().GetTicket() != "INC-1" {
-			t.Errorf("%v does not say why", i)
+			t.Errorf("%v has no reason", i)
 		}
 	}
 	if strings.Join(kinds, " ") != "RetryCluster SetClusterSize ResumeCluster PauseCluster" {
@@ -165,29 +165,29 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	own := all.GetWorks()[0]
 	some, err := service.ListWorks(ctx, &csv1.ListWorksRequest{Ids: []string{own.GetId(), uuid.NewString()}})
 	if err != nil || len(some.GetWorks()) != 1 || some.GetWorks()[0].GetId() != own.GetId() {
-		t.Errorf("of two ids one is a work's: %v, %v", some, err)
+		t.Errorf("one of the two IDs is a work: %v, %v", some, err)
 	}
-	if _, err := service.DeleteOrphan(ctx, &csv1.DeleteOrphanRequest{WorkId: uuid.NewString(), ProvisionShard: own.GetProvisionShard(), Actor: alice("it is nobody's")}); err != nil {
-		t.Errorf("an orphan that is gone already: %v", err)
+	if _, err := service.DeleteOrphan(ctx, &csv1.DeleteOrphanRequest{WorkId: uuid.NewString(), ProvisionShard: own.GetProvisionShard(), Actor: alice("it has no owner")}); err != nil {
+		t.Errorf("deleted orphan: %v", err)
 	}
 	refused := map[string]struct {
 		reason string
 		call   func() error
 		code   codes.Code
 	}{
-		"nobody": {"somebody says who they are", func() error {
+		"no actor": {"the actor is required", func() error {
 			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid})
 			return err
 		}, codes.InvalidArgument},
-		"no reason": {"and why", func() error {
+		"no reason": {"the reason is required", func() error {
 			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: &csv1.Actor{Name: "alice"}})
 			return err
 		}, codes.InvalidArgument},
-		"unknown": {"there is no such cluster", func() error {
+		"unknown": {"the cluster does not exist", func() error {
 			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: uuid.NewString(), Actor: alice("x")})
 			return err
 		}, codes.NotFound},
-		"another use": {"a uid is for one intervention", func() error {
+		"another use": {"a UID identifies one action", func() error {
 			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: pause.Uid, ClusterUid: request.Uid, Actor: alice("x")})
 			return err
 		}, codes.InvalidArgument},
@@ -213,7 +213,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(until)}); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("a cluster that is being deleted is not paused: %v", err)
+		t.Errorf("pause of a cluster that is being deleted: %v", err)
 	}
 	service.awaitCluster(t, request.Uid, clusterDeleted)
 }

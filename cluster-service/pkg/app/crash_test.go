@@ -16,39 +16,39 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 )
 
-// death is a process's end at the n-th point that it passes: from then on nothing it does reaches the database.
-type death struct {
-	mu   sync.Mutex
-	left int
-	died chan struct{}
+// crash terminates a process at the n-th point that it passes: from then on, its transactions fail.
+type crash struct {
+	mu      sync.Mutex
+	left    int
+	crashed chan struct{}
 }
 
-func dieAt(n int) *death { return &death{left: n, died: make(chan struct{})} }
+func crashAt(n int) *crash { return &crash{left: n, crashed: make(chan struct{})} }
 
-func (d *death) fault(string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.left--
-	if d.left == 0 {
-		close(d.died)
+func (c *crash) fault(string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left--
+	if c.left == 0 {
+		close(c.crashed)
 	}
-	if d.left <= 0 {
+	if c.left <= 0 {
 		return errCrash
 	}
 	return nil
 }
 
-// unreached says that it has lived through all of it: every point was tried.
-func (d *death) unreached() bool {
+// unreached reports whether the scenario ended before the point was reached, so that every point was tried.
+func (c *crash) unreached() bool {
 	select {
-	case <-d.died:
+	case <-c.crashed:
 		return false
 	default:
 		return true
 	}
 }
 
-// untilDone calls do again and again, as the layers above do, until it succeeds; the service may die meanwhile.
+// untilDone repeats do until it succeeds, as the layers above do. The service may crash meanwhile.
 func untilDone(t *testing.T, do func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -65,7 +65,7 @@ func untilDone(t *testing.T, do func(ctx context.Context) error) {
 	}
 }
 
-// survivor is a Cluster Service that is replaced by another when it dies.
+// survivor is a Cluster Service that is replaced when it crashes.
 type survivor struct {
 	mu       sync.Mutex
 	current  *instance
@@ -73,11 +73,11 @@ type survivor struct {
 	group    sync.WaitGroup
 }
 
-func (r *region) survivor(d *death) *survivor {
-	w := &survivor{current: r.start(d.fault), finished: make(chan struct{})}
+func (r *region) survivor(c *crash) *survivor {
+	w := &survivor{current: r.start(c.fault), finished: make(chan struct{})}
 	w.group.Go(func() {
 		select {
-		case <-d.died:
+		case <-c.crashed:
 			w.now().stop()
 			next := r.start(nil)
 			w.mu.Lock()
@@ -89,7 +89,7 @@ func (r *region) survivor(d *death) *survivor {
 	return w
 }
 
-// now is the one that lives, or has just died.
+// now returns the current instance, which may just have crashed.
 func (w *survivor) now() *instance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,8 +102,8 @@ func (w *survivor) end() {
 	w.now().stop()
 }
 
-// everyPoint has crash live through something with a crash at its first point, at its second, and so on, until one says
-// that the point was never reached. Several regions take their points from one row: it is mostly waiting.
+// everyPoint calls run with a crash at the first point, at the second, and so on, until run reports that the point was
+// not reached. Several regions share the points, because the scenarios mostly wait.
 func everyPoint(t *testing.T, crash func(t *testing.T, r *region, n int) (passed bool), after func(t *testing.T, r *region)) {
 	t.Helper()
 	most := math.MaxInt
@@ -132,13 +132,13 @@ func everyPoint(t *testing.T, crash func(t *testing.T, r *region, n int) (passed
 	}
 }
 
-// lanes is how many regions share the points.
+// lanes is the number of regions that share the points.
 const lanes = 4
 
-// TestEveryCrashConverges ends the process at each point of a cluster's life at which it could end with a different state
-// of the world, starts another, and expects the same end every time.
-func TestEveryCrashConverges(t *testing.T) {
-	everyPoint(t, lifeWithCrash, func(t *testing.T, r *region) {
+// TestCrashesDuringLifecycleConverge terminates the process at each point of the life cycle of a cluster, starts another
+// one and expects the same result every time.
+func TestCrashesDuringLifecycleConverge(t *testing.T) {
+	everyPoint(t, lifecycleWithCrash, func(t *testing.T, r *region) {
 		service := r.start(nil)
 		r.onlyWorks("")
 		shards, err := service.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
@@ -153,10 +153,11 @@ func TestEveryCrashConverges(t *testing.T) {
 	})
 }
 
-// lifeWithCrash is a cluster's life with a crash at the n-th point, and says whether the point was never reached.
-func lifeWithCrash(t *testing.T, r *region, n int) bool {
+// lifecycleWithCrash runs the life cycle of a cluster with a crash at the n-th point. It reports whether the scenario
+// ended before that point.
+func lifecycleWithCrash(t *testing.T, r *region, n int) bool {
 	name := fmt.Sprintf("c%d", n)
-	d := dieAt(n)
+	d := crashAt(n)
 	w := r.survivor(d)
 	defer w.end()
 	request := applyRequest(name, 1)
@@ -192,15 +193,15 @@ func lifeWithCrash(t *testing.T, r *region, n int) bool {
 	return d.unreached()
 }
 
-// TestMaestroMisbehaves has Maestro refuse, lose its answers and go away.
-func TestMaestroMisbehaves(t *testing.T) {
+// TestMaestroFaultsAreTolerated makes Maestro reject requests, lose responses and become unavailable.
+func TestMaestroFaultsAreTolerated(t *testing.T) {
 	unavailable := status.Error(codes.Unavailable, "injected")
 	tests := map[string]struct {
 		reason string
 		fault  func(count int, action string) (before, after error)
 	}{
 		"EveryOtherRefused": {
-			reason: "a publish that failed is tried again",
+			reason: "a failed publish is retried",
 			fault: func(count int, _ string) (error, error) {
 				if count%2 == 0 {
 					return unavailable, nil
@@ -209,7 +210,7 @@ func TestMaestroMisbehaves(t *testing.T) {
 			},
 		},
 		"EveryFirstAnswerLost": {
-			reason: "a publish whose answer was lost is repeated, which finds its own effect",
+			reason: "a publish with a lost response is repeated and finds its own effect",
 			fault: func(count int, _ string) (error, error) {
 				if count%2 == 0 {
 					return nil, unavailable
@@ -218,7 +219,7 @@ func TestMaestroMisbehaves(t *testing.T) {
 			},
 		},
 		"UnknownErrors": {
-			reason: "the published server answers Unknown to everything, which is worth another try",
+			reason: "the published server returns Unknown for every error, which is retried",
 			fault: func(count int, _ string) (error, error) {
 				if count < 3 {
 					return status.Error(codes.Unknown, "failed to update resource"), nil
@@ -250,8 +251,8 @@ func TestMaestroMisbehaves(t *testing.T) {
 	}
 }
 
-// TestMaestroIsAway creates while Maestro is away, and deletes before it is back.
-func TestMaestroIsAway(t *testing.T) {
+// TestMaestroIsUnavailable creates a cluster while Maestro is unavailable and deletes it before Maestro returns.
+func TestMaestroIsUnavailable(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	r.maestro.Stop()
@@ -280,8 +281,8 @@ func TestMaestroIsAway(t *testing.T) {
 	service.awaitCluster(t, dropped.Uid, clusterDeleted)
 }
 
-// TestWhatMaestroLostIsPublishedAgain loses a bundle that Maestro had acknowledged.
-func TestWhatMaestroLostIsPublishedAgain(t *testing.T) {
+// TestLostBundlesArePublishedAgain removes bundles that Maestro had acknowledged.
+func TestLostBundlesArePublishedAgain(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -294,23 +295,23 @@ func TestWhatMaestroLostIsPublishedAgain(t *testing.T) {
 	for id := range held {
 		r.maestro.Lose(id)
 	}
-	// The subscription begins anew, and with it comes the question for what was missed.
+	// After the subscription restarts, a resync finds what is missing.
 	r.maestro.Stop()
 	if err := r.maestro.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	untilDone(t, func(context.Context) error {
 		if now := r.maestro.Resources(); len(now) != len(held) {
-			return fmt.Errorf("%d of %d bundles are back", len(now), len(held))
+			return fmt.Errorf("%d of %d bundles are restored", len(now), len(held))
 		}
 		return nil
 	})
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 }
 
-// TestUpdateOfWhatMaestroLost finds out that a bundle was lost by updating it. The bundle's versions begin anew then, and
-// its statuses must not be taken for old ones.
-func TestUpdateOfWhatMaestroLost(t *testing.T) {
+// TestUpdateOfLostBundle finds that a bundle was lost when it is updated. The versions of the bundle restart then, and
+// its statuses must not be treated as old ones.
+func TestUpdateOfLostBundle(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

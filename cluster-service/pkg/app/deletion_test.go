@@ -31,7 +31,7 @@ func operator(reason string) *csv1.Actor {
 	return &csv1.Actor{Name: "ada@example.com", Reason: reason, Ticket: "INC-1"}
 }
 
-// states are a graph's steps as `name: state`.
+// states returns the steps of a deletion graph as `name: state`.
 func states(d *csv1.Deletion) []string {
 	var list []string
 	for _, s := range d.GetSteps() {
@@ -71,7 +71,7 @@ func stuckCondition(c *csv1.Cluster) *csv1.Condition {
 	return c.GetStatus().GetConditions()[i]
 }
 
-// metric reads a gauge by its name and label.
+// metric returns the value of a gauge by name and label.
 func (r *region) metric(name, label string) float64 {
 	r.t.Helper()
 	families, err := r.registry.Gather()
@@ -88,7 +88,7 @@ func (r *region) metric(name, label string) float64 {
 	return -1
 }
 
-// TestDeletionGraph follows a deletion step by step, held at each.
+// TestDeletionGraph checks the graph at each step of a deletion.
 func TestDeletionGraph(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -128,25 +128,25 @@ func TestDeletionGraph(t *testing.T) {
 		c := service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return slices.Equal(states(c.GetStatus().GetDeletion()), tc.states) })
 		for _, s := range c.GetStatus().GetDeletion().GetSteps() {
 			if ended := deletiongraph.Ended(s); ended != (s.GetWaitsFor() == "") || s.GetSince() == nil || s.GetWork() == "" || s.GetStuck() {
-				t.Errorf("after %q went: step %v", tc.letGo, s)
+				t.Errorf("after the removal of %q: step %v", tc.letGo, s)
 			}
 		}
 	}
 	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if got := stepOf(c.GetStatus().GetDeletion(), "namespaces/publish").GetAfter(); !slices.Equal(got, []string{"hosted-cluster", "node-pool/np1"}) {
-		t.Errorf("the namespaces go after %v", got)
+		t.Errorf("the namespaces are removed after %v", got)
 	}
 	p, err := service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"node-pool/np1/publish: done", "node-pool/np1: done"}, states(p.GetStatus().GetDeletion())); diff != "" {
-		t.Errorf("the pool's own graph: %s", diff)
+		t.Errorf("graph of the node pool: %s", diff)
 	}
 }
 
-// TestStuckStep has a step last longer than it should: the condition and the metric say so, and both end with it.
-func TestStuckStep(t *testing.T) {
+// TestStuckStepIsReported delays a step beyond its limit. The condition and the metric report it until the step ends.
+func TestStuckStepIsReported(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	r.stuckAfter = 50 * time.Millisecond
@@ -157,22 +157,22 @@ func TestStuckStep(t *testing.T) {
 	service.remove(t, cluster.Uid)
 	c := service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
 	if stuck := stuckCondition(c); stuck.GetStatus() != "True" || stuck.GetReason() != "HostedCluster" || !strings.Contains(stuck.GetMessage(), "everything of work "+id+" is gone") {
-		t.Errorf("condition %v", stuck)
+		t.Errorf("condition is %v", stuck)
 	}
 	untilDone(t, func(context.Context) error {
 		if n := r.metric("cluster_service_deletion_step_stuck", "hosted-cluster"); n != 1 {
-			return fmt.Errorf("%v steps are counted as stuck", n)
+			return fmt.Errorf("the metric counts %v stuck steps", n)
 		}
 		return nil
 	})
 	r.maestro.LetGo(id)
 	c = service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if stuck := stuckCondition(c); stuck.GetStatus() != "False" {
-		t.Errorf("condition %v", stuck)
+		t.Errorf("condition is %v", stuck)
 	}
 	untilDone(t, func(context.Context) error {
 		if n := r.metric("cluster_service_deletion_step_stuck", "hosted-cluster"); n != 0 {
-			return fmt.Errorf("%v steps are still counted as stuck", n)
+			return fmt.Errorf("the metric still counts %v stuck steps", n)
 		}
 		return nil
 	})
@@ -200,9 +200,9 @@ func TestStuckLimitChangesWhileRunning(t *testing.T) {
 	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
 }
 
-// TestForce ends a deletion whose last steps are never confirmed. What may be left behind is kept, asked for again and
-// again, and noted as gone when it is.
-func TestForce(t *testing.T) {
+// TestForcedStepsLeaveLeftovers ends a deletion whose last steps are never confirmed. Leftovers are stored, their
+// deletion is requested repeatedly, and they are marked as gone when it is confirmed.
+func TestForcedStepsLeaveLeftovers(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	r.stuckAfter = 50 * time.Millisecond
@@ -240,7 +240,7 @@ func TestForce(t *testing.T) {
 	for name, tc := range refusals {
 		t.Run(name, func(t *testing.T) {
 			if _, err := force(tc.step); status.Code(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%s: got %v, want %s that says %q", tc.reason, err, tc.code, tc.says)
+				t.Errorf("%s: got %v, want %s with %q", tc.reason, err, tc.code, tc.says)
 			}
 		})
 	}
@@ -250,15 +250,15 @@ func TestForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.GetState() != forced || s.GetForce().GetActor().GetTicket() != "INC-1" || !strings.Contains(s.GetForce().GetLeftBehind(), "May be left: ") {
-			t.Errorf("the forced step is %v", s)
+			t.Errorf("forced step is %v", s)
 		}
 	}
-	// The namespaces go with what is left in them, which Maestro's stand-in does not play.
+	// The deletion of the namespaces removes their content, which the in-memory Maestro does not simulate.
 	r.maestro.LetGo(id)
 	r.maestro.LetGo(id + "-np1")
 	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != forced {
-		t.Errorf("the tombstone says %v", got)
+		t.Errorf("tombstone is %v", got)
 	}
 	untilDone(t, func(ctx context.Context) error {
 		open, err := service.ListDeletionLeftovers(ctx, &csv1.ListDeletionLeftoversRequest{})
@@ -287,8 +287,8 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestForceIsRefused where going on without a step would harm somebody else, or too early.
-func TestForceIsRefused(t *testing.T) {
+// TestForceIsRejected checks that a step cannot be forced too early, or if that would harm another resource.
+func TestForceIsRejected(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -310,13 +310,13 @@ func TestForceIsRefused(t *testing.T) {
 	})
 	request := &csv1.ForceDeletionStepRequest{ClusterUid: cluster.Uid, Step: "node-pool/np1", Actor: operator("why not")}
 	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "a new pool of the name") {
-		t.Errorf("a pool of a cluster that is wanted: %v", err)
+		t.Errorf("node pool of a cluster that is not being deleted: %v", err)
 	}
 	r.maestro.Hold(id)
 	service.remove(t, cluster.Uid)
 	service.awaitCluster(t, cluster.Uid, stepIs("node-pool/np1", running, false))
 	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "may be forced from ") {
-		t.Errorf("a step that is not stuck: %v", err)
+		t.Errorf("step that is not stuck: %v", err)
 	}
 	request.Actor = &csv1.Actor{Name: "ada@example.com"}
 	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.InvalidArgument {
@@ -327,13 +327,13 @@ func TestForceIsRefused(t *testing.T) {
 		t.Errorf("an unknown cluster: %v", err)
 	}
 	if _, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid}); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("a retry by nobody: %v", err)
+		t.Errorf("retry without an actor: %v", err)
 	}
 }
 
-// TestReleasedFinalizersGoWithTheDeletion has the agent told to take a finalizer off, and refuses those of controllers that
-// have still to do their work.
-func TestReleasedFinalizersGoWithTheDeletion(t *testing.T) {
+// TestReleasedFinalizersReachTheAgent releases a finalizer through the agent. Finalizers of controllers that still have
+// work to do are rejected.
+func TestReleasedFinalizersReachTheAgent(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -356,15 +356,15 @@ func TestReleasedFinalizersGoWithTheDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := step.GetActions(); len(got) != 1 || got[0].GetActor().GetReason() != "in the way" || !slices.Equal(got[0].GetReleasedFinalizers(), request.Finalizers) {
-		t.Errorf("interventions %v", got)
+		t.Errorf("recorded actions are %v", got)
 	}
 	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != done || len(got.GetActions()) != 1 {
-		t.Errorf("the tombstone says %v", got)
+		t.Errorf("tombstone is %v", got)
 	}
 }
 
-// TestRetryDeletion has a deletion whose answer was lost asked for at once, in spite of its long pause.
+// TestRetryDeletion retries at once a deletion with a lost response, in spite of its long pause.
 func TestRetryDeletion(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -381,7 +381,7 @@ func TestRetryDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(answered.GetSteps(), []string{"hosted-cluster"}) {
-		t.Errorf("steps %v are tried again", answered.GetSteps())
+		t.Errorf("retried steps are %v", answered.GetSteps())
 	}
 	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
 		return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 2
@@ -389,6 +389,6 @@ func TestRetryDeletion(t *testing.T) {
 	r.maestro.LetGo(id)
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if _, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")}); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("nothing is left to retry: %v", err)
+		t.Errorf("retry of a completed deletion: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// controlPlaneState is the state of a cluster's layer control-plane.
+// controlPlaneState returns the state of the control plane layer of a cluster.
 func controlPlaneState(c *csv1.Cluster) string {
 	for _, progress := range c.GetStatus().GetProgress() {
 		if progress.GetLayer() == "control-plane" {
@@ -20,9 +20,9 @@ func controlPlaneState(c *csv1.Cluster) string {
 	return ""
 }
 
-// TestARotationIsDoneWhenTheDataIsEncrypted: a new version of the customer's key is in effect when all data is encrypted with
-// it, and not before: the customer may disable the version before.
-func TestARotationIsDoneWhenTheDataIsEncrypted(t *testing.T) {
+// TestKeyRotationCompletesAfterReencryption checks that a new key version is in effect only after all data is encrypted
+// with it. Until then the customer must not disable the previous version.
+func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -57,7 +57,7 @@ func TestARotationIsDoneWhenTheDataIsEncrypted(t *testing.T) {
 	service.awaitCluster(t, request.Uid, clusterReady(3))
 }
 
-// TestNodePoolVersionRules: a refusal names the rule and what would be allowed.
+// TestNodePoolVersionRules checks that a rejection names the rule and the allowed versions.
 func TestNodePoolVersionRules(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -81,7 +81,7 @@ func TestNodePoolVersionRules(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(text, w) {
-				t.Errorf("%s does not say %q", text, w)
+				t.Errorf("%s does not contain %q", text, w)
 			}
 		}
 	}
@@ -102,8 +102,9 @@ func TestNodePoolVersionRules(t *testing.T) {
 	})
 }
 
-// TestTwoPoolsAtOnce: pools of one cluster do not wait for each other, and nothing of either is lost.
-func TestTwoPoolsAtOnce(t *testing.T) {
+// TestConcurrentNodePoolUpdates checks that the pools of a cluster do not wait for each other and that no change is
+// lost.
+func TestConcurrentNodePoolUpdates(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 )
 
-// TestPublishFailsWhileDeleted: what could not be published and is to be deleted by the time that this is known is deleted. It ended
-// the process once.
+// TestPublishFailsWhileDeleted covers a regression: a work whose publish failed and that was marked for deletion
+// meanwhile terminated the process. It must be deleted.
 func TestPublishFailsWhileDeleted(t *testing.T) {
 	r := newRegion(t)
 	r.play()

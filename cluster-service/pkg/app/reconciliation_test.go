@@ -15,14 +15,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 )
 
-// backup is a copy of the database, for restore; nothing may be connected to it meanwhile.
+// backup copies the database for restore. Nothing may be connected to it meanwhile.
 func (r *region) backup() (url string) {
 	r.t.Helper()
 	base, _, _ := strings.Cut(r.url, "?")
 	return databases.DatabaseFrom(r.t, base[strings.LastIndexByte(base, '/')+1:])
 }
 
-// bundles are the ids of what Maestro holds.
+// bundles returns the IDs of the bundles in Maestro.
 func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.Resources())) }
 
 func poolHas(replicas int32) func(*csv1.NodePool) bool {
@@ -31,13 +31,13 @@ func poolHas(replicas int32) func(*csv1.NodePool) bool {
 	}
 }
 
-// TestALostClusterIsTakenBack has the database restored to before a cluster was made. What Maestro holds of it is left alone, and
-// the cluster is taken back as it was: with its place, though the rules would choose another, its prefix, its key, and its
-// bundles.
-func TestALostClusterIsTakenBack(t *testing.T) {
+// TestLostClusterIsRecovered restores the database to a time before a cluster was created. Its bundles in Maestro are
+// not touched, and the cluster is recovered with its shard (although the placement rules would choose another), its
+// prefix, its signing key and its bundles.
+func TestLostClusterIsRecovered(t *testing.T) {
 	r := newRegion(t)
 	r.play()
-	r.start(nil).stop() // which makes the tables
+	r.start(nil).stop() // creates the tables
 	before := r.backup()
 
 	second := r.start(nil)
@@ -49,7 +49,7 @@ func TestALostClusterIsTakenBack(t *testing.T) {
 	second.awaitPool(t, pool.Uid, poolHas(2))
 	recovery, err := second.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
 	if err != nil || recovery.GetProvisionShard() != cluster.GetStatus().GetProvisionShard() || len(recovery.GetSigningKey()) == 0 {
-		t.Fatalf("what is to be kept is %v, %v", recovery, err)
+		t.Fatalf("recovery data is %v, %v", recovery, err)
 	}
 	held := r.bundles()
 	second.stop()
@@ -58,12 +58,12 @@ func TestALostClusterIsTakenBack(t *testing.T) {
 	third := r.start(nil)
 	untilDone(t, func(context.Context) error {
 		if left := gauge(t, third, "cluster_service_strangers"); left != 3 {
-			return fmt.Errorf("%v bundles are known to be strangers", left)
+			return fmt.Errorf("the metric counts %v unknown bundles", left)
 		}
 		return nil
 	})
 	if now := r.bundles(); !slices.Equal(now, held) {
-		t.Fatalf("what nobody knows was touched: %q became %q", held, now)
+		t.Fatalf("unknown bundles changed from %q to %q", held, now)
 	}
 	if _, err := third.UpdateProvisionShard(t.Context(), &csv1.UpdateProvisionShardRequest{Name: recovery.GetProvisionShard(), Cordoned: new(true),
 		Actor: operator("it is full")}); err != nil {
@@ -83,24 +83,24 @@ func TestALostClusterIsTakenBack(t *testing.T) {
 	case err != nil:
 		t.Fatal(err)
 	case !bytes.Equal(again.GetSigningKey(), recovery.GetSigningKey()):
-		t.Error("its service accounts have another signing key")
+		t.Error("the signing key differs")
 	case back.GetStatus().GetProvisionShard() != cluster.GetStatus().GetProvisionShard() || again.GetBaseDomainPrefix() != recovery.GetBaseDomainPrefix() ||
 		again.GetReleaseImage() != recovery.GetReleaseImage() || !again.GetCreateTime().AsTime().Equal(recovery.GetCreateTime().AsTime()):
-		t.Errorf("it was %v and is %v", recovery, again)
+		t.Errorf("recovery data was %v, is %v", recovery, again)
 	}
 	if now := r.bundles(); !slices.Equal(now, held) {
-		t.Errorf("its bundles were %q and are %q", held, now)
+		t.Errorf("bundles were %q, are %q", held, now)
 	}
 	untilDone(t, func(context.Context) error {
 		if left := gauge(t, third, "cluster_service_strangers"); left != 0 {
-			return fmt.Errorf("%v bundles are still strangers", left)
+			return fmt.Errorf("the metric still counts %v unknown bundles", left)
 		}
 		return nil
 	})
 }
 
-// TestALostReleaseIsNotLowered has the database restored to before a control plane was given its release.
-func TestALostReleaseIsNotLowered(t *testing.T) {
+// TestLostReleaseIsNotDowngraded restores the database to a time before a control plane was upgraded.
+func TestLostReleaseIsNotDowngraded(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	first := r.start(nil)
@@ -111,7 +111,7 @@ func TestALostReleaseIsNotLowered(t *testing.T) {
 	}
 	newer, ok := r.releases.Exact("4.20.16")
 	if !ok {
-		t.Fatal("there is no such release")
+		t.Fatal("the release is not in the catalogue")
 	}
 	known.ReleaseVersion, known.ReleaseImage = newer.Version.String(), newer.Image
 	request.Recovery = known
@@ -121,19 +121,18 @@ func TestALostReleaseIsNotLowered(t *testing.T) {
 		}
 	}
 	first.awaitCluster(t, request.Uid, runs("4.20.16"))
-	// And it is not news once more.
+	// The repeated request is not an upgrade.
 	known.ReleaseVersion = "4.20.8"
 	if _, err := first.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid}); err != nil || now.GetReleaseVersion() != "4.20.16" {
-		t.Errorf("it was lowered: %v, %v", now, err)
+		t.Errorf("the release was lowered: %v, %v", now, err)
 	}
 }
 
-// TestWhatWasRemovedGoes has a bundle come up again after its deletion was complete, as the late effect of a publish that was
-// given up.
-func TestWhatWasRemovedGoes(t *testing.T) {
+// TestReappearedBundleIsDeleted creates a bundle again after its deletion was complete, as a delayed publish would.
+func TestReappearedBundleIsDeleted(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -153,13 +152,13 @@ func TestWhatWasRemovedGoes(t *testing.T) {
 	}
 	untilDone(t, func(context.Context) error {
 		if held := r.bundles(); len(held) > 0 {
-			return fmt.Errorf("Maestro still holds %q", held)
+			return fmt.Errorf("Maestro still has %q", held)
 		}
 		return nil
 	})
 }
 
-// TestInventory lists what there is in order, page by page, without what is gone.
+// TestInventory lists the resources in order, in pages, without deleted ones.
 func TestInventory(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -188,7 +187,7 @@ func TestInventory(t *testing.T) {
 			for _, e := range page.GetEntries() {
 				got = append(got, strings.ToLower(e.GetResourceId())+" "+e.GetUid())
 				if e.GetGeneration() != 1 || e.GetDeleting() || (e.GetKind() == csv1.InventoryKind_INVENTORY_KIND_CLUSTER) == (e.GetReleaseVersion() == "") {
-					t.Errorf("an entry is %v", e)
+					t.Errorf("unexpected entry %v", e)
 				}
 			}
 			if token = page.GetNextPageToken(); token == "" {
@@ -196,14 +195,14 @@ func TestInventory(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("in pages of %d there are %q, want %q", size, got, want)
+			t.Errorf("with page size %d: %q, want %q", size, got, want)
 		}
 	}
 }
 
-// TestALostClusterIsDeleted has a cluster deleted while the database has lost it: nothing is there to be removed in order, but
-// what Maestro holds of it goes.
-func TestALostClusterIsDeleted(t *testing.T) {
+// TestLostClusterIsDeleted deletes a cluster that a restore of the database has lost. There are no steps to perform in
+// order, but its bundles in Maestro are deleted.
+func TestLostClusterIsDeleted(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	r.start(nil).stop()
@@ -221,7 +220,7 @@ func TestALostClusterIsDeleted(t *testing.T) {
 	second.remove(t, request.Uid)
 	untilDone(t, func(context.Context) error {
 		if held := r.bundles(); len(held) > 0 {
-			return fmt.Errorf("Maestro still holds %q", held)
+			return fmt.Errorf("Maestro still has %q", held)
 		}
 		return nil
 	})

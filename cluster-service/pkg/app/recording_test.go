@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
 )
 
-// dump returns what this service reports of a cluster, as admin reads it. ARM's records are as they would be.
+// dump returns this service's part of a dump of a cluster, as admin reads it, with simulated ARM documents.
 func (i *instance) dump(t *testing.T, cluster *csv1.ApplyClusterRequest) *adminv1.Dump {
 	t.Helper()
 	ctx := t.Context()
@@ -70,8 +70,8 @@ func (i *instance) awaitRecording(t *testing.T, cluster *csv1.ApplyClusterReques
 	recording.Await(t, "cluster-service/"+name, deadline, func() *adminv1.Dump { return i.dump(t, cluster) })
 }
 
-// playWith is play with a HyperShift that adds to what objects report.
-func (r *region) playWith(add func(object maestrotest.Object)) {
+// runManagementClustersWith runs management clusters whose HyperShift adds to the reported objects.
+func (r *region) runManagementClustersWith(add func(object maestrotest.Object)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	r.hypershift = maestrotest.NewHyperShift(r.versions())
@@ -101,7 +101,7 @@ func report(object maestrotest.Object, conditions map[string][3]string) {
 	objectStatus["conditions"] = list
 }
 
-// outermost says whether an entry of a progress is the first behind those that are settled.
+// outermost reports whether an entry of a progress is the first one that is not settled.
 func outermost(progress []*csv1.LayerProgress, layer, state string) bool {
 	for _, p := range progress {
 		if p.GetLayer() == layer && p.GetState() == state {
@@ -204,7 +204,7 @@ func TestReportsInSituations(t *testing.T) {
 			return s
 		}},
 		"control-plane-starting": {"HyperShift is at it", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
-			r.playWith(func(object maestrotest.Object) {
+			r.runManagementClustersWith(func(object maestrotest.Object) {
 				if object["kind"] == "HostedCluster" {
 					report(object, map[string][3]string{"Available": {"False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum"}})
 				}
@@ -216,7 +216,7 @@ func TestReportsInSituations(t *testing.T) {
 		}},
 		"control-plane-unavailable": {"it was ready before", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
 			var bad sync.Map
-			r.playWith(func(object maestrotest.Object) {
+			r.runManagementClustersWith(func(object maestrotest.Object) {
 				if _, now := bad.Load("now"); now && object["kind"] == "HostedCluster" {
 					report(object, map[string][3]string{"Available": {"False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum"}})
 				}
@@ -229,7 +229,7 @@ func TestReportsInSituations(t *testing.T) {
 			return s
 		}},
 		"nodes-not-ready": {"some nodes do not come", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
-			r.playWith(func(object maestrotest.Object) {
+			r.runManagementClustersWith(func(object maestrotest.Object) {
 				if object["kind"] == "NodePool" {
 					object["status"].(maestrotest.Object)["replicas"] = float64(1)
 					report(object, map[string][3]string{"AllMachinesReady": {"False", "Provisioning", "2 of 3 machines are not ready"}})
@@ -260,7 +260,7 @@ func TestReportsInSituations(t *testing.T) {
 			return s
 		}},
 		"update-rolling-out": {"a newer release is on its way", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
-			r.playWith(func(object maestrotest.Object) {
+			r.runManagementClustersWith(func(object maestrotest.Object) {
 				if object["kind"] != "HostedCluster" {
 					return
 				}

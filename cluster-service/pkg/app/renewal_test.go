@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
-// pullSecretsHeld counts the clusters whose management cluster holds a pull secret.
+// pullSecretsHeld counts the clusters with a pull secret on their management cluster.
 func (r *region) pullSecretsHeld(pullSecret string) int {
 	wanted, held := base64.StdEncoding.EncodeToString([]byte(pullSecret)), 0
 	for _, resource := range r.maestro.Resources() {
@@ -35,7 +35,7 @@ func (r *region) pullSecretsHeld(pullSecret string) int {
 	return held
 }
 
-// readyClusters makes clusters with a node pool each and waits for all.
+// readyClusters creates clusters with one node pool each and waits until all are ready.
 func readyClusters(t *testing.T, service *instance, count int) (clusters []*csv1.ApplyClusterRequest, pools []*csv1.ApplyNodePoolRequest) {
 	t.Helper()
 	for i := range count {
@@ -56,7 +56,7 @@ func readyClusters(t *testing.T, service *instance, count int) (clusters []*csv1
 	return clusters, pools
 }
 
-// expectUnmoved checks that for the customer nothing happened.
+// expectUnmoved checks that customers see no change.
 func expectUnmoved(t *testing.T, service *instance, clusters []*csv1.ApplyClusterRequest, pools []*csv1.ApplyNodePoolRequest) {
 	t.Helper()
 	for i := range clusters {
@@ -69,14 +69,14 @@ func expectUnmoved(t *testing.T, service *instance, clusters []*csv1.ApplyCluste
 			t.Fatal(err)
 		}
 		if !clusterReady(1)(c) || c.GetGeneration() != 1 || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
-			t.Errorf("a renewal moved cluster or pool: %v, %v", c.GetStatus(), p.GetStatus())
+			t.Errorf("a renewal changed the cluster or the pool: %v, %v", c.GetStatus(), p.GetStatus())
 		}
 	}
 }
 
-// TestAChangedPullSecretReachesEveryCluster: while the service runs, when it was away as it changed, and when it is killed in
-// the middle.
-func TestAChangedPullSecretReachesEveryCluster(t *testing.T) {
+// TestChangedPullSecretReachesEveryCluster changes the pull secret while the service runs, while it is stopped, and with
+// a crash during the renewal.
+func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -88,7 +88,7 @@ func TestAChangedPullSecretReachesEveryCluster(t *testing.T) {
 	expectUnmoved(t, service, clusters, pools)
 	service.stop()
 
-	// Killed at its second commit, which is in the middle of it.
+	// The crash at the second commit is in the middle of the renewal.
 	var commits atomic.Int32
 	r.pullSecret = `{"auths":{"third.example":{}}}`
 	dying := r.start(func(point string) error {
@@ -119,7 +119,7 @@ func TestAChangedPullSecretReachesEveryCluster(t *testing.T) {
 		}
 	}
 	if updates > 2*len(clusters) {
-		t.Errorf("%d updates for two pull secrets of %d clusters: node pools do not hold it", updates, len(clusters))
+		t.Errorf("%d updates for two pull secrets of %d clusters; node pools do not contain the secret", updates, len(clusters))
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *region) held(pullSecret string, want int) error {
 	return nil
 }
 
-// counted checks the counter of an outcome.
+// counted returns an error unless the counter of an outcome has the wanted value.
 func (i *instance) counted(name, outcome string, want float64) error {
 	families, err := i.metrics.Gather()
 	if err != nil {
@@ -146,8 +146,9 @@ func (i *instance) counted(name, outcome string, want float64) error {
 	return fmt.Errorf("%s of %s is not %v", name, outcome, want)
 }
 
-// TestARefusedRenderingStops: a configuration that management clusters refuse must not be brought to the whole fleet.
-func TestARefusedRenderingStops(t *testing.T) {
+// TestRejectedRenderingStopsRenewal checks that a configuration that management clusters reject does not reach the whole
+// fleet.
+func TestRejectedRenderingStopsRenewal(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -177,15 +178,15 @@ func TestARefusedRenderingStops(t *testing.T) {
 	}
 	untilDone(t, func(context.Context) error {
 		if n := refused(); n < 3 {
-			return fmt.Errorf("%d are refused", n)
+			return fmt.Errorf("%d are rejected", n)
 		}
 		return nil
 	})
 	untilDone(t, func(context.Context) error { return service.counted("cluster_service_renewals_total", "stopped", 1) })
 	if n := refused(); n >= len(clusters)-1 {
-		t.Errorf("what was refused went to %d of %d clusters", n, len(clusters))
+		t.Errorf("the rejected rendering reached %d of %d clusters", n, len(clusters))
 	}
-	// Mended, it goes on, and those that were refused get it, too.
+	// After the configuration was corrected, the renewal continues and includes the clusters that rejected it.
 	r.maestro.Fault(nil)
 	const good = `{"auths":{"good.example":{}}}`
 	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(good)})
@@ -195,6 +196,6 @@ func TestARefusedRenderingStops(t *testing.T) {
 	}
 	expectUnmoved(t, service, clusters, pools)
 	if held := r.pullSecretsHeld(bad); held != 0 {
-		t.Errorf("%d clusters have what was refused", held)
+		t.Errorf("%d clusters have the rejected rendering", held)
 	}
 }

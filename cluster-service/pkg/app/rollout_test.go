@@ -16,7 +16,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 )
 
-// rollouts are the bundles of a cluster that Maestro holds to read the components of its control plane.
+// rollouts returns the names of the bundles through which Cluster Service reads the control plane components of a
+// cluster.
 func (r *region) rollouts(clusterUID string) (names []string) {
 	for _, resource := range r.maestro.Resources() {
 		if strings.HasPrefix(resource.Name, fleet.ClusterID(clusterUID)+"-rollout-") {
@@ -26,16 +27,16 @@ func (r *region) rollouts(clusterUID string) (names []string) {
 	return names
 }
 
-// rolled waits until the control plane's step of an upgrade ends with a message.
+// rolled returns a condition: the message of the control plane step of an upgrade has this suffix.
 func rolled(message string) func(*csv1.Upgrade) bool {
 	return func(u *csv1.Upgrade) bool {
 		return slices.ContainsFunc(u.GetStatus().GetSteps(), func(s *csv1.UpgradeStep) bool { return strings.HasSuffix(s.GetMessage(), message) })
 	}
 }
 
-// TestComponents: while a control plane rolls out a release its components are followed, one by one, and the cluster is not
-// written for it. At the end nothing is left of that.
-func TestComponents(t *testing.T) {
+// TestComponentsAreReportedDuringRollout checks that components are reported one by one while a control plane is
+// upgraded, without writes to the cluster, and that nothing of it is left afterwards.
+func TestComponentsAreReportedDuringRollout(t *testing.T) {
 	r := newRegion(t)
 	r.componentsAfter = 300 * time.Millisecond
 	r.play()
@@ -51,7 +52,7 @@ func TestComponents(t *testing.T) {
 	for _, c := range u.GetStatus().GetSteps()[0].GetComponents() {
 		names = append(names, c.GetName()+" "+c.GetVersion()+" "+strings.TrimPrefix(c.GetState().String(), "COMPONENT_STATE_"))
 		if c.GetSince() == nil {
-			t.Errorf("since when: %v", c)
+			t.Errorf("component without a time: %v", c)
 		}
 	}
 	if want := []string{"etcd 4.20.15 ROLLING_OUT", "kube-apiserver 4.20.15 ROLLING_OUT", "kube-controller-manager 4.20.15 WAITING", "kube-scheduler 4.20.15 WAITING"}; !slices.Equal(names, want) {
@@ -70,25 +71,25 @@ func TestComponents(t *testing.T) {
 	}
 	after, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid})
 	if err != nil || after.GetRevision() != before.GetRevision() {
-		t.Errorf("the cluster went from revision %d to %d with its components, %v", before.GetRevision(), after.GetRevision(), err)
+		t.Errorf("the reports of components changed the revision of the cluster from %d to %d, %v", before.GetRevision(), after.GetRevision(), err)
 	}
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
 	u = service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 	if s := u.GetStatus().GetSteps()[0]; len(s.GetComponents()) > 0 || s.GetComponentsTime() != nil {
-		t.Errorf("at the end the step is %v", s)
+		t.Errorf("step after the upgrade is %v", s)
 	}
 	untilDone(t, func(context.Context) error {
 		if left := r.rollouts(cluster.Uid); len(left) > 0 {
-			return fmt.Errorf("left are %v", left)
+			return fmt.Errorf("leftovers are %v", left)
 		}
 		return nil
 	})
 	r.nothingWasWrong(t)
 }
 
-// TestShortUpgrades pay nothing for it.
-func TestShortUpgrades(t *testing.T) {
+// TestShortUpgradesReadNoComponents checks that short upgrades do not create bundles for components.
+func TestShortUpgradesReadNoComponents(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -105,9 +106,9 @@ func TestShortUpgrades(t *testing.T) {
 	}
 }
 
-// TestComponentsUnknown: an upgrade does not need its components to be known. One whose reading Maestro refuses, or does not take,
-// goes on without.
-func TestComponentsUnknown(t *testing.T) {
+// TestUpgradeWithoutComponents checks that an upgrade succeeds if Maestro rejects or does not answer the request for
+// components.
+func TestUpgradeWithoutComponents(t *testing.T) {
 	for name, code := range map[string]codes.Code{"Refused": codes.InvalidArgument, "Away": codes.Unavailable} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t)

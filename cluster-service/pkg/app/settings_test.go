@@ -14,9 +14,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
-// TestSettingsAreFollowed: what the files say is taken over while the process runs, and files that cannot be used change
+// TestSettingsAreReloaded checks that changed files take effect while the process runs and that unusable files change
 // nothing.
-func TestSettingsAreFollowed(t *testing.T) {
+func TestSettingsAreReloaded(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

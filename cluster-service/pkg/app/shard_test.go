@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// kim intervenes in these tests.
+// kim is the actor in these tests.
 var kim = &csv1.Actor{Name: "kim@example.com", Reason: "kernel update", Ticket: "INC-1"}
 
 const (
@@ -34,7 +34,7 @@ func (i *instance) report(t *testing.T, name string) *csv1.ProvisionShardReport 
 	return report
 }
 
-// history is what was done to a shard, the oldest first.
+// history returns the changes of a shard, oldest first.
 func history(report *csv1.ProvisionShardReport) []string {
 	var list []string
 	for _, change := range report.GetHistory() {
@@ -43,12 +43,12 @@ func history(report *csv1.ProvisionShardReport) []string {
 	return list
 }
 
-// TestShardLife registers a management cluster, opens it, has clusters placed on it, drains it and forgets it. What was
-// decided stays when the service starts anew.
-func TestShardLife(t *testing.T) {
+// TestShardLifecycle registers a management cluster, activates it, places clusters on it, drains it and deregisters it.
+// The state survives a restart.
+func TestShardLifecycle(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 2, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 2})
 	r.play()
-	// The region has a third management cluster that is in no file.
+	// The third management cluster is in no file.
 	r.shards = r.shards[:1]
 	service := r.start(nil)
 	ctx := t.Context()
@@ -78,7 +78,7 @@ func TestShardLife(t *testing.T) {
 	}
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 70 })
 
-	// 0/2 and 0/5: mgmt-1, then mgmt-2 three times, for 2/5 is less than a half.
+	// With 0/2 and 0/5, the placement order is mgmt-1, then mgmt-2 three times, because 2/5 is less than 1/2.
 	report := service.report(t, "mgmt-2")
 	var classes []string
 	for _, c := range report.GetSizeClasses() {
@@ -89,7 +89,7 @@ func TestShardLife(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", report, diff)
 	}
 
-	// The drain is planned: one cluster finds the place that is left, two do not.
+	// The drain plan has a place for one cluster, but not for the other two.
 	plan, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-2", Actor: kim})
 	if err != nil {
 		t.Fatal(err)
@@ -102,16 +102,16 @@ func TestShardLife(t *testing.T) {
 	last := applyRequest("last", 1)
 	placed, err := service.ApplyCluster(ctx, last)
 	if err != nil || placed.GetStatus().GetProvisionShard() != "mgmt-1" {
-		t.Errorf("%v, %v; want it on the shard that is not drained", placed.GetStatus(), err)
+		t.Errorf("%v, %v; want it on the other shard", placed.GetStatus(), err)
 	}
 
 	service.stop()
 	service = r.start(nil)
 	if report := service.report(t, "mgmt-2"); report.GetProvisionShard().GetState() != draining || report.GetProvisionShard().GetClusters() != 3 {
-		t.Errorf("after a restart it is %v", report.GetProvisionShard())
+		t.Errorf("shard after a restart: %v", report.GetProvisionShard())
 	}
 	if _, err := service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-2", Actor: kim}); reason(err) != "PROVISION_SHARD_NOT_EMPTY" {
-		t.Errorf("deregistering what is not empty got %v", err)
+		t.Errorf("deregistering a shard with clusters: %v", err)
 	}
 	for _, request := range requests[1:] {
 		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
@@ -131,11 +131,11 @@ func TestShardLife(t *testing.T) {
 		t.Errorf("%v, %v; want mgmt-1 alone", listed, err)
 	}
 	if _, err := service.GetProvisionShard(ctx, &csv1.GetProvisionShardRequest{Name: "mgmt-2"}); reason(err) != "PROVISION_SHARD_UNKNOWN" {
-		t.Errorf("a forgotten shard got %v", err)
+		t.Errorf("deregistered shard: %v", err)
 	}
 	register.Capacity = 7
 	if _, err := service.RegisterProvisionShard(ctx, register); err != nil {
-		t.Errorf("registering it again got %v", err)
+		t.Errorf("registering it again: %v", err)
 	}
 	wantHistory := []string{"kim@example.com register: capacity 5, zones 1, 2, size classes none, labels stage=prod, cordoned", "kim@example.com uncordon: uncordoned",
 		"kim@example.com drain: cordoned, draining", "kim@example.com deregister: deregistered",
@@ -147,9 +147,9 @@ func TestShardLife(t *testing.T) {
 
 func reason(err error) string { return apierror.As(apierror.FromGRPC(err)).Reason }
 
-// TestShardsFileAndOperator has both say what a shard offers: the operator's word goes before the file's, until it is taken
-// back.
-func TestShardsFileAndOperator(t *testing.T) {
+// TestShardSettingsOfOperatorTakePrecedence sets what a shard offers by file and by an operator. The value of the
+// operator takes precedence until it is removed.
+func TestShardSettingsOfOperatorTakePrecedence(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()
@@ -161,25 +161,25 @@ func TestShardsFileAndOperator(t *testing.T) {
 			t.Fatalf("%v, %v; want one change", shard, err)
 		}
 	}
-	// The file names other zones now, and no longer mgmt-2.
+	// The file now has other zones and does not contain mgmt-2.
 	r.shards = []config.Shard{{Name: "mgmt-1", Capacity: 50, Zones: []string{"3"}, SizeClasses: []string{"small"}}}
 	service.stop()
 	service = r.start(nil)
 	shard := service.report(t, "mgmt-1").GetProvisionShard()
 	if shard.GetCapacity() != 7 || shard.GetState() != cordoned || shard.GetSizeClasses()[0] != "large" || shard.GetZones()[0] != "3" || shard.GetStateActor().GetName() != kim.GetName() ||
 		strings.Join(shard.GetOverridden(), " ") != "capacity labels size_classes" {
-		t.Errorf("%v; want what the operator set, and the file's zones", shard)
+		t.Errorf("%v; want the settings of the operator and the zones of the file", shard)
 	}
 	if retired := service.report(t, "mgmt-2").GetProvisionShard(); retired.GetState() != csv1.ProvisionShardState_PROVISION_SHARD_STATE_RETIRED || !retired.GetCordoned() {
 		t.Errorf("%v; want it retired", retired)
 	}
 	no := false
 	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &no, Actor: kim}); reason(err) != "PROVISION_SHARD_NOT_CONFIGURED" {
-		t.Errorf("opening what is in no file got %v", err)
+		t.Errorf("activating a shard without a file entry: %v", err)
 	}
 	back, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &no, UseConfigured: []string{"capacity", "size_classes", "labels"}, Actor: kim})
 	if err != nil || back.GetCapacity() != 50 || back.GetSizeClasses()[0] != "small" || len(back.GetLabels()) != 0 || back.GetState() != active || len(back.GetOverridden()) != 0 {
-		t.Errorf("%v, %v; want the file's again", back, err)
+		t.Errorf("%v, %v; want the settings of the file", back, err)
 	}
 	want := []string{"kim@example.com cordon: capacity 100 → 7, size classes none → large, labels none → stage=prod, cordoned",
 		"kim@example.com uncordon: capacity 7 → 50, size classes large → small, labels stage=prod → none, uncordoned"}
@@ -188,8 +188,8 @@ func TestShardsFileAndOperator(t *testing.T) {
 	}
 }
 
-// TestShardRefusals goes through what is refused, and how.
-func TestShardRefusals(t *testing.T) {
+// TestShardErrors checks the rejected requests of provision shards.
+func TestShardErrors(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()
@@ -211,7 +211,7 @@ func TestShardRefusals(t *testing.T) {
 		reason string
 		call   func() error
 		code   codes.Code
-		// detail is the ErrorInfo's reason, or the violations' fields.
+		// detail is the reason of the ErrorInfo, or the fields of the violations.
 		detail string
 	}{
 		"Nobody": {"who intervenes is said", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes}), codes.InvalidArgument, "actor"},
@@ -272,11 +272,11 @@ func TestShardRefusals(t *testing.T) {
 		})
 	}
 	if _, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", AcceptNoRoom: true, Actor: kim}); err != nil {
-		t.Errorf("with no room accepted it got %v", err)
+		t.Errorf("with accepted lack of capacity: %v", err)
 	}
 }
 
-// TestPlacementIsExplained follows a cluster that waits, is steered by rules of its own, and is placed.
+// TestPlacementIsExplained follows a cluster that waits, gets its own placement policy, and is placed.
 func TestPlacementIsExplained(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}})
 	r.play()
@@ -305,7 +305,7 @@ func TestPlacementIsExplained(t *testing.T) {
 		text := strings.Join(e.GetSentences(), "\n")
 		for _, part := range parts {
 			if !strings.Contains(text, part) {
-				t.Errorf("it does not say %q:\n%s", part, text)
+				t.Errorf("the explanation lacks %q:\n%s", part, text)
 			}
 		}
 	}
@@ -317,10 +317,10 @@ func TestPlacementIsExplained(t *testing.T) {
 		t.Errorf("decisions %v", waiting.GetDecisions())
 	}
 	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: second.Uid}); err != nil || !strings.Contains(c.GetStatus().GetProgress()[0].GetMessage(), "mgmt-2 is cordoned") {
-		t.Errorf("%v, %v; want its progress to say what it waits for", c.GetStatus(), err)
+		t.Errorf("%v, %v; want the progress to name the reason", c.GetStatus(), err)
 	}
 
-	// Rules of its own keep it out of the one that becomes free, and are answered with what they mean.
+	// Its own policy excludes the shard that becomes free. The response explains the effect.
 	ruled, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Zones: []string{"2"}}, Actor: kim})
 	if err != nil {
 		t.Fatal(err)
@@ -336,28 +336,28 @@ func TestPlacementIsExplained(t *testing.T) {
 	}
 	ready := service.awaitCluster(t, second.Uid, clusterReady(1))
 	if ready.GetStatus().GetProvisionShard() != "mgmt-2" {
-		t.Errorf("it is on %s", ready.GetStatus().GetProvisionShard())
+		t.Errorf("placed on %s", ready.GetStatus().GetProvisionShard())
 	}
 	said(explain(second.Uid), "is on mgmt-2 since", "It had waited since", "in zone 2")
 	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Actor: kim}); err != nil {
 		t.Fatal(err)
 	}
 	if e := explain(second.Uid); e.GetOverride() != nil {
-		t.Errorf("it still has rules %v", e.GetOverride())
+		t.Errorf("the policy is still %v", e.GetOverride())
 	}
-	// A label that it never had to have: what is placed stays, and it is said.
+	// A required label that the shard does not have: a placed cluster stays, and the drain plan reports it.
 	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Labels: map[string]string{"gpu": "yes"}}, Actor: kim}); err != nil {
 		t.Fatal(err)
 	}
 	said(explain(second.Uid), "It would not be placed there today: mgmt-2 does not carry the label gpu=yes.")
 	plan, err := service.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: "mgmt-2"})
 	if err != nil || len(plan.GetBlocked()) != 1 || plan.GetNeeds()[0].GetPolicy().GetLabels()["gpu"] != "yes" {
-		t.Errorf("%v, %v; want it bound by its rules", plan, err)
+		t.Errorf("%v, %v; want it bound by its policy", plan, err)
 	}
 }
 
-// TestOneWhoWaitsHoldsUpNobody has the oldest wait for what never comes.
-func TestOneWhoWaitsHoldsUpNobody(t *testing.T) {
+// TestWaitingClusterDoesNotBlockOthers makes the oldest cluster wait for a shard that never becomes available.
+func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
 	r.play()
 	service := r.start(nil)
@@ -380,7 +380,7 @@ func TestOneWhoWaitsHoldsUpNobody(t *testing.T) {
 	service.awaitCluster(t, requests[2].Uid, clusterReady(1))
 }
 
-// TestSilentAgentsGetNoClusters has an agent that answers nothing: the next clusters go elsewhere until it speaks.
+// TestSilentAgentsGetNoClusters silences an agent. New clusters are placed elsewhere until it reports again.
 func TestSilentAgentsGetNoClusters(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}, config.Shard{Name: "mgmt-2", Capacity: 100})
 	r.rules.SilentAfter = "100ms"
@@ -397,16 +397,16 @@ func TestSilentAgentsGetNoClusters(t *testing.T) {
 		untilDone(t, func(context.Context) error {
 			report := service.report(t, "mgmt-1")
 			if shard := report.GetProvisionShard(); shard.GetAgentSilent() != silent || (shard.GetLastHeardTime() == nil) != silent || (report.GetUnansweredWorks() > 0) != silent {
-				return fmt.Errorf("want the agent silent: %t; it is %v", silent, report)
+				return fmt.Errorf("want silent %t, got %v", silent, report)
 			}
 			return nil
 		})
 	}
 	awaitSilence(true)
-	// Both are as full as each other, and the name would decide.
+	// Both shards are equally full, so the name would decide.
 	for i := range 2 {
 		if c, err := service.ApplyCluster(ctx, applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil || c.GetStatus().GetProvisionShard() != "mgmt-2" {
-			t.Errorf("%v, %v; want it where an agent answers", c.GetStatus(), err)
+			t.Errorf("%v, %v; want it on the shard with a responsive agent", c.GetStatus(), err)
 		}
 	}
 	r.maestro.Silence("mgmt-1", false)
@@ -417,14 +417,14 @@ func TestSilentAgentsGetNoClusters(t *testing.T) {
 	}
 }
 
-// TestShardChangesSurviveEveryCrash ends the process at each point of a shard's changes, and repeats what was asked for: the
-// end is always the same, and every change is in the history once.
-func TestShardChangesSurviveEveryCrash(t *testing.T) {
+// TestShardChangesSurviveCrashes terminates the process at each point of the changes of a shard and repeats the
+// requests. The result is always the same, and every change is in the history once.
+func TestShardChangesSurviveCrashes(t *testing.T) {
 	r := newRegion(t)
 	yes, no := true, false
 	register := &csv1.RegisterProvisionShardRequest{Capacity: 5, Actor: kim}
 	for n, passed := 1, false; !passed && (n <= 6 || !testing.Short()); n++ {
-		d := dieAt(n)
+		d := crashAt(n)
 		w := r.survivor(d)
 		name := fmt.Sprintf("mgmt-1%d", n)
 		for _, call := range []func(ctx context.Context) error{
@@ -465,7 +465,7 @@ func TestShardChangesSurviveEveryCrash(t *testing.T) {
 			return err
 		})
 		select {
-		case <-d.died:
+		case <-d.crashed:
 		default:
 			passed = true
 			t.Logf("%d points", n-1)

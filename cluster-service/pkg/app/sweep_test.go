@@ -14,23 +14,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 )
 
-// mortal is a Cluster Service that dies at its external writes: the commits of its transactions and what it publishes to
-// Maestro. Another takes over whenever it has died.
-type mortal struct {
+// crashingInstance is a Cluster Service that crashes at its external writes: the commits of its transactions and its publishes to
+// Maestro. Another one replaces it after each crash.
+type crashingInstance struct {
 	mu      sync.Mutex
 	current *instance
 	over    chan struct{}
 	group   sync.WaitGroup
 }
 
-// mortal starts one whose deaths are d's.
-func (r *region) mortal(d *crashsweep.Injector) *mortal {
+// crashingInstance starts a Cluster Service whose crashes the injector controls.
+func (r *region) crashingInstance(d *crashsweep.Injector) *crashingInstance {
 	fault := func(point string) error {
 		if point == "before-begin" {
 			if d.Crashed() {
 				return crashsweep.ErrCrashed
 			}
-			return nil // nothing is written between there and the commit
+			return nil // nothing is written between this point and the commit
 		}
 		return d.Point(point)
 	}
@@ -40,7 +40,7 @@ func (r *region) mortal(d *crashsweep.Injector) *mortal {
 		}
 		return nil, d.Point("after-" + action)
 	})
-	m := &mortal{current: r.start(fault), over: make(chan struct{})}
+	m := &crashingInstance{current: r.start(fault), over: make(chan struct{})}
 	m.group.Go(func() {
 		for {
 			select {
@@ -59,28 +59,28 @@ func (r *region) mortal(d *crashsweep.Injector) *mortal {
 	return m
 }
 
-// now is the one that lives, or has just died.
-func (m *mortal) now() *instance {
+// now returns the current instance, which may just have crashed.
+func (m *crashingInstance) now() *instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.current
 }
 
-func (m *mortal) end(r *region) {
+func (m *crashingInstance) end(r *region) {
 	close(m.over)
 	m.group.Wait()
 	r.maestro.Fault(nil)
 	m.now().stop()
 }
 
-// until asks whoever lives again and again, as the layers above do.
-func (m *mortal) until(t *testing.T, do func(ctx context.Context, service *instance) error) {
+// until repeats do with the current instance until it succeeds, as the layers above do.
+func (m *crashingInstance) until(t *testing.T, do func(ctx context.Context, service *instance) error) {
 	t.Helper()
 	untilDone(t, func(ctx context.Context) error { return do(ctx, m.now()) })
 }
 
-// world is all that Cluster Service has written outside of itself, and what it answers, without what differs between two
-// clusters of the same life.
+// world is everything that Cluster Service has written, and what it reports, without the differences between two
+// clusters of the same scenario.
 type world struct {
 	Phase    string
 	Steps    []string
@@ -92,7 +92,7 @@ type world struct {
 	Clusters int32
 }
 
-// world as it is for one cluster.
+// world returns the world of one cluster.
 func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others ...string) world {
 	t.Helper()
 	var w world
@@ -126,7 +126,7 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 	for _, v := range revocations.GetRevocations() {
 		w.States = append(w.States, v.GetStatus().GetState().String())
 	}
-	// Names of works have ids in them that differ from play to play.
+	// Names of works contain IDs that differ between scenarios.
 	plain := func(name string) string {
 		name = strings.TrimPrefix(name, id)
 		for i, uid := range others {
@@ -140,7 +140,7 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 		}
 	}
 	for _, line := range r.maestro.History() {
-		// What was asked for twice had one effect.
+		// A repeated request had one effect.
 		if name, gone := strings.CutPrefix(line, "gone "); gone && strings.HasPrefix(name, id) && !slices.Contains(w.Gone, plain(name)) {
 			w.Gone = append(w.Gone, plain(name))
 		}
@@ -158,8 +158,8 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 	return w
 }
 
-// TestSweepDeletion kills Cluster Service at every external write of the deletion of a cluster with a node pool and an external
-// auth, and at pairs of them.
+// TestSweepDeletion crashes Cluster Service at every external write, and at pairs of them, of the deletion of a cluster
+// with a node pool and an external authentication.
 func TestSweepDeletion(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -185,7 +185,7 @@ func TestSweepDeletion(t *testing.T) {
 			return err
 		})
 		steady.stop()
-		m := r.mortal(d)
+		m := r.crashingInstance(d)
 		m.until(t, func(ctx context.Context, service *instance) error {
 			_, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid})
 			return err
@@ -202,7 +202,7 @@ func TestSweepDeletion(t *testing.T) {
 	})
 }
 
-// TestSweepRevocation does the same for the revocation of a class of credentials, one of which is issued and one pending.
+// TestSweepRevocation does the same for the revocation of a class with one issued and one pending credential.
 func TestSweepRevocation(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -230,11 +230,11 @@ func TestSweepRevocation(t *testing.T) {
 					return nil
 				}
 			}
-			return fmt.Errorf("the request of %s is not on its way", pending.Uid)
+			return fmt.Errorf("the request of %s is not published", pending.Uid)
 		})
 		steady.stop()
 		r.hypershift.Hold(false)
-		m := r.mortal(d)
+		m := r.crashingInstance(d)
 		m.until(t, func(ctx context.Context, service *instance) error {
 			_, err := service.RevokeBreakGlassCredentials(ctx, revocation)
 			return err
@@ -251,7 +251,7 @@ func TestSweepRevocation(t *testing.T) {
 	})
 }
 
-// endOf waits for all to come to rest with nobody dying, looks at the world, and removes the cluster.
+// endOf waits until nothing is in progress, without further crashes, reads the world and removes the cluster.
 func (r *region) endOf(t *testing.T, clusterUID string, others ...string) world {
 	t.Helper()
 	service := r.start(nil)
@@ -263,7 +263,7 @@ func (r *region) endOf(t *testing.T, clusterUID string, others ...string) world 
 		}
 		for _, held := range r.maestro.Resources() {
 			if held.Deleting || strings.Contains(held.Name, "-credential-") || strings.Contains(held.Name, "-revocation-") {
-				return fmt.Errorf("work %s is still to go", held.Name)
+				return fmt.Errorf("work %s still exists", held.Name)
 			}
 		}
 		return nil

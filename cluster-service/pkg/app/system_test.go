@@ -42,8 +42,8 @@ var databases *postgrestest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
-// oneSigningKey is what all clusters of these tests sign with: making keys would take most of the processor's time, and
-// package secret's tests have seen that it is done well.
+// oneSigningKey is the signing key of all clusters of these tests, because generating keys would use most of the CPU
+// time. The tests of package secret cover it.
 var oneSigningKey = sync.OnceValues(signingkey.Generate)
 
 // sealingKeys returns the same keyset for all systems of a test, as replicas share the file.
@@ -51,32 +51,33 @@ var sealingKeys = sync.OnceValues(seal.New)
 
 const deadline = 60 * time.Second
 
-// region is a Maestro with its management clusters, and a database; Cluster Services come and go.
+// region consists of an in-memory Maestro with its management clusters and a database. Tests start and stop Cluster
+// Services on it.
 type region struct {
 	t        *testing.T
 	url      string
 	maestro  *maestrotest.Server
 	releases *release.Catalog
 	shards   []config.Shard
-	// rules are by which clusters are placed.
+	// rules is the placement policy.
 	rules placement.Rules
-	// hypershift plays on the management clusters once play was called.
+	// hypershift simulates HyperShift on the management clusters after play was called.
 	hypershift *maestrotest.HyperShift
-	// pullSecret is what Cluster Services are started with; empty is one without registries.
+	// pullSecret is the pull secret of new Cluster Services. If it is empty, they use one without registries.
 	pullSecret string
-	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
+	// stuckAfter is the limit of every deletion step; 0 means the defaults.
 	stuckAfter time.Duration
-	// componentsAfter is how long an upgrade rolls out a control plane before its components are looked at.
+	// componentsAfter is the duration of a control plane rollout after which components are read.
 	componentsAfter time.Duration
 	// placeInterval and upgradeInterval are the periods of the scans that find what no event announced; 0 means the defaults.
 	placeInterval, upgradeInterval time.Duration
 	registry                       *prometheus.Registry
-	// audit has what happened to the access to clusters.
+	// audit records the changes of the access to clusters.
 	audit auditLog
-	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
+	// azure is the Azure emulator that clusters use through azureWire, or nil.
 	azure     *emulatortest.Azure
 	azureWire policy.Transporter
-	// servingCertificates has the API servers serve the vault's certificates.
+	// servingCertificates makes the API servers serve the certificates of the vault.
 	servingCertificates bool
 }
 
@@ -124,12 +125,12 @@ func (r *region) play() {
 type instance struct {
 	csv1.ClusterServiceClient
 	stop func()
-	// change gives it other settings.
+	// change replaces the settings.
 	change  func(render.Settings)
 	metrics *prometheus.Registry
 }
 
-// start runs a Cluster Service. Faults of the database's transactions come from fault, which may be nil.
+// start runs a Cluster Service. fault, which may be nil, injects faults into its transactions.
 func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -229,7 +230,7 @@ func poolRequest(cluster *csv1.ApplyClusterRequest, name string, replicas int32)
 			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}}}
 }
 
-// awaitCluster watches until a cluster is as wanted.
+// awaitCluster watches until a cluster satisfies wanted.
 func (i *instance) awaitCluster(t *testing.T, uid string, wanted func(*csv1.Cluster) bool) *csv1.Cluster {
 	t.Helper()
 	var last *csv1.Cluster
@@ -285,7 +286,7 @@ func clusterDeleted(c *csv1.Cluster) bool {
 	return c.GetStatus().GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_DELETED
 }
 
-func TestClusterLife(t *testing.T) {
+func TestClusterLifecycle(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -297,7 +298,7 @@ func TestClusterLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if created.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING || created.GetStatus().GetProvisionShard() == "" {
-		t.Errorf("a new cluster is %v, want it placed and installing", created.GetStatus())
+		t.Errorf("a new cluster is %v, want placed and installing", created.GetStatus())
 	}
 	pool := poolRequest(request, "np1", 3)
 	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
@@ -332,7 +333,7 @@ func TestClusterLife(t *testing.T) {
 	}
 	service.awaitCluster(t, request.Uid, clusterDeleted)
 	if held := r.maestro.Resources(); len(held) > 0 {
-		t.Errorf("Maestro still holds %v", held)
+		t.Errorf("Maestro still has %v", held)
 	}
 	shards, err := service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
 	if err != nil {
@@ -340,7 +341,7 @@ func TestClusterLife(t *testing.T) {
 	}
 	for _, shard := range shards.GetProvisionShards() {
 		if shard.GetClusters() != 0 {
-			t.Errorf("shard %s holds %d clusters", shard.GetName(), shard.GetClusters())
+			t.Errorf("shard %s has %d clusters", shard.GetName(), shard.GetClusters())
 		}
 	}
 	history := r.maestro.History()

@@ -14,20 +14,24 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// One crash is done again with
+// To repeat one crash, run
+//
+//	go test ./pkg/app -run TestCrashesDuringUpgradeConverge -upgrade-crash-point 17
+//
+// To repeat the selection of a run with -short, use -upgrade-crash-seed.
 //
 //	go test ./pkg/app -run TestEveryCrashOfAnUpgradeConverges -upgrade-crash-point 17
 //
 // and the choice of a run with -short with -upgrade-crash-seed.
 var (
-	upgradeCrashPoint = flag.Int("upgrade-crash-point", 0, "the only `point` of an upgrade at which the process dies; 0 takes all, or some with -short")
+	upgradeCrashPoint = flag.Int("upgrade-crash-point", 0, "the only `point` of an upgrade at which the process crashes; 0 means all, or some with -short")
 	upgradeCrashSeed  = flag.Uint64("upgrade-crash-seed", 0, "`seed` of the points that -short takes; 0 makes one")
 )
 
-// TestEveryCrashOfAnUpgradeConverges ends the process at each point of an upgrade over two releases and two node pools, and of
-// the customer's to the next minor version after it, starts another, and expects the same end as without. The components of the
-// control plane are looked at meanwhile, and nothing of that is left.
-func TestEveryCrashOfAnUpgradeConverges(t *testing.T) {
+// TestCrashesDuringUpgradeConverge terminates the process at each point of an upgrade over two releases with two node
+// pools, and of the following upgrade of the customer to the next minor version. It starts another process and expects
+// the result of an undisturbed run. Components of the control plane are read meanwhile, and nothing of that is left.
+func TestCrashesDuringUpgradeConverge(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.componentsAfter = 0
@@ -52,20 +56,20 @@ func TestEveryCrashOfAnUpgradeConverges(t *testing.T) {
 	}
 	for _, n := range points {
 		if end, _ := r.upgradeWithCrash(t, fmt.Sprintf("p%d", n), n); !slices.Equal(end, undisturbed) {
-			t.Errorf("-upgrade-crash-point %d: it ends as %q, undisturbed as %q", n, end, undisturbed)
+			t.Errorf("-upgrade-crash-point %d: result is %q, undisturbed %q", n, end, undisturbed)
 		}
 	}
 	r.nothingWasWrong(t)
 }
 
-// upgradeWithCrash lives through two upgrades with a crash at the n-th point, and says how all of it stands at the end and how
-// many points were passed.
+// upgradeWithCrash runs two upgrades with a crash at the n-th point. It returns the resulting state and the number of
+// points passed.
 func (r *region) upgradeWithCrash(t *testing.T, name string, n int) (end []string, passed int) {
 	t.Helper()
 	steady := r.start(nil)
 	cluster := steady.installed(t, name, "4.20.8", "a", "b")
 	steady.stop()
-	d := dieAt(n)
+	d := crashAt(n)
 	w := r.survivor(d)
 	defer w.end()
 	request := startRequest(cluster, "4.21.4", followAll)
@@ -106,16 +110,16 @@ func (r *region) upgradeWithCrash(t *testing.T, name string, n int) (end []strin
 			end = append(end, fmt.Sprintf("%s %s %s", pool, p.GetStatus().GetPhase(), p.GetStatus().GetVersion()))
 		}
 		if left := r.rollouts(cluster.Uid); len(left) > 0 {
-			return fmt.Errorf("point %d: left are %v", n, left)
+			return fmt.Errorf("point %d: leftovers are %v", n, left)
 		}
 		return nil
 	})
 	return end, n - d.remaining()
 }
 
-// remaining is how many points are left to the death.
-func (d *death) remaining() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.left
+// remaining returns the number of points before the crash.
+func (c *crash) remaining() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// before is the catalogue of a region without some releases.
+// before returns the catalogue without some releases.
 func before(t *testing.T, missing ...string) *release.Catalog {
 	t.Helper()
 	text := "repository: quay.io/openshift-release-dev/ocp-release\nreleases:\n"
@@ -36,12 +36,13 @@ func before(t *testing.T, missing ...string) *release.Catalog {
 	return catalog
 }
 
-// policyClusters is the size of the fleet; a tenth of it is upgraded at a time. make bench does it with 500, in a whole region.
+// policyClusters is the size of the fleet, of which a tenth is upgraded at once. `make bench` uses 500 clusters in a
+// whole region.
 var policyClusters = flag.Int("policy-clusters", 100, "how many `clusters` a policy upgrades")
 
-// TestPolicyUpgradesAFleet: a new patch release reaches every cluster of a region by policy, with two replicas at work, never
-// more at a time than the policy allows, and none is left behind.
-func TestPolicyUpgradesAFleet(t *testing.T) {
+// TestPolicyUpgradesFleet checks that a policy upgrades every cluster of a region to a new patch release with two
+// replicas, never more at once than the policy allows, and without omissions.
+func TestPolicyUpgradesFleet(t *testing.T) {
 	clusters := *policyClusters
 	if testing.Short() {
 		clusters = min(clusters, 30)
@@ -106,7 +107,7 @@ func TestPolicyUpgradesAFleet(t *testing.T) {
 	})
 	held, err := first.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "patches"})
 	if err != nil || held.GetStatus().GetRunning() != int32(limit) || held.GetStatus().GetRemaining() != int32(clusters-limit) {
-		t.Errorf("while nothing comes to its end the policy stands at %v, %v", held.GetStatus(), err)
+		t.Errorf("policy while all upgrades are held: %v, %v", held.GetStatus(), err)
 	}
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
@@ -116,24 +117,24 @@ func TestPolicyUpgradesAFleet(t *testing.T) {
 		}
 		return len(done) == clusters
 	})
-	// The management clusters are the judges.
+	// The management clusters count the concurrent upgrades.
 	if at := r.hypershift.MostAtOnce(); at > limit || at < limit/2 {
 		t.Errorf("%d control planes were upgraded at once, at most %d are allowed", at, limit)
 	}
 	t.Logf("%d clusters after %v, at most %d at once", clusters, time.Since(begun), r.hypershift.MostAtOnce())
 	for uid := range uids {
 		if !done[uid] {
-			t.Errorf("cluster %s was left behind", uid)
+			t.Errorf("cluster %s was not upgraded", uid)
 		}
 	}
 	status, err := first.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "patches"})
 	if err != nil || status.GetStatus().GetUpToDate() != int32(clusters) || status.GetStatus().GetRemaining() != 0 || status.GetStatus().GetRunning() != 0 {
-		t.Errorf("the policy stands at %v, %v", status.GetStatus(), err)
+		t.Errorf("policy is %v, %v", status.GetStatus(), err)
 	}
 	r.nothingWasWrong(t)
 }
 
-// TestPolicies: whom a policy leaves alone, and when.
+// TestPolicies checks which clusters a policy excludes, and when it runs.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -154,7 +155,7 @@ func TestPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A cluster with a policy of its own is not the region's, and a window that is closed begins nothing.
+	// A cluster with its own policy is excluded from the region's. A closed window starts nothing.
 	closed := time.Now().UTC().Add(12 * time.Hour)
 	apply("own", &csv1.UpgradePolicySpec{ClusterUid: own.Uid, Schedule: &csv1.UpgradeSchedule{Cron: fmt.Sprintf("%d %d * * *", closed.Minute(), closed.Hour()), CronMinutes: 15}})
 	apply("others", &csv1.UpgradePolicySpec{MinorVersions: []string{"4.22"}})
@@ -163,19 +164,20 @@ func TestPolicies(t *testing.T) {
 
 	policy, err := service.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "own"})
 	if err != nil || policy.GetStatus().GetOpen() || policy.GetStatus().GetRemaining() != 1 || policy.GetStatus().GetUntil() == nil {
-		t.Errorf("the closed one: %v, %v", policy, err)
+		t.Errorf("policy with a closed window: %v, %v", policy, err)
 	}
 	untilDone(t, func(ctx context.Context) error {
 		policy, err = service.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "region"})
 		if err == nil && (policy.GetStatus().GetUpToDate() != 1 || policy.GetStatus().GetRunning() != 0) {
-			err = fmt.Errorf("the region's: %v", policy.GetStatus())
+			err = fmt.Errorf("region's policy: %v", policy.GetStatus())
 		}
 		return err
 	})
 	if left := policy.GetStatus().GetLeftOut(); len(left) != 1 || left[0].GetClusterUid() != exact.Uid || !strings.Contains(left[0].GetReason(), "exactly 4.21.1") {
 		t.Errorf("left out: %v", left)
 	}
-	// Opened, it does its work; a pause stops it, and its end leaves what was done.
+	// After the window opens, the policy upgrades its cluster. A pause stops it, and deleting it keeps the upgraded
+	// clusters.
 	apply("own", &csv1.UpgradePolicySpec{ClusterUid: own.Uid})
 	service.awaitCluster(t, own.Uid, runs("4.21.4"))
 	list, err := service.ListUpgradePolicies(ctx, &csv1.ListUpgradePoliciesRequest{})
@@ -188,7 +190,7 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 	if _, err := service.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "own"}); status.Code(err) != codes.NotFound {
-		t.Errorf("a policy that is gone: %v", err)
+		t.Errorf("deleted policy: %v", err)
 	}
 	for reason, request := range map[string]*csv1.ApplyUpgradePolicyRequest{
 		"a name":          {Name: "A b", Actor: ada, Spec: &csv1.UpgradePolicySpec{}},

@@ -34,7 +34,8 @@ const (
 
 var ada = &csv1.Actor{Name: "ada@example.com", Reason: "a fix is needed", Ticket: "INC-7"}
 
-// installed makes a cluster at exactly a version, with node pools, and waits until all is ready. The tag is taken off again.
+// installed creates a cluster at an exact version with node pools and waits until everything is ready. It then removes
+// the tag for the exact version.
 func (i *instance) installed(t *testing.T, name, version string, pools ...string) *csv1.ApplyClusterRequest {
 	t.Helper()
 	request := applyRequest(name, 1)
@@ -94,7 +95,7 @@ func said(state csv1.UpgradeState, message string) func(*csv1.Upgrade) bool {
 	}
 }
 
-// refusal of an error: its reason.
+// refusal returns the reason of an error.
 func refusal(err error) string {
 	var known *apierror.Error
 	if !errors.As(apierror.FromGRPC(err), &known) {
@@ -106,7 +107,7 @@ func refusal(err error) string {
 func (r *region) nothingWasWrong(t *testing.T) {
 	t.Helper()
 	if complaints := r.hypershift.Complaints(); len(complaints) > 0 {
-		t.Errorf("the management clusters complain: %v", complaints)
+		t.Errorf("violations on the management clusters: %v", complaints)
 	}
 }
 
@@ -122,8 +123,8 @@ func steps(u *csv1.Upgrade) []string {
 	return list
 }
 
-// TestUpgradeInSteps: from an old release a cluster goes to the next minor version over the newest of its own, and its node
-// pools follow one after the other; what the plan said is what happens.
+// TestUpgradeInSteps upgrades a cluster from an old release to the next minor version over the newest patch of its own
+// minor version. Its node pools follow one after the other. The upgrade follows the plan.
 func TestUpgradeInSteps(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -147,15 +148,15 @@ func TestUpgradeInSteps(t *testing.T) {
 	}
 	again, err := service.StartUpgrade(ctx, request)
 	if err != nil || again.GetUid() != started.GetUid() {
-		t.Errorf("the same request again: %v, %v", again, err)
+		t.Errorf("repeated request: %v, %v", again, err)
 	}
-	// Another minor version takes somebody's word.
+	// Another minor version needs an acknowledgement.
 	service.awaitUpgrade(t, said(awaitsGates, "takes APIs away"))
 	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateClusterReady, Actor: ada}); refusal(err) != fleet.RuleGateNotAcknowledgable {
-		t.Errorf("a gate that nobody can pass: %v", err)
+		t.Errorf("gate that cannot be acknowledged: %v", err)
 	}
 	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: "x", Actor: ada}); refusal(err) != fleet.RuleGateUnknown {
-		t.Errorf("a gate that does not exist: %v", err)
+		t.Errorf("unknown gate: %v", err)
 	}
 	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateMinorVersion, Actor: ada}); err != nil {
 		t.Fatal(err)
@@ -169,16 +170,16 @@ func TestUpgradeInSteps(t *testing.T) {
 	}
 	service.awaitCluster(t, cluster.Uid, runs("4.21.4"))
 	service.awaitPool(t, poolRequest(cluster, "b", 2).Uid, poolAt("4.21.4"))
-	// ARM heard nothing of it: its generation is what it was, and the resource was never away from READY.
+	// ARM does not see the upgrade: the generation is unchanged and the resource was READY throughout.
 	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}); err != nil || !clusterReady(1)(c) {
 		t.Errorf("the cluster is %v, %v", c.GetStatus(), err)
 	}
 	r.nothingWasWrong(t)
 }
 
-// TestCustomersVersion: a newer version of the ARM resource is an upgrade; its generation is observed when the control plane
-// has arrived, however often it is applied.
-func TestCustomersVersion(t *testing.T) {
+// TestCustomerVersionStartsUpgrade checks that a newer version of the ARM resource starts an upgrade. Its generation is
+// observed when the control plane has reached the version, regardless of repeated requests.
+func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -200,9 +201,9 @@ func TestCustomersVersion(t *testing.T) {
 	service.awaitCluster(t, request.Uid, runs("4.21.4", "4.20.16"))
 	c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
 	if err != nil || c.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING || c.GetStatus().GetObservedGeneration() != 1 {
-		t.Errorf("while it moves the cluster is %v, %v", c.GetStatus(), err)
+		t.Errorf("status during the upgrade: %v, %v", c.GetStatus(), err)
 	}
-	// A change of something else meanwhile is taken, and nothing goes down again.
+	// Another change during the upgrade is accepted and does not lower the version.
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 3, []string{"192.0.2.0/24"}
 	if _, err := service.ApplyCluster(ctx, request); err != nil {
 		t.Fatal(err)
@@ -210,14 +211,14 @@ func TestCustomersVersion(t *testing.T) {
 	down := applyRequest("c", 4)
 	down.Spec.Version.Id = "4.20"
 	if _, err := service.ApplyCluster(ctx, down); err == nil || !strings.Contains(err.Error(), "nothing lowers a version") {
-		t.Errorf("lowering: %v", err)
+		t.Errorf("downgrade: %v", err)
 	}
 	skip := applyRequest("c", 4)
 	skip.Spec.Version.Id = "4.23"
 	if _, err := service.ApplyCluster(ctx, skip); err == nil || !strings.Contains(err.Error(), "at most one minor version above 4.21.4") {
-		t.Errorf("skipping: %v", err)
+		t.Errorf("skipped minor version: %v", err)
 	}
-	// Another upgrade waits for this one; only a customer can ask for that.
+	// Another upgrade of the customer waits for this one. An SRE cannot queue one.
 	next := applyRequest("c", 4)
 	next.Spec.Version.Id, next.Spec.Api.AuthorizedCidrs = "4.22", []string{"192.0.2.0/24"}
 	if _, err := service.ApplyCluster(ctx, next); err != nil {
@@ -225,7 +226,7 @@ func TestCustomersVersion(t *testing.T) {
 	}
 	service.awaitUpgrade(t, said(awaitsGates, "which came before"))
 	if _, err := service.StartUpgrade(ctx, startRequest(request, "4.21.6", followAll)); refusal(err) != fleet.RuleUpgradeInProgress {
-		t.Errorf("an SRE's upgrade meanwhile: %v", err)
+		t.Errorf("upgrade of an SRE during an upgrade: %v", err)
 	}
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
@@ -238,8 +239,9 @@ func TestCustomersVersion(t *testing.T) {
 	r.nothingWasWrong(t)
 }
 
-// TestUpgradeable: a cluster that says it is not ready is not moved, until it is, or somebody takes the responsibility.
-func TestUpgradeable(t *testing.T) {
+// TestUpgradeableGate checks that a cluster that is not upgradeable is upgraded only when it becomes upgradeable or an
+// SRE acknowledges the gate.
+func TestUpgradeableGate(t *testing.T) {
 	for name, pass := range map[string]func(*region, *instance, string) error{
 		"Ready": func(r *region, _ *instance, _ string) error {
 			r.hypershift.Stubborn(false)
@@ -272,7 +274,7 @@ func TestUpgradeable(t *testing.T) {
 	}
 }
 
-// TestPauseAndAbort: what can be held and given up when, and what is said when it cannot.
+// TestPauseAndAbort checks at which stages an upgrade can be paused and aborted, and the errors otherwise.
 func TestPauseAndAbort(t *testing.T) {
 	r := newRegion(t)
 	r.play()
@@ -298,7 +300,7 @@ func TestPauseAndAbort(t *testing.T) {
 		}
 	}
 
-	// Before it begins: its time has not come.
+	// Before its start time.
 	later := startRequest(cluster, "4.20.15", followAll)
 	later.NotBefore = timestamppb.New(time.Now().Add(time.Hour))
 	_, err := service.StartUpgrade(ctx, later)
@@ -309,41 +311,42 @@ func TestPauseAndAbort(t *testing.T) {
 	ok("aborting before the begin", abort(later.Uid))
 	ok("aborting it again", abort(later.Uid))
 	if err := resume(later.Uid); refusal(err) != fleet.RuleUpgradeEnded {
-		t.Errorf("resuming what was aborted: %v", err)
+		t.Errorf("resuming an aborted upgrade: %v", err)
 	}
 
-	// While the control plane moves: its followers can be held, it cannot.
+	// During the rollout of the control plane, the node pools can be paused, but not the control plane.
 	r.hypershift.HoldUpgrades(true)
 	request := startRequest(cluster, "4.20.15", followAll)
 	_, err = service.StartUpgrade(ctx, request)
 	ok("starting", err)
 	service.awaitCluster(t, cluster.Uid, runs("4.20.15"+"", "4.20.8"))
 	if err := abort(request.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "nothing lowers a version") {
-		t.Errorf("aborting a control plane that moves: %v", err)
+		t.Errorf("abort during the rollout of the control plane: %v", err)
 	}
 	ok("pausing the followers", pause(request.Uid))
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
 	service.awaitUpgrade(t, said(nodePools, "Paused by ada@example.com"))
-	// A node pool goes on its own when its turn comes.
+	// A node pool continues without an action when its turn comes.
 	ok("resuming", resume(request.Uid))
 	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 	service.awaitPool(t, poolRequest(cluster, "b", 2).Uid, poolAt("4.20.15"))
 
-	// A control plane without followers can be neither held nor given up.
+	// The rollout of a control plane without node pools can be neither paused nor aborted.
 	r.hypershift.HoldUpgrades(true)
 	last := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 	_, err = service.StartUpgrade(ctx, last)
 	ok("starting", err)
 	service.awaitUpgrade(t, upgradeIs(last.Uid, controlPlane))
 	if err := pause(last.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "nothing comes after it") {
-		t.Errorf("pausing a control plane that moves: %v", err)
+		t.Errorf("pause during the rollout of the control plane: %v", err)
 	}
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
 	service.awaitUpgrade(t, upgradeIs(last.Uid, completed))
 
-	// The node pools alone, given up after the first has begun: it is finished, the second stays.
+	// An upgrade of node pools only is aborted after the first pool has started. The first pool completes, the second
+	// stays.
 	r.hypershift.HoldUpgrades(true)
 	pools := startRequest(cluster, "4.20.16", followAll)
 	_, err = service.StartUpgrade(ctx, pools)
@@ -359,8 +362,8 @@ func TestPauseAndAbort(t *testing.T) {
 	r.nothingWasWrong(t)
 }
 
-// TestOtherThingsMeanwhile: a scale, a new node pool and the cluster's deletion during an upgrade.
-func TestOtherThingsMeanwhile(t *testing.T) {
+// TestOtherChangesDuringUpgrade scales a pool, creates a pool and deletes the cluster during an upgrade.
+func TestOtherChangesDuringUpgrade(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -381,7 +384,7 @@ func TestOtherThingsMeanwhile(t *testing.T) {
 	service.awaitPool(t, scale.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5 && p.GetStatus().GetVersion() == "4.20.8"
 	})
-	// A new node pool begins where the control plane was, not where it goes, and one that wants to be ahead is refused.
+	// A new node pool starts at the previous version of the control plane. A newer version is rejected.
 	if _, err := service.ApplyNodePool(ctx, poolRequest(cluster, "new", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +392,7 @@ func TestOtherThingsMeanwhile(t *testing.T) {
 	ahead := poolRequest(cluster, "ahead", 1)
 	ahead.Spec.Version = &csv1.Version{Id: "4.20.16"}
 	if _, err := service.ApplyNodePool(ctx, ahead); err == nil || !strings.Contains(err.Error(), "nodes must not be newer than their control plane, which runs 4.20.8") {
-		t.Errorf("a node pool ahead of its control plane: %v", err)
+		t.Errorf("node pool newer than its control plane: %v", err)
 	}
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
@@ -397,11 +400,11 @@ func TestOtherThingsMeanwhile(t *testing.T) {
 	if diff := cmp.Diff([]string{"control plane 4.20.8 to 4.20.16 COMPLETED", "a 4.20.8 to 4.20.16 COMPLETED", "new 4.20.8 to 4.20.16 COMPLETED"}, steps(done)); diff != "" {
 		t.Error(diff)
 	}
-	// What a node pool was brought to is not taken back by its own version.
+	// The version of a node pool resource does not revert its upgrade.
 	lower := poolRequest(cluster, "a", 5)
 	lower.Generation, lower.Spec.Version = 3, &csv1.Version{Id: "4.20.15"}
 	if _, err := service.ApplyNodePool(ctx, lower); err == nil || !strings.Contains(err.Error(), "nodes cannot go back from 4.20.16") {
-		t.Errorf("lowering a node pool: %v", err)
+		t.Errorf("downgrade of a node pool: %v", err)
 	}
 
 	r.hypershift.HoldUpgrades(true)
@@ -417,13 +420,13 @@ func TestOtherThingsMeanwhile(t *testing.T) {
 	service.awaitUpgrade(t, upgradeIs(next.Uid, canceled))
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if _, err := service.StartUpgrade(ctx, startRequest(cluster, "4.21.4", followAll)); refusal(err) != "CLUSTER_DELETING" {
-		t.Errorf("an upgrade of what is deleted: %v", err)
+		t.Errorf("upgrade of a cluster that is being deleted: %v", err)
 	}
 	r.nothingWasWrong(t)
 }
 
-// TestRefusedUpgrades: the rule that is broken is named, and what would be allowed.
-func TestRefusedUpgrades(t *testing.T) {
+// TestRejectedUpgrades checks that the error names the violated rule and the allowed versions.
+func TestRejectedUpgrades(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -445,7 +448,7 @@ func TestRefusedUpgrades(t *testing.T) {
 			}
 			plan, err := service.PlanUpgrade(ctx, &csv1.PlanUpgradeRequest{ClusterUid: cluster.Uid, Version: tc.version})
 			if err != nil || len(plan.GetRefusals()) == 0 || plan.GetRefusals()[0].GetRule() != tc.rule {
-				t.Errorf("the plan says %v, %v", plan.GetRefusals(), err)
+				t.Errorf("refusals of the plan: %v, %v", plan.GetRefusals(), err)
 			}
 		})
 	}
@@ -456,10 +459,10 @@ func TestRefusedUpgrades(t *testing.T) {
 	}
 	for field, request := range bad {
 		if _, err := service.StartUpgrade(ctx, request); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("a wrong %s: %v", field, err)
+			t.Errorf("invalid %s: %v", field, err)
 		}
 	}
 	if _, err := service.GetUpgrade(ctx, &csv1.GetUpgradeRequest{Uid: uuid.NewString()}); status.Code(err) != codes.NotFound {
-		t.Errorf("an unknown upgrade: %v", err)
+		t.Errorf("unknown upgrade: %v", err)
 	}
 }

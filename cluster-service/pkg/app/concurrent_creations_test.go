@@ -12,8 +12,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 )
 
-// TestManyAtOnce creates a fleet in one moment: nothing may get stuck, and the figures are printed.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentCreations creates a fleet at once. No cluster may get stuck. The test prints figures.
+func TestConcurrentCreations(t *testing.T) {
 	clusters := 500
 	if testing.Short() {
 		clusters = 40

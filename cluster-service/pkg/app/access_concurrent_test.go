@@ -9,17 +9,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
-// asked is what came of a request that was sent while something else went on.
-type asked struct {
+// response is the outcome of a request that was sent concurrently.
+type response struct {
 	uid string
 	err error
 }
 
-// atOnce sends n requests from several clients, and then at the same time what interrupts them; the second half of the
-// requests is sent when the interruption was answered.
-func atOnce(n int, request func() asked, interrupt func()) []asked {
+// concurrently sends n requests from several clients at the same time as an interruption. The second half of the
+// requests is sent after the interruption has returned.
+func concurrently(n int, request func() response, interrupt func()) []response {
 	var mu sync.Mutex
-	var all []asked
+	var all []response
 	send := func(n int) *sync.WaitGroup {
 		var group sync.WaitGroup
 		for range n {
@@ -40,10 +40,9 @@ func atOnce(n int, request func() asked, interrupt func()) []asked {
 	return all
 }
 
-// TestRequestsMeetARevocation sends requests and a revocation of their class at the same time. Whatever order Cluster
-// Service takes them in: what came before the revocation is of no use after it, what came during it is refused, and what
-// came after it works.
-func TestRequestsMeetARevocation(t *testing.T) {
+// TestRequestsDuringRevocation sends requests and a revocation of their class concurrently. In any order of execution,
+// credentials from before the revocation stop working, requests during it are rejected, and later requests work.
+func TestRequestsDuringRevocation(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -51,10 +50,10 @@ func TestRequestsMeetARevocation(t *testing.T) {
 	cluster, ready := service.createReady(t, "c")
 	namespace := fleet.ControlPlaneNamespace(render.LocalEnvironment, &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
 	revoke := revokeRequest(cluster, customer)
-	all := atOnce(40, func() asked {
+	all := concurrently(40, func() response {
 		request := credentialRequest(t, cluster, customer)
 		_, err := service.ApplyBreakGlassCredential(ctx, request)
-		return asked{request.Uid, err}
+		return response{request.Uid, err}
 	}, func() {
 		if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
 			t.Error(err)
@@ -65,7 +64,7 @@ func TestRequestsMeetARevocation(t *testing.T) {
 	for _, a := range all {
 		if a.err != nil {
 			if reasonOf(a.err) != "REVOCATION_IN_PROGRESS" {
-				t.Errorf("a request is refused with %v", a.err)
+				t.Errorf("request rejected with %v", a.err)
 			}
 			outcomes["refused"]++
 			continue
@@ -77,18 +76,18 @@ func TestRequestsMeetARevocation(t *testing.T) {
 		switch c.GetStatus().GetState() {
 		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 			if c.GetCreateTime().AsTime().Before(done.GetStatus().GetCompletionTime().AsTime()) {
-				t.Errorf("credential %s of %s outlived the revocation of %s", a.uid, c.GetCreateTime().AsTime(), done.GetStatus().GetCompletionTime().AsTime())
+				t.Errorf("credential %s, created %s, survived the revocation that completed %s", a.uid, c.GetCreateTime().AsTime(), done.GetStatus().GetCompletionTime().AsTime())
 			}
 			if !trusted {
-				t.Errorf("credential %s is issued and the control plane does not trust it", a.uid)
+				t.Errorf("credential %s is issued, but the control plane does not trust it", a.uid)
 			}
 		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
 			if trusted {
-				t.Errorf("credential %s is revoked and the control plane trusts it", a.uid)
+				t.Errorf("credential %s is revoked, but the control plane trusts it", a.uid)
 			}
 		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
 			if len(certificate) > 0 {
-				t.Errorf("credential %s is cancelled and was handed out", a.uid)
+				t.Errorf("credential %s is cancelled, but a certificate was issued", a.uid)
 			}
 		default:
 			t.Errorf("credential %s is %s", a.uid, c.GetStatus().GetState())
@@ -103,7 +102,7 @@ func TestRequestsMeetARevocation(t *testing.T) {
 	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 }
 
-// awaitEnd waits until a credential is not on its way any more.
+// awaitEnd waits until a credential is in a terminal state or issued.
 func (i *instance) awaitEnd(t *testing.T, uid string) *csv1.BreakGlassCredential {
 	t.Helper()
 	var last *csv1.BreakGlassCredential
@@ -121,8 +120,9 @@ func (i *instance) awaitEnd(t *testing.T, uid string) *csv1.BreakGlassCredential
 	return last
 }
 
-// TestRevocationsAtOnce: of several revocations of a class one is taken, and each class has its own.
-func TestRevocationsAtOnce(t *testing.T) {
+// TestConcurrentRevocations checks that one of several concurrent revocations of a class is accepted, and that each
+// class has its own.
+func TestConcurrentRevocations(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -137,35 +137,35 @@ func TestRevocationsAtOnce(t *testing.T) {
 		service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 		credentials = append(credentials, request.Uid)
 	}
-	r.hypershift.Hold(true) // no revocation is through before the others are asked for
+	r.hypershift.Hold(true) // no revocation is through before the others are response for
 	ofSRE := revokeRequest(cluster, sre)
 	taken := ""
-	for _, a := range atOnce(12, func() asked {
+	for _, a := range concurrently(12, func() response {
 		request := revokeRequest(cluster, customer)
 		_, err := service.RevokeBreakGlassCredentials(ctx, request)
-		return asked{request.Uid, err}
+		return response{request.Uid, err}
 	}, func() {
 		if _, err := service.RevokeBreakGlassCredentials(ctx, ofSRE); err != nil {
-			t.Errorf("the other class's: %v", err)
+			t.Errorf("revocation of the other class: %v", err)
 		}
 	}) {
 		switch {
 		case a.err == nil && taken == "":
 			taken = a.uid
 		case a.err == nil:
-			t.Errorf("the revocations %s and %s of one class are both taken", taken, a.uid)
+			t.Errorf("the revocations %s and %s of one class are both accepted", taken, a.uid)
 		case reasonOf(a.err) != "REVOCATION_IN_PROGRESS":
-			t.Errorf("a second revocation is refused with %v", a.err)
+			t.Errorf("second revocation rejected with %v", a.err)
 		}
 	}
 	if taken == "" {
-		t.Fatal("no revocation was taken")
+		t.Fatal("no revocation was accepted")
 	}
-	// What was asked for once is known, also while another is refused.
+	// What was response for once is known, also while another is refused.
 	again := revokeRequest(cluster, customer)
 	again.Uid = taken
 	if known, err := service.RevokeBreakGlassCredentials(ctx, again); err != nil || known.GetUid() != taken {
-		t.Errorf("a uid that is known: %v", err)
+		t.Errorf("repeated request: %v", err)
 	}
 	r.hypershift.Hold(false)
 	r.maestro.Touch()
@@ -182,9 +182,9 @@ func TestRevocationsAtOnce(t *testing.T) {
 	service.awaitRevocation(t, next.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 }
 
-// TestAccessMeetsADeletion deletes a cluster while credentials are asked for and revoked. The deletion wins over all of it,
-// and nothing of it is left.
-func TestAccessMeetsADeletion(t *testing.T) {
+// TestClusterDeletionDuringAccess deletes a cluster while credentials are requested and revoked. The deletion takes
+// precedence and nothing is left over.
+func TestClusterDeletionDuringAccess(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -200,17 +200,17 @@ func TestAccessMeetsADeletion(t *testing.T) {
 	if _, err := service.RevokeBreakGlassCredentials(ctx, revocation); err != nil {
 		t.Fatal(err)
 	}
-	all := atOnce(20, func() asked {
+	all := concurrently(20, func() response {
 		request := credentialRequest(t, cluster, customer)
 		_, err := service.ApplyBreakGlassCredential(ctx, request)
-		return asked{request.Uid, err}
+		return response{request.Uid, err}
 	}, func() {
 		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
 			t.Error(err)
 		}
 	})
 	if _, err := service.RevokeBreakGlassCredentials(ctx, revokeRequest(cluster, customer)); reasonOf(err) != "CLUSTER_DELETING" {
-		t.Errorf("a revocation while the cluster is being deleted: %v", err)
+		t.Errorf("revocation during the deletion: %v", err)
 	}
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	service.awaitRevocation(t, revocation.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
@@ -220,7 +220,7 @@ func TestAccessMeetsADeletion(t *testing.T) {
 		if a.err != nil {
 			refused++
 			if reasonOf(a.err) != "CLUSTER_DELETING" {
-				t.Errorf("a request while the cluster is being deleted: %v", a.err)
+				t.Errorf("request during the deletion: %v", a.err)
 			}
 			continue
 		}
@@ -230,7 +230,7 @@ func TestAccessMeetsADeletion(t *testing.T) {
 		}
 	}
 	if refused < 10 {
-		t.Errorf("%d requests are refused, want at least those that were sent after the deletion", refused)
+		t.Errorf("%d requests are rejected, want at least those after the deletion", refused)
 	}
 	r.onlyWorks(ready.GetStatus().GetClusterId())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 )
 
-// damage makes an aggregate that no transaction can read, as a human's slip would, until heal is called.
-func (r *region) damage(clusterUID string) (heal func()) {
+// damage makes the aggregate of a cluster unreadable until repair is called.
+func (r *region) damage(clusterUID string) (repair func()) {
 	r.t.Helper()
 	execute := func(query string) {
 		r.t.Helper()
@@ -29,9 +29,9 @@ func (r *region) damage(clusterUID string) (heal func()) {
 	return func() { execute("DELETE FROM azure_resources WHERE cluster_uid = $1") }
 }
 
-// TestADamagedTenancyHoldsUpNoStatuses is named after what went wrong: statuses are stored many at a time, and one of an aggregate
-// that could not be read kept all the others from being stored, for good.
-func TestADamagedTenancyHoldsUpNoStatuses(t *testing.T) {
+// TestUnreadableClusterDoesNotBlockStatuses covers a regression: statuses are stored in batches, and one unreadable
+// aggregate blocked all other statuses of its batch.
+func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})
 	r.play()
 	service := r.start(nil)
@@ -45,7 +45,7 @@ func TestADamagedTenancyHoldsUpNoStatuses(t *testing.T) {
 	if _, err := service.ApplyCluster(t.Context(), damaged); err != nil {
 		t.Fatal(err)
 	}
-	// Its next status comes when it is damaged.
+	// The next status arrives while the aggregate is unreadable.
 	untilDone(t, func(ctx context.Context) error {
 		list, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: damaged.Uid})
 		for _, w := range list.GetWorks() {
@@ -55,18 +55,18 @@ func TestADamagedTenancyHoldsUpNoStatuses(t *testing.T) {
 		}
 		return err
 	})
-	heal := r.damage(damaged.Uid)
+	repair := r.damage(damaged.Uid)
 	r.maestro.Silence("mgmt-1", false)
 	if _, err := service.ApplyCluster(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	service.awaitCluster(t, other.Uid, clusterReady(1))
-	heal()
+	repair()
 	service.awaitCluster(t, damaged.Uid, clusterReady(2))
 }
 
-// TestADamagedTenancyHoldsUpNoPlaces has one of two clusters that wait for a place be unreadable: the other gets one.
-func TestADamagedTenancyHoldsUpNoPlaces(t *testing.T) {
+// TestUnreadableClusterDoesNotBlockPlacement makes one of two waiting clusters unreadable. The other one is placed.
+func TestUnreadableClusterDoesNotBlockPlacement(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
 	r.play()
 	service := r.start(nil)
@@ -76,14 +76,14 @@ func TestADamagedTenancyHoldsUpNoPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	heal := r.damage(damaged.Uid)
+	repair := r.damage(damaged.Uid)
 	capacity := int32(10)
 	update := &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Actor: kim}
 	if _, err := service.UpdateProvisionShard(t.Context(), update); err != nil {
 		t.Fatal(err)
 	}
 	service.awaitCluster(t, other.Uid, clusterReady(1))
-	heal()
+	repair()
 	capacity++
 	if _, err := service.UpdateProvisionShard(t.Context(), update); err != nil {
 		t.Fatal(err)

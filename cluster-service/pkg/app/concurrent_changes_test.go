@@ -10,7 +10,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// updating makes a change of a pool to another version, whose nodes are held where they are, and waits until they move.
+// updating changes the version of a pool whose nodes are blocked, and waits until the nodes are being replaced.
 func (i *instance) updating(t *testing.T, cluster *csv1.ApplyClusterRequest, name, version string) *csv1.ApplyNodePoolRequest {
 	t.Helper()
 	pool := poolRequest(cluster, name, 2)
@@ -18,12 +18,12 @@ func (i *instance) updating(t *testing.T, cluster *csv1.ApplyClusterRequest, nam
 	if _, err := i.ApplyNodePool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	i.awaitPool(t, pool.Uid, poolSays("UpdatingVersion", 1))
+	i.awaitPool(t, pool.Uid, poolInState("UpdatingVersion", 1))
 	return pool
 }
 
-// poolSays waits for a state of the nodes, and for the generation that is in effect meanwhile.
-func poolSays(state string, observed int64) func(*csv1.NodePool) bool {
+// poolInState returns a condition: a state of the nodes and the observed generation.
+func poolInState(state string, observed int64) func(*csv1.NodePool) bool {
 	return func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetObservedGeneration() == observed && slices.ContainsFunc(p.GetStatus().GetProgress(), func(l *csv1.LayerProgress) bool {
 			return l.GetLayer() == "node-pool" && l.GetState() == state
@@ -41,8 +41,9 @@ func poolGone(p *csv1.NodePool) bool {
 	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
 }
 
-// TestNodePoolsMeanwhile: what happens to a pool at the same time as something else, as docs/operators/node-pools.md has it.
-func TestNodePoolsMeanwhile(t *testing.T) {
+// TestConcurrentNodePoolChanges checks what happens to a pool during another change, as docs/operators/node-pools.md
+// describes.
+func TestConcurrentNodePoolChanges(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -50,7 +51,7 @@ func TestNodePoolsMeanwhile(t *testing.T) {
 	cluster := service.installed(t, "meanwhile", "4.20.8", "scaled", "labelled", "deleted", "stuck", "early", "last")
 	id := service.awaitCluster(t, cluster.Uid, clusterReady(1)).GetStatus().GetClusterId()
 
-	// While the control plane is on its way.
+	// During an upgrade of the control plane.
 	r.hypershift.HoldUpgrades(true)
 	request := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 	if _, err := service.StartUpgrade(ctx, request); err != nil {
@@ -61,14 +62,14 @@ func TestNodePoolsMeanwhile(t *testing.T) {
 		early := poolRequest(cluster, "early", 2)
 		early.Generation, early.Spec.Version = 2, &csv1.Version{Id: "4.20.16"}
 		if _, err := service.ApplyNodePool(ctx, early); err == nil || !strings.Contains(err.Error(), "nodes must not be newer than their control plane, which runs 4.20.8") {
-			t.Errorf("a pool that wants to be ahead: %v", err)
+			t.Errorf("pool version newer than the control plane: %v", err)
 		}
 	})
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()
 	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 
-	// While the nodes are on their way.
+	// During a replacement of the nodes.
 	r.hypershift.HoldUpgrades(true)
 	scaled := service.updating(t, cluster, "scaled", "4.20.16")
 	t.Run("a scale, and the newest of two changes wins", func(t *testing.T) {
@@ -80,10 +81,10 @@ func TestNodePoolsMeanwhile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The scale goes on at once, and is not in effect before the version is.
+		// The scale is applied at once, but is in effect only together with the version.
 		p := service.awaitPool(t, scaled.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 5 })
 		if p.GetStatus().GetObservedGeneration() != 1 || p.GetStatus().GetVersion() != "4.20.8" {
-			t.Errorf("while its nodes are on their way the pool is %v", p.GetStatus())
+			t.Errorf("status during the replacement of the nodes is %v", p.GetStatus())
 		}
 	})
 	labelled := service.updating(t, cluster, "labelled", "4.20.16")
@@ -93,8 +94,8 @@ func TestNodePoolsMeanwhile(t *testing.T) {
 		if _, err := service.ApplyNodePool(ctx, labelled); err != nil {
 			t.Fatal(err)
 		}
-		service.awaitPool(t, labelled.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && poolSays("UpdatingVersion", 1)(p) })
-		// The management cluster has them while the nodes are on their way.
+		service.awaitPool(t, labelled.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && poolInState("UpdatingVersion", 1)(p) })
+		// The management cluster receives them during the replacement of the nodes.
 		carries := func() bool {
 			for _, held := range r.maestro.Resources() {
 				var object struct {
@@ -111,7 +112,7 @@ func TestNodePoolsMeanwhile(t *testing.T) {
 		}
 		for until := time.Now().Add(deadline); !carries(); <-time.After(10 * time.Millisecond) {
 			if time.Now().After(until) {
-				t.Fatal("the management cluster does not get labels and taints")
+				t.Fatal("the management cluster did not receive labels and taints")
 			}
 		}
 	})
@@ -152,7 +153,7 @@ func TestNodePoolsMeanwhile(t *testing.T) {
 	for _, name := range []string{"deleted", "stuck", "last"} {
 		history := r.maestro.History()
 		if gone := slices.Index(history, "gone "+id+"-"+name); gone < 0 || slices.Contains(history[gone:], "create "+id+"-"+name) {
-			t.Errorf("node pool %s is not gone, or came again: %v", name, history)
+			t.Errorf("node pool %s was not deleted, or was recreated: %v", name, history)
 		}
 	}
 	r.nothingWasWrong(t)
