@@ -11,8 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 )
 
-// TestTheOfferFollowsTheCatalogue: what customers are shown changes with the region's catalogue, within the versions that
-// clusters may have.
+// TestTheOfferFollowsTheCatalogue: the visible releases follow the release catalogue, limited to the versions that clusters can have.
 func TestTheOfferFollowsTheCatalogue(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -17,17 +17,17 @@ func TestLoad(t *testing.T) {
 	}{
 		"good":     {reason: "an offer", content: "vmSizes: [Standard_D8s_v3]\nclusterVersions: ['4.20']\n"},
 		"unknown":  {reason: "an unknown field is named", content: "vmSizes: [a]\nvmSize: b\n", want: "vmSize"},
-		"no sizes": {reason: "without sizes there are no node pools", content: "clusterVersions: []\n", want: "vmSizes"},
-		"two":      {reason: "one document", content: "vmSizes: [a]\n---\nvmSizes: [b]\n", want: "one YAML document"},
+		"no sizes": {reason: "node pools need at least one size", content: "clusterVersions: []\n", want: "vmSizes"},
+		"two":      {reason: "the file has one document", content: "vmSizes: [a]\n---\nvmSizes: [b]\n", want: "one YAML document"},
 		"version":  {reason: "a release has three numbers", content: "vmSizes: [a]\nreleases: [{version: '4.20', channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "releases[0].version"},
-		"twice": {reason: "a release is there once", content: "vmSizes: [a]\nreleases:\n- &r {version: 4.20.8, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}\n- *r\n",
+		"twice": {reason: "releases must be unique", content: "vmSizes: [a]\nreleases:\n- &r {version: 4.20.8, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}\n- *r\n",
 			want: "releases[1].version"},
-		"channel":  {reason: "a channel group is known", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [slow], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "slow"},
-		"end":      {reason: "support ends", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [stable]}]\n", want: "endOfLife"},
+		"channel":  {reason: "an unknown channel group is invalid", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [slow], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "slow"},
+		"end":      {reason: "the end of support is required", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [stable]}]\n", want: "endOfLife"},
 		"role set": {reason: "a version has one role set", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20', '4.20']}]\n", want: "roleSets[0].versions"},
-		"required": {reason: "an identity is needed always or on enablement", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], controlPlaneOperators: [{name: x, required: Often}]}]\n", want: "Often"},
-		"role":     {reason: "a role is known by its UUID", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], dataPlaneOperators: [{name: x, required: Always, roles: [{name: r, id: Reader}]}]}]\n", want: "UUID"},
-		"not YAML": {reason: "YAML", content: "{", want: "yaml"},
+		"required": {reason: "only Always and OnEnablement are valid", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], controlPlaneOperators: [{name: x, required: Often}]}]\n", want: "Often"},
+		"role":     {reason: "a role needs the UUID of its definition", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], dataPlaneOperators: [{name: x, required: Always, roles: [{name: r, id: Reader}]}]}]\n", want: "UUID"},
+		"not YAML": {reason: "the file must be YAML", content: "{", want: "yaml"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestTheOfferFitsTheCatalogue: a region shows its customers only releases that its Cluster Service can choose, in channels
-// that those are in, and says of every version that clusters may have which roles it needs.
+// TestTheOfferFitsTheCatalogue: customers see only releases that Cluster Service can select, in the releases' channels. Every version
+// that clusters can have has a role set.
 func TestTheOfferFitsTheCatalogue(t *testing.T) {
 	offer, err := config.Default()
 	if err != nil {

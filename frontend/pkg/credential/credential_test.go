@@ -20,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/credential"
 )
 
-// admin is the subject that a request must have.
+// admin returns the required subject of a request.
 func admin() pkix.Name {
 	return pkix.Name{CommonName: credential.CommonName, Organization: []string{credential.Organization}}
 }
@@ -73,37 +73,37 @@ func TestCheckRequest(t *testing.T) {
 		reason, text string
 		want         []string
 	}{
-		"good":    {reason: "a P-256 request is taken", text: good},
-		"P-521":   {reason: "so is one on a larger curve", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, ecdsaKey(t, elliptic.P521())))},
-		"Ed25519": {reason: "and an Ed25519 one", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, ed))},
-		"RSA":     {reason: "and an RSA one", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, rsaKey(t, 2048)))},
-		"absent":  {reason: "there must be one", want: []string{"Required value"}},
-		"long":    {reason: "it is bounded", text: strings.Repeat("a", 20000), want: []string{"Too long: may not be more than 16384 bytes"}},
-		"not PEM": {reason: "what is no PEM is not shown: it may be a secret", text: "secret", want: []string{"Invalid value: must be PEM of type CERTIFICATE REQUEST"}},
-		"private key": {reason: "a private key sent by mistake is not shown", text: inPEM("PRIVATE KEY", []byte("secret")),
+		"good":    {reason: "a P-256 key is valid", text: good},
+		"P-521":   {reason: "a key on a larger curve is valid", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, ecdsaKey(t, elliptic.P521())))},
+		"Ed25519": {reason: "an Ed25519 key is valid", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, ed))},
+		"RSA":     {reason: "an RSA key is valid", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, rsaKey(t, 2048)))},
+		"absent":  {reason: "the request is required", want: []string{"Required value"}},
+		"long":    {reason: "the length is limited", text: strings.Repeat("a", 20000), want: []string{"Too long: may not be more than 16384 bytes"}},
+		"not PEM": {reason: "the message does not repeat text that is not PEM: it may be a secret", text: "secret", want: []string{"Invalid value: must be PEM of type CERTIFICATE REQUEST"}},
+		"private key": {reason: "the message does not repeat a private key", text: inPEM("PRIVATE KEY", []byte("secret")),
 			want: []string{`Invalid value: "PRIVATE KEY": must be PEM of type CERTIFICATE REQUEST`}},
-		"two": {reason: "a second block would be ignored by some and read by others", text: good + good,
+		"two": {reason: "parsers differ in how they treat a second block", text: good + good,
 			want: []string{"Invalid value: must be one PEM block, with nothing after it"}},
-		"not DER": {reason: "it is PKCS #10", text: inPEM("CERTIFICATE REQUEST", []byte("x")), want: []string{"Invalid value: must be a PKCS #10 certificate signing request: "}},
-		"other name": {reason: "the user is exactly one", text: of(x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin", Organization: []string{credential.Organization}}}),
+		"not DER": {reason: "the block must be PKCS #10", text: inPEM("CERTIFICATE REQUEST", []byte("x")), want: []string{"Invalid value: must be a PKCS #10 certificate signing request: "}},
+		"other name": {reason: "another user is invalid", text: of(x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin", Organization: []string{credential.Organization}}}),
 			want: []string{`Invalid value: "CN=admin,O=system:masters": the subject's common name (CN) must be system:customer-break-glass:system-admin, once`}},
-		"nobody": {reason: "every error is said at once", text: of(x509.CertificateRequest{}),
+		"empty subject": {reason: "all violations are reported", text: of(x509.CertificateRequest{}),
 			want: []string{
 				`Invalid value: "": the subject's common name (CN) must be system:customer-break-glass:system-admin, once`,
 				`Invalid value: "": the subject's organization (O) must be system:masters, once`,
 			}},
-		"more groups": {reason: "the groups of the certificate are its organizations", text: of(x509.CertificateRequest{Subject: pkix.Name{CommonName: credential.CommonName, Organization: []string{credential.Organization, "others"}}}),
+		"more groups": {reason: "organizations are the groups of the user", text: of(x509.CertificateRequest{Subject: pkix.Name{CommonName: credential.CommonName, Organization: []string{credential.Organization, "others"}}}),
 			want: []string{`Invalid value: "CN=system:customer-break-glass:system-admin,O=others+O=system:masters": the subject's organization (O) must be system:masters, once`}},
-		"two names": {reason: "which of two names counts depends on the reader", text: of(x509.CertificateRequest{Subject: pkix.Name{Organization: []string{credential.Organization}, ExtraNames: []pkix.AttributeTypeAndValue{
+		"two names": {reason: "parsers differ in which of two names they use", text: of(x509.CertificateRequest{Subject: pkix.Name{Organization: []string{credential.Organization}, ExtraNames: []pkix.AttributeTypeAndValue{
 			{Type: []int{2, 5, 4, 3}, Value: "system:admin"}, {Type: []int{2, 5, 4, 3}, Value: credential.CommonName}}}}),
 			want: []string{"Invalid value: "}},
-		"alternative names": {reason: "a client certificate has none", text: of(x509.CertificateRequest{Subject: admin(), DNSNames: []string{"api.example"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}),
+		"alternative names": {reason: "client certificates have no alternative names", text: of(x509.CertificateRequest{Subject: admin(), DNSNames: []string{"api.example"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}),
 			want: []string{`Invalid value: "CN=system:customer-break-glass:system-admin,O=system:masters": must not have subject alternative names`}},
-		"small RSA": {reason: "a key that can be broken is refused", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, rsaKey(t, 1024))),
+		"small RSA": {reason: "a weak key is invalid", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, rsaKey(t, 1024))),
 			want: []string{`Invalid value: "RSA 1024": an RSA key must have 2048 to 8192 bits`}},
-		"P-224": {reason: "and so is one on a small curve", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, ecdsaKey(t, elliptic.P224()))),
+		"P-224": {reason: "a key on a small curve is invalid", text: inPEM("CERTIFICATE REQUEST", request(t, &x509.CertificateRequest{Subject: admin()}, ecdsaKey(t, elliptic.P224()))),
 			want: []string{`Invalid value: "ECDSA P-224": an ECDSA key must be on the curve P-256, P-384 or P-521`}},
-		"forged": {reason: "who asks has the key", text: inPEM("CERTIFICATE REQUEST", forged),
+		"forged": {reason: "the request must be signed with its own key", text: inPEM("CERTIFICATE REQUEST", forged),
 			want: []string{`Invalid value: "ECDSA-SHA256": the signature does not verify with the request's own key`}},
 	}
 	for name, tc := range cases {
@@ -114,7 +114,7 @@ func TestCheckRequest(t *testing.T) {
 			}
 			for i, violation := range found {
 				if violation.Field != "field" || !strings.HasPrefix(violation.Message, tc.want[i]) {
-					t.Errorf("%s: %v, not %q", tc.reason, violation, tc.want[i])
+					t.Errorf("%s: got %v, want %q", tc.reason, violation, tc.want[i])
 				}
 				if strings.Contains(violation.Message, "secret") {
 					t.Errorf("%s: %v", tc.reason, violation)
@@ -124,7 +124,7 @@ func TestCheckRequest(t *testing.T) {
 	}
 }
 
-// TestNewRequest: the service's own request is one that it would take, and is signed with the key that it comes with.
+// TestNewRequest: a generated request is valid and signed with the returned key.
 func TestNewRequest(t *testing.T) {
 	key, text, err := credential.NewRequest()
 	if err != nil {
@@ -144,7 +144,7 @@ func TestNewRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !private.(*ecdsa.PrivateKey).PublicKey.Equal(parsed.PublicKey) {
-		t.Error("the request is for another key")
+		t.Error("the request has another key")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// FuzzCheckRequest: any text is judged, and only a request for exactly the administrator passes.
+// FuzzCheckRequest: no input causes a panic, and only requests for the administrator are valid.
 func FuzzCheckRequest(f *testing.F) {
 	_, good, err := credential.NewRequest()
 	if err != nil {
@@ -190,7 +190,7 @@ func FuzzCheckRequest(f *testing.F) {
 		block, _ := pem.Decode([]byte(text))
 		parsed, err := x509.ParseCertificateRequest(block.Bytes)
 		if err != nil || parsed.CheckSignature() != nil || parsed.Subject.CommonName != credential.CommonName || len(parsed.Subject.Organization) != 1 {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted", text)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// silent is a Cluster Service that never answers.
+// silent is a Cluster Service that never responds.
 type silent struct{ dispatch.ClusterService }
 
 func (silent) ApplyCluster(ctx context.Context, _ *database.ClusterDocument) (clusterservice.Report, error) {
@@ -25,7 +25,7 @@ func (silent) ApplyCluster(ctx context.Context, _ *database.ClusterDocument) (cl
 	return clusterservice.Report{}, ctx.Err()
 }
 
-// broken is one that refuses everything, and remembers in which trace it was called.
+// broken is a Cluster Service that fails every call and records the trace of the call.
 type broken struct {
 	dispatch.ClusterService
 	trace *trace.TraceID
@@ -52,8 +52,8 @@ func counted(t *testing.T, metrics *prometheus.Registry, result string) float64 
 	return 0
 }
 
-// TestSilentClusterService: while nobody answers, sending never blocks, each change is given up in time, and what does not
-// fit into the queue is dropped and counted.
+// TestSilentClusterService: while Cluster Service does not respond, sending does not block, each call ends at its
+// deadline, and changes that exceed the queue are dropped and counted.
 func TestSilentClusterService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
@@ -71,18 +71,18 @@ func TestSilentClusterService(t *testing.T) {
 		if dropped < sent-1024-8 || dropped > sent-1024 {
 			t.Errorf("%v changes were dropped of %d", dropped, sent)
 		}
-		time.Sleep(10 * time.Minute) // virtual
+		time.Sleep(10 * time.Minute) // virtual time
 		synctest.Wait()
 		if failed := counted(t, metrics, "failed"); failed != sent-dropped {
-			t.Errorf("%v changes were given up, of %v that were queued", failed, sent-dropped)
+			t.Errorf("%v changes failed of %v that were queued", failed, sent-dropped)
 		}
 		stop()
 		<-done
 	})
 }
 
-// TestRefusal: a refusal is counted and nothing more; the backend sends the change again. A call is made in the trace of the
-// request, and not within its time: that is over by then.
+// TestRefusal: a failed call is only counted, because the backend sends the change again. The call has the trace of
+// the request but not its deadline, which may be over.
 func TestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()

@@ -10,8 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
-// shown are the errors that a case expects, as field and message.
-func shown(t *testing.T, c httpcase.Case) [][2]string {
+// expectedErrors returns the errors that a case expects, as field and message.
+func expectedErrors(t *testing.T, c httpcase.Case) [][2]string {
 	t.Helper()
 	type detail struct{ Target, Message string }
 	var found [][2]string
@@ -25,9 +25,9 @@ func shown(t *testing.T, c httpcase.Case) [][2]string {
 			continue
 		}
 		if err := json.Unmarshal([]byte(step.ExpectedBody), &body); err != nil {
-			t.Errorf("the case %s expects at %s what is no JSON: %v", c.Name, step.Name, err)
+			t.Errorf("case %s, step %s: the expected body is not JSON: %v", c.Name, step.Name, err)
 		}
-		// What is no object says that there is no error.
+		// Steps without an error object expect no error.
 		if json.Unmarshal(body.Error, &expected) != nil {
 			continue
 		}
@@ -40,7 +40,7 @@ func shown(t *testing.T, c httpcase.Case) [][2]string {
 	return found
 }
 
-// TestEveryRuleIsShown: each rule of the table names a case, and each case that is named expects its error.
+// TestEveryRuleIsShown: each rule of the tables names cases, and each named case expects the rule's error.
 func TestEveryRuleIsShown(t *testing.T) {
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
@@ -57,23 +57,23 @@ func TestEveryRuleIsShown(t *testing.T) {
 	tests := string(source)
 	errors := map[string][][2]string{}
 	for _, c := range cases {
-		errors[c.Name] = append(shown(t, c), [2]string{"", ""})
+		errors[c.Name] = append(expectedErrors(t, c), [2]string{"", ""})
 	}
 	for _, rule := range book {
 		for _, name := range rule.Cases {
 			if strings.HasPrefix(name, "Test") {
-				// What no region offers today cannot be shown from outside.
+				// Rules about releases that no region offers cannot have a case; a unit test covers them.
 				if !strings.Contains(tests, "func "+name+"(") {
-					t.Errorf("the rule %s is shown by the test %s, which does not exist", rule.ID, name)
+					t.Errorf("rule %s names test %s, which does not exist", rule.ID, name)
 				}
 				continue
 			}
 			if errors[name] == nil {
-				t.Errorf("the rule %s is shown by the case %q, which does not exist", rule.ID, name)
+				t.Errorf("rule %s names case %q, which does not exist", rule.ID, name)
 				continue
 			}
 			if !contains(rule, errors[name]) {
-				t.Errorf("the case %s does not show the rule %s: it expects no %q at %q", name, rule.ID, rule.Message, rule.Field)
+				t.Errorf("case %s does not test rule %s: it does not expect %q at %q", name, rule.ID, rule.Message, rule.Field)
 			}
 		}
 	}

@@ -26,18 +26,19 @@ func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acces
 	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
-// TestPublishedClient: the published Go client of ARM drives create, read, patch and delete with its own pollers.
+// TestPublishedClient: the published Go client of ARM creates, reads, patches and deletes a cluster with its own
+// pollers.
 func TestPublishedClient(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
-	// ARM's client speaks TLS only; the front door would add the identity's URL.
+	// ARM's client requires TLS. The front door would add the header with the identity's URL.
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("X-Ms-Identity-Url", "https://identity.example")
 		h.server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(api.Close)
 
-	// The backend's part, as long as the client polls.
+	// The backend's work, while the client polls.
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	var wg sync.WaitGroup
 	wg.Go(func() {

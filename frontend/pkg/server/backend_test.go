@@ -11,13 +11,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// finishOperations does for every active operation what the backend would: it makes the operation and its resource terminal in one
-// batch, and removes what was to be deleted together with everything that belonged to it.
+// finishOperations does the backend's work: it makes every active operation and its resource terminal in one batch, and
+// removes deleted resources with their children.
 func (h *harness) finishOperations(ctx context.Context) error {
 	return h.finishOperationsOf(ctx, "")
 }
 
-// finishOperationsOf is settle for one subscription; empty means all.
+// finishOperationsOf is finishOperations for one subscription; empty means all.
 func (h *harness) finishOperationsOf(ctx context.Context, subscription string) error {
 	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
 		if subscription != "" && found.Key.SubscriptionID != subscription {
@@ -31,8 +31,8 @@ func (h *harness) finishOperationsOf(ctx context.Context, subscription string) e
 	})
 }
 
-// finishAndRemoveOperations settles the subscription, and then removes its operations and credentials: what a fuzz target leaves behind
-// makes each of its inputs slower than the one before.
+// finishAndRemoveOperations finishes the subscription's operations and removes all operations and credentials.
+// Otherwise each input of a fuzz target would be slower than the previous one.
 func (y *testSubscription) finishAndRemoveOperations() {
 	y.t.Helper()
 	ctx := context.Background()
@@ -114,7 +114,7 @@ func finishChild[D any](ctx context.Context, batch *database.Batch, in *database
 	return nil
 }
 
-// finishCredential has a credential signed.
+// finishCredential issues a credential.
 func (h *harness) finishCredential(ctx context.Context, batch *database.Batch, key database.Key) error {
 	item, err := h.db.Credentials().Get(ctx, key)
 	if err != nil {
@@ -129,7 +129,7 @@ func (h *harness) finishCredential(ctx context.Context, batch *database.Batch, k
 	return nil
 }
 
-// finishRevocation revokes what was issued, and lets credentials be asked for again.
+// finishRevocation revokes the issued credentials and allows new requests.
 func (h *harness) finishRevocation(ctx context.Context, batch *database.Batch, operation *database.Item[database.OperationDocument]) error {
 	if _, err := h.rpc.RevokeCredentials(ctx, &operation.Value); err != nil {
 		return err
@@ -150,7 +150,8 @@ func (h *harness) finishRevocation(ctx context.Context, batch *database.Batch, o
 	})
 }
 
-// finishExternalAuth leaves one with a confidential client waiting for its secret, and so its operation.
+// finishExternalAuth leaves an external authentication with a confidential client, and its operation, waiting for the
+// secret.
 func (h *harness) finishExternalAuth(ctx context.Context, batch *database.Batch, key database.Key, operation *database.Item[database.OperationDocument]) error {
 	deletion := operation.Value.Request == database.DeleteRequest
 	if deletion {

@@ -11,7 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// BenchmarkGet is a GET of a cluster through the handler and the store, without a network before the frontend.
+// BenchmarkGet measures a GET of a cluster with the handler and the store, without a network connection to the
+// frontend.
 func BenchmarkGet(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	y.createCluster("cluster")
@@ -25,7 +26,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkPut is the creation of a cluster: two reads, and a batch of five documents.
+// BenchmarkPut measures the creation of a cluster: two reads and a batch of five documents.
 func BenchmarkPut(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	names := make([]string, 0, 1024)
@@ -51,8 +52,8 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkRefusedPut is what a PUT costs besides the store's writes: reading, decoding and validating a full body that is
-// refused in the end.
+// BenchmarkRefusedPut measures a PUT without the store's writes: decoding and validation of a full body with one
+// violation.
 func BenchmarkRefusedPut(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	body := y.body("cluster.json", `{"properties":{"network":{"hostPrefix":30}}}`)
@@ -64,7 +65,7 @@ func BenchmarkRefusedPut(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode reads a full body into the hub type.
+// BenchmarkDecode measures decoding of a full body.
 func BenchmarkDecode(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	content := []byte(y.body("cluster.json", "{}"))

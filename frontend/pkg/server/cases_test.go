@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
-// By these the cases run against a frontend that runs elsewhere, in the place of its front door.
+// These flags run the cases against a frontend of another process, in place of its front door.
 var (
 	baseURL     = flag.String("base-url", "", "`URL` of a frontend to run the cases against; empty runs one in the test")
 	identityDir = flag.String("identity-dir", "", "`folder` with the identity of arm-frontdoor, for --base-url")
@@ -54,7 +54,7 @@ func target(t *testing.T) httpcase.Target {
 	return httpcase.Target{BaseURL: *baseURL, Client: client, Location: *atLocation, APIVersion: v20260901preview.Version}
 }
 
-// bearer sends a token along.
+// bearer adds a token to requests.
 type bearer struct {
 	http.RoundTripper
 	token string

@@ -19,9 +19,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
-// TestContentOfAnyBytes: what cannot stand in a file of testdata/cases. Content that is refused leaves the cluster as it was.
+// TestContentOfAnyBytes tests contents that a file of testdata/cases cannot contain. Rejected content does not change
+// the cluster.
 func TestContentOfAnyBytes(t *testing.T) {
-	t.Setenv(traffic.DirVariable, "") // what is recorded is to be JSON that others can read
+	t.Setenv(traffic.DirVariable, "") // recorded traffic must be JSON
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	for name, tc := range map[string]struct {
@@ -75,15 +76,15 @@ func fields(count int) string {
 	return strings.Join(all, ",")
 }
 
-// TestTooLargeContentIsAnswered: a client that reads nothing before it has sent everything is answered all the same.
+// TestTooLargeContentIsAnswered: a client that reads nothing before it has sent everything receives the error response.
 func TestTooLargeContentIsAnswered(t *testing.T) {
-	t.Setenv(traffic.DirVariable, "") // a recorder reads all of the content before the server can refuse it
+	t.Setenv(traffic.DirVariable, "") // a recorder would read all of the content before the server can reject it
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	const size = 8 << 20
 	for name, framing := range map[string]struct {
 		header, before, after string
-		// waits is set for one that sends nothing before it is asked to.
+		// waits is set for a client that waits for 100-continue.
 		waits bool
 	}{
 		"with a length": {header: fmt.Sprintf("Content-Length: %d", size)},
@@ -124,9 +125,9 @@ func TestTooLargeContentIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPathsInOtherForms: a slash at the end and escaped letters change nothing, as RFC 3986 has it of the latter.
+// TestPathsInOtherForms: a trailing slash and escaped letters are equivalent to the plain path (RFC 3986 for escapes).
 func TestPathsInOtherForms(t *testing.T) {
-	t.Setenv(traffic.DirVariable, "") // others that read what is recorded know no such paths
+	t.Setenv(traffic.DirVariable, "") // readers of recorded traffic do not support such paths
 	y := newHarness(t).newSubscription(t)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster")+"/", y.body("cluster.json", "{}"))
 	for _, target := range []string{
@@ -141,7 +142,7 @@ func TestPathsInOtherForms(t *testing.T) {
 	}
 }
 
-// TestLargePages: a page of large resources ends before ARM would throw it away, and the next one goes on where it ended.
+// TestLargePages: a page of large resources ends before ARM's limit, and the next page continues after it.
 func TestLargePages(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.fill(1)
@@ -189,8 +190,8 @@ func TestLargePages(t *testing.T) {
 	}
 }
 
-// TestReadAndWriteBack: what `az resource update`, Terraform and operators do: a resource as it was read is a PUT's content,
-// with all that only the service says, and changes nothing of the resource.
+// TestReadAndWriteBack: a PUT of a response, including read-only values, does not change the resource. `az resource
+// update`, Terraform and operators send such requests.
 func TestReadAndWriteBack(t *testing.T) {
 	h := newHarness(t)
 	for _, api := range versions.APIs() {
@@ -208,7 +209,7 @@ func TestReadAndWriteBack(t *testing.T) {
 			for _, target := range []string{y.cluster("cluster"), y.cluster("cluster") + "/nodePools/pool", y.cluster("cluster") + "/externalAuths/auth"} {
 				status, _, before := y.do(http.MethodGet, at(target), "")
 				if status == http.StatusBadRequest {
-					continue // the version has no such type
+					continue // the version does not have the type
 				}
 				y.mustDo(http.StatusOK, http.MethodPut, at(target), before)
 				if err := y.finishOperations(context.Background()); err != nil {
@@ -228,7 +229,7 @@ func TestReadAndWriteBack(t *testing.T) {
 	}
 }
 
-// withoutStamps is a resource without who changed it last, and when.
+// withoutStamps returns a resource without the name of the last caller and the time.
 func withoutStamps(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var resource map[string]any

@@ -23,8 +23,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// crashingFrontend are those of a frontend that dies at its external writes: the batches that it commits, and what it sends to Cluster
-// Service at once. One follows the other; none knows anything of the one before.
+// crashingFrontend is a frontend that crashes at its external writes: commits of batches and calls of Cluster Service.
+// A new frontend without any state of the previous one replaces it.
 type crashingFrontend struct {
 	*testSubscription
 	config   server.Config
@@ -33,7 +33,7 @@ type crashingFrontend struct {
 	end      func()
 }
 
-// start is a new life.
+// start starts a frontend.
 func (l *crashingFrontend) start() {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -55,8 +55,9 @@ func (l *crashingFrontend) start() {
 	l.t.Cleanup(l.end)
 }
 
-// sendUntilAccepted sends a request as a client does that retries what was not answered: it is content with an answer that says that the
-// same is under way, or done. It returns when the change has also been sent to Cluster Service, if the frontend lived to.
+// sendUntilAccepted sends a request like a client that retries after lost responses; it accepts a conflict in the
+// response to a retry. It returns after the change was also sent to Cluster Service, unless the frontend crashed before
+// that.
 func (l *crashingFrontend) sendUntilAccepted(method, target, body string) {
 	l.t.Helper()
 	for retried := false; ; retried = true {
@@ -65,10 +66,10 @@ func (l *crashingFrontend) sendUntilAccepted(method, target, body string) {
 		request := l.request(method, target, body)
 		l.handler.ServeHTTP(recorder, request)
 		if l.injector.Crashed() {
-			continue // nobody heard the answer
+			continue // the client did not receive the response
 		}
 		if retried && recorder.Code == http.StatusConflict {
-			return // it was taken, by a frontend that had no time to send it
+			return // the crashed frontend had committed the request
 		}
 		if recorder.Code/100 == 2 {
 			break
@@ -79,7 +80,7 @@ func (l *crashingFrontend) sendUntilAccepted(method, target, body string) {
 	l.restart()
 }
 
-// restart replaces a frontend that has died.
+// restart replaces a crashed frontend.
 func (l *crashingFrontend) restart() {
 	l.t.Helper()
 	if l.injector.Crashed() {
@@ -89,7 +90,7 @@ func (l *crashingFrontend) restart() {
 	}
 }
 
-// isSent says whether Cluster Service has what is stored of a resource.
+// isSent reports whether Cluster Service has the stored state of a resource.
 func (l *crashingFrontend) isSent(id string) bool {
 	sent := true
 	l.forEachResource(func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, _ func(context.Context) error) {
@@ -102,7 +103,8 @@ func (l *crashingFrontend) isSent(id string) bool {
 	return sent
 }
 
-// forEachResource goes through what Cluster Service is told of, clusters first, with how it is told.
+// forEachResource calls do for the resources that Cluster Service stores, clusters first, with the function that sends
+// them.
 func (l *crashingFrontend) forEachResource(do func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, tell func(context.Context) error)) {
 	l.t.Helper()
 	documents := l.documents()
@@ -130,7 +132,7 @@ func sender[D, R any](document *D, state hub.ProvisioningState, apply, remove fu
 	}
 }
 
-// runBackend does its part: it tells Cluster Service what the frontend had no time to, and ends what is under way.
+// runBackend does the backend's work: it sends what the frontend did not send, and finishes the operations in progress.
 func (l *crashingFrontend) runBackend() {
 	l.t.Helper()
 	l.documents().check(l.t)
@@ -144,7 +146,7 @@ func (l *crashingFrontend) runBackend() {
 	}
 }
 
-// state is what is stored and what Cluster Service has, in words, without what differs between two plays: uids and times.
+// state describes the stored documents and Cluster Service's state, without UIDs and times, which differ between runs.
 func (l *crashingFrontend) state() (lines []string) {
 	l.t.Helper()
 	add := func(format string, values ...any) { lines = append(lines, fmt.Sprintf(format, values...)) }
@@ -178,16 +180,17 @@ func (l *crashingFrontend) state() (lines []string) {
 	return lines
 }
 
-// TestSweepRequests kills the frontend before and after each batch that it commits and each call of Cluster Service, in a life
-// of a cluster: it is created with a node pool and an external auth, changed, its credentials are revoked, and all of it is
-// deleted. A client that retries what was not answered has the same end, at every step on the way: nothing is half done, and
-// nothing is done twice.
+// TestSweepRequests crashes the frontend before and after each commit of a batch and each call of Cluster Service, in a
+// scenario with one cluster: create it with a node pool and an external authentication, change it, revoke its
+// credentials, and delete everything. A client that retries reaches the same final state after every crash: no request
+// is executed in part or twice.
 //
-// Two requests are not of this kind, and are left out: one for a credential, whose name is in the answer (if that is lost there is
-// one that nobody uses), and the reading of a key that the service made, which is handed out once.
+// Two requests are not idempotent and not part of the scenario: a request for a credential, whose name is in the
+// response, so that a lost response leaves an unused credential; and the result with a generated private key, which is
+// returned once.
 //
-// That the sweep finds what it is for was tried by hand: with a create that commits the reservations in a batch of their own
-// ahead of the resource's, a frontend that dies between the two leaves one that belongs to nobody.
+// The sweep detects a frontend that commits the reservations of a new resource in a batch before the resource's batch:
+// a crash between the two leaves a reservation without an owner.
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 8, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
@@ -206,7 +209,7 @@ func TestSweepRequests(t *testing.T) {
 			{{http.MethodDelete, cluster, ""}},
 		} {
 			if requests[0].method == http.MethodPost {
-				// One is issued and one pending, by a frontend that lives.
+				// One credential is issued and one is pending; no crash happens here.
 				for _, done := range []func(){l.runBackend, func() {}} {
 					l.mustDo(http.StatusAccepted, http.MethodPost, cluster+"/requestAdminCredential", signingRequest(t))
 					done()

@@ -19,10 +19,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// serviceKeys is an api-version in which the service makes the keys of credentials.
+// serviceKeys is an api-version at which the service generates the keys of credentials.
 const serviceKeys = "2025-12-23-preview"
 
-// signingRequest is the content of a request for a credential whose key the test does not have.
+// signingRequest returns the body of a request for a credential.
 func signingRequest(t testing.TB) string {
 	t.Helper()
 	content, err := os.ReadFile("../../testdata/bodies/credential-request.json")
@@ -32,14 +32,14 @@ func signingRequest(t testing.TB) string {
 	return string(content)
 }
 
-// resultOf is the URL of the result of an operation that was accepted.
+// resultOf returns the URL of the result of an accepted operation.
 func resultOf(header http.Header) string {
 	location := header.Get("Location")
 	return location[strings.Index(location, "/subscriptions/"):]
 }
 
-// TestCredentialOfServiceKey: a credential whose key the service made is a whole client identity, is handed out once, and
-// neither the store nor the log ever holds its key or its certificate.
+// TestCredentialOfServiceKey: a credential with a generated key contains the complete client identity and is returned
+// once. Neither the store nor the log ever contains its key or certificate.
 func TestCredentialOfServiceKey(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -58,7 +58,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Of many that fetch it at once, one gets it.
+	// Of many concurrent requests, one receives the key.
 	var answers []string
 	counts := together(8, func(int) int {
 		status, _, body := y.do(http.MethodGet, resultOf(header), "")
@@ -113,8 +113,8 @@ func TestCredentialOfServiceKey(t *testing.T) {
 	}
 }
 
-// TestCredentialsAndRevocations: while credentials are asked for and revoked at once, and the backend works on both, what
-// is stored is whole at every moment that nobody writes, and no credential outlives a revocation that started after it.
+// TestCredentialsAndRevocations: with concurrent requests, revocations and backend, the stored documents are consistent
+// whenever nothing writes. No credential survives a revocation that started after it.
 func TestCredentialsAndRevocations(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
@@ -154,7 +154,7 @@ func TestCredentialsAndRevocations(t *testing.T) {
 	}
 }
 
-// TestActionsHeedConditions: an action on a cluster that has changed since its client looked is refused, and leaves nothing.
+// TestActionsHeedConditions: an action with a condition that does not hold anymore is rejected and stores nothing.
 func TestActionsHeedConditions(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
@@ -179,7 +179,8 @@ func TestActionsHeedConditions(t *testing.T) {
 	}
 }
 
-// TestMostPendingCredentials: no more are pending than a revocation cancels in its batch, and it does cancel as many.
+// TestMostPendingCredentials: the limit of pending credentials is the number that a revocation can cancel in its batch,
+// and it cancels that many.
 func TestMostPendingCredentials(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
@@ -200,8 +201,8 @@ func TestMostPendingCredentials(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestClusterServiceSilent: an issued credential cannot be read while Cluster Service does not answer, and its private
-// key is not lost by that.
+// TestClusterServiceSilent: an issued credential cannot be read while Cluster Service is unavailable, and its private
+// key is not lost.
 func TestClusterServiceSilent(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
@@ -219,7 +220,7 @@ func TestClusterServiceSilent(t *testing.T) {
 	y.mustDo(http.StatusOK, http.MethodGet, resultOf(header), "")
 }
 
-// FuzzCredentialRequest: a request of any bytes is accepted or refused with the field, and leaves nothing when refused.
+// FuzzCredentialRequest: any body is accepted, or rejected with the field and without storing anything.
 func FuzzCredentialRequest(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -243,7 +244,7 @@ func FuzzCredentialRequest(f *testing.F) {
 	})
 }
 
-// writer is a function as an io.Writer.
+// writer adapts a function to io.Writer.
 type writer func(line []byte)
 
 func (w writer) Write(line []byte) (int, error) {

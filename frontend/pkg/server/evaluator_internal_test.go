@@ -29,7 +29,7 @@ const (
 	testCluster = testGroup + "group/providers/" + hub.ClusterResourceType + "/cluster"
 )
 
-// fullBody is a full body of testdata/bodies as a version has it.
+// fullBody returns a full body of testdata/bodies with the fields that a version has.
 func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version string) map[string]any {
 	t.Helper()
 	content, err := os.ReadFile("../../testdata/bodies/" + file)
@@ -44,7 +44,7 @@ func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version 
 		t.Fatal(err)
 	}
 	if version < "2025-12-23" && strings.HasPrefix(file, "cluster") {
-		// The vault is named with the key.
+		// The first version has the vault's name in the key.
 		body = wire.MergePatch(body, parsed(t, `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`))
 	}
 	return removeUnknownFields(schema, body).(map[string]any)
@@ -59,7 +59,7 @@ func parsed(t testing.TB, text string) map[string]any {
 	return fields
 }
 
-// removeUnknownFields takes from a value what the schema does not know.
+// removeUnknownFields removes the fields that the schema does not have.
 func removeUnknownFields(schema *schemamutation.Schema, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -82,7 +82,7 @@ func removeUnknownFields(schema *schemamutation.Schema, value any) any {
 	return value
 }
 
-// clusterWithoutStore is a cluster without the neighbours that only a store knows.
+// clusterWithoutStore is clusterType without validation against other stored clusters.
 type clusterWithoutStore struct{ clusterType }
 
 var _ resourceType[database.ClusterDocument, hub.Cluster] = clusterWithoutStore{}
@@ -91,40 +91,40 @@ func (clusterWithoutStore) validateAgainstStore(*Server, context.Context, *reque
 	return nil, nil
 }
 
-// resourceUnderTest is a type of resource that is walked.
+// resourceUnderTest is a resource type that the mutation tests cover.
 type resourceUnderTest struct {
 	name, definition string
-	// get is the operation that shows it.
+	// get is the operation that returns the resource.
 	get string
-	// files are the full bodies, which together have every property.
+	// files are full bodies, which together have every property.
 	files []string
-	// newEvaluator is the type's.
+	// newEvaluator returns an evaluator of the type at a version.
 	newEvaluator func(t testing.TB, version *versions.Version) evaluator
 }
 
-// evaluator judges bodies of one type at one version.
+// evaluator evaluates bodies of one resource type at one version, without a store.
 type evaluator interface {
-	// create says what is wrong with a body that makes the resource, and keeps what it makes when nothing is.
+	// create returns the violations of a body for a new resource. It stores the resource if there are none.
 	create(body map[string]any) []apierror.Violation
-	// change says what is wrong with a PUT or PATCH of what create made last, and judges what that makes of it; nil when
-	// something is wrong.
+	// change returns the violations of a PUT or PATCH of the stored resource, and an evaluator with the changed resource.
+	// The evaluator is nil if there are violations.
 	change(body map[string]any, patch bool) (evaluator, []apierror.Violation)
-	// shown is what create made last, as the version shows it.
+	// shown returns the stored resource as the version encodes it.
 	shown() map[string]any
-	// at judges the same resource at another version.
+	// at returns an evaluator of the same resource at another version.
 	at(version *versions.Version) evaluator
-	// differs says what another one has of the resource that this one has not.
+	// differs returns the difference to the resource of another evaluator.
 	differs(from evaluator) string
 }
 
-// resourceEvaluator is a judgeOf.
+// resourceEvaluator implements evaluator.
 type resourceEvaluator[D, R any] struct {
 	t      testing.TB
 	of     resourceType[D, R]
 	server *Server
 	rq     *request
 	parent *database.ClusterDocument
-	// settle makes a document what the backend makes of it.
+	// settle applies the changes that the backend makes to a document.
 	settle func(*D)
 	stored D
 }
@@ -170,7 +170,7 @@ func (c *resourceEvaluator[D, R]) change(body map[string]any, patch bool) (evalu
 	return &after, nil
 }
 
-// restored is a document as the store gives it back.
+// restored returns a document as the store returns it.
 func (c *resourceEvaluator[D, R]) restored(document D) (stored D) {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -224,7 +224,7 @@ func newResourceEvaluator[D, R any](t testing.TB, of resourceType[D, R], version
 	return &resourceEvaluator[D, R]{t: t, of: of, server: s, rq: rq, parent: parent, settle: settle}
 }
 
-// parentCluster is the cluster of the children that are walked.
+// parentCluster returns the cluster of the child resources under test.
 func parentCluster(t testing.TB) *database.ClusterDocument {
 	t.Helper()
 	newest := versions.APIs()[len(versions.APIs())-1].Name
@@ -236,7 +236,7 @@ func parentCluster(t testing.TB) *database.ClusterDocument {
 	return &judge.stored
 }
 
-// withRunningControlPlane is a control plane that runs what it should.
+// withRunningControlPlane sets the versions that the control plane runs.
 func withRunningControlPlane(d *database.ClusterDocument) {
 	d.Status.ActiveVersions = []string{d.Cluster.Properties.Version.ID + ".9"}
 }
@@ -250,7 +250,7 @@ func resourceSchema(t testing.TB, version, definition string) *schemamutation.Sc
 	return schema
 }
 
-// subjects are the types of resources.
+// subjects returns the resource types under test.
 func subjects() []resourceUnderTest {
 	return []resourceUnderTest{
 		{"cluster", "HcpOpenShiftCluster", "HcpOpenShiftClusters_Get", []string{"cluster-full.json"}, func(t testing.TB, version *versions.Version) evaluator {

@@ -12,12 +12,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 )
 
-// exampleSubscription is the subscription that all examples of the contract speak of.
+// exampleSubscription is the subscription in all examples of the contract.
 const exampleSubscription = "6a4b9c1e-2f0d-4a57-9d3a-0c5e8b7f1d42"
 
-// TestExamples replays every example of the contract at every api-version, each in a subscription of its own that has what
-// the example takes for granted. The request must be taken, with one of the answers that the example shows, and what it
-// asks for must be shown afterwards. That the answers keep to the contract is the harness's matter.
+// TestExamples replays every example of the contract at every api-version, each in a new subscription with the
+// resources that the example requires. The response must be one of the example's, and the resource must have the
+// requested values afterwards. The harness checks that responses comply with the contract.
 func TestExamples(t *testing.T) {
 	h := newHarness(t)
 	for _, version := range openapi.Versions() {
@@ -46,8 +46,7 @@ type replay struct {
 	examples map[string]*examples.Example
 }
 
-// takenForGranted are the examples that come before another, by its name or by that of its operation; none before those
-// that stand for themselves.
+// takenForGranted returns the names of the examples that must run before another one.
 func takenForGranted(e *examples.Example) []string {
 	const small, full = "HcpOpenShiftClusters_CreateOrUpdate", "HcpOpenShiftClusters_CreateOrUpdate_Full"
 	switch {
@@ -65,7 +64,7 @@ func takenForGranted(e *examples.Example) []string {
 	return []string{full}
 }
 
-// run brings about what an example takes for granted, replays it and looks at what has become of it.
+// run runs the required examples and then the example itself, and checks the result.
 func (r *replay) run(y *testSubscription, name string) {
 	for _, before := range takenForGranted(r.examples[name]) {
 		r.send(y, before)
@@ -89,7 +88,7 @@ func (r *replay) run(y *testSubscription, name string) {
 	}
 }
 
-// send sends an example's request and gives its target and body as they were sent.
+// send sends an example's request. It returns the target and body that were sent.
 func (r *replay) send(y *testSubscription, name string) (target, body string) {
 	y.t.Helper()
 	e := r.examples[name]
@@ -112,7 +111,7 @@ func (r *replay) send(y *testSubscription, name string) (target, body string) {
 	return target, body
 }
 
-// missing is the first place where there is less shown than was sent; empty when there is none.
+// missing returns the first path at which shown lacks a value of sent, or the empty string.
 func missing(at string, sent, shown any) string {
 	switch sent := sent.(type) {
 	case map[string]any:

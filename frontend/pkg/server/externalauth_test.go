@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// TestOneExternalAuthOneCluster: of external auths of a cluster that are created at once, under two names, one wins; the
-// others of its name find it moving, and those of the other name are told that it is there.
+// TestOneExternalAuthOneCluster: of concurrent PUTs of two external authentications of one cluster, one succeeds and
+// all others are conflicts.
 func TestOneExternalAuthOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
@@ -37,8 +37,8 @@ func TestOneExternalAuthOneCluster(t *testing.T) {
 	}
 }
 
-// TestNoExternalAuthIsLeftBehind: an external auth that is created while its cluster's deletion starts is either part of
-// it or refused, and its reservation with it.
+// TestNoExternalAuthIsLeftBehind: an external authentication that is created while its cluster's deletion starts is
+// part of the deletion or rejected. The same holds for its reservation.
 func TestNoExternalAuthIsLeftBehind(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	for round := range 5 {
@@ -56,7 +56,7 @@ func TestNoExternalAuthIsLeftBehind(t *testing.T) {
 		if counts[http.StatusAccepted] != 1 || counts[http.StatusCreated]+counts[http.StatusConflict] != 1 {
 			t.Fatalf("answers were %v", counts)
 		}
-		for range 2 { // what was created ends first
+		for range 2 { // the first round finishes the creations
 			if err := y.finishOperations(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestNoExternalAuthIsLeftBehind(t *testing.T) {
 	}
 }
 
-// TestExternalAuthFastPath: what is committed of an external auth reaches Cluster Service without the backend.
+// TestExternalAuthFastPath: committed changes of an external authentication reach Cluster Service without the backend.
 func TestExternalAuthFastPath(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
@@ -86,7 +86,7 @@ func TestExternalAuthFastPath(t *testing.T) {
 	})
 }
 
-// apiVersions are all of them, in order.
+// apiVersions returns all api-versions in order.
 func apiVersions() []string {
 	var names []string
 	for name := range versions.All() {
@@ -96,8 +96,8 @@ func apiVersions() []string {
 	return names
 }
 
-// FuzzExternalAuthBody: a PUT of any bytes in any api-version creates an external auth or is refused without leaving
-// anything.
+// FuzzExternalAuthBody: a PUT of any bytes at any api-version creates an external authentication, or is rejected and
+// stores nothing.
 func FuzzExternalAuthBody(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -123,7 +123,8 @@ func FuzzExternalAuthBody(f *testing.F) {
 	})
 }
 
-// FuzzExternalAuthPatch: a PATCH of any bytes in any api-version changes the external auth or is refused and changes nothing.
+// FuzzExternalAuthPatch: a PATCH of any bytes at any api-version changes the external authentication, or is rejected
+// and changes nothing.
 func FuzzExternalAuthPatch(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -151,8 +152,8 @@ func FuzzExternalAuthPatch(f *testing.F) {
 	})
 }
 
-// FuzzURLHeaders: whatever the headers say of where we are, and of who asks, URLs in answers are absolute and on that host
-// or ours, and the names of callers are stored as text.
+// FuzzURLHeaders: with any headers, URLs in responses are absolute and have the host of the headers or of this API.
+// Names of callers are stored as valid text.
 func FuzzURLHeaders(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -167,7 +168,7 @@ func FuzzURLHeaders(f *testing.F) {
 			status, header, answer := y.do(http.MethodGet, get, "", headers...)
 			answerable(t, status, header, answer)
 		}
-		whence := headers[:len(headers)-2] // a condition of the fuzzer's would rightly be refused
+		whence := headers[:len(headers)-2] // a condition of the fuzzer would cause a correct rejection
 		status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", csr, whence...)
 		answerable(t, status, header, answer)
 		if status != http.StatusAccepted {

@@ -24,15 +24,15 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them but
-// sign credentials.
+// fleet is a Cluster Service that stores UIDs and generations with the real service's guarantees. It only signs
+// credentials.
 type fleet struct {
 	clusterservicev1.UnimplementedClusterServiceServer
 
 	mu          sync.Mutex
 	generations map[string]int64
 	deleted     map[string]bool
-	// effects counts what has changed anything, by uid.
+	// effects counts the calls that changed something, by UID.
 	effects     map[string]int
 	silent      bool
 	credentials map[string]*clusterservicev1.BreakGlassCredential
@@ -40,7 +40,7 @@ type fleet struct {
 	key         *ecdsa.PrivateKey
 }
 
-// newFleet makes a fleet with a signer for credentials.
+// newFleet returns a fleet with a signer for credentials.
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -106,7 +106,7 @@ func (f *fleet) remove(uid string) {
 	}
 }
 
-// generation is what is stored of a uid; 0 when it is unknown.
+// generation returns the stored generation of a UID; 0 if it is unknown.
 func (f *fleet) generation(uid string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,7 +185,7 @@ func (f *fleet) GetBreakGlassCredential(_ context.Context, r *clusterservicev1.G
 	return proto.CloneOf(found), nil
 }
 
-// silence makes it not answer questions for credentials.
+// silence makes reads of credentials block.
 func (f *fleet) silence(silent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// answerable is what any answer to any bytes must be: no fault of ours, and an error names its code.
+// answerable checks the response to arbitrary bytes: it is not a server error, and an error has a code.
 func answerable(t *testing.T, status int, header http.Header, body string) {
 	t.Helper()
 	if status >= http.StatusInternalServerError {
@@ -29,7 +29,7 @@ func answerable(t *testing.T, status int, header http.Header, body string) {
 	}
 }
 
-// at is a target at one of the api-versions.
+// at returns a target at one of the api-versions.
 func at(target string, version uint8) string {
 	apis := versions.APIs()
 	return target + "?api-version=" + apis[int(version)%len(apis)].Name
@@ -44,8 +44,8 @@ func seed(f *testing.F, bodies ...string) {
 	}
 }
 
-// FuzzClusterBody: a PUT of any bytes at any version creates a cluster, which every version can show, or is refused without
-// leaving anything.
+// FuzzClusterBody: a PUT of any bytes at any version creates a cluster that every version can encode, or is rejected
+// and stores nothing.
 func FuzzClusterBody(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	seed(f, y.body("cluster.json", "{}"),
@@ -95,7 +95,7 @@ func FuzzNodePoolBody(f *testing.F) {
 	})
 }
 
-// FuzzPatch: a PATCH of any bytes changes the cluster or is refused and changes nothing.
+// FuzzPatch: a PATCH of any bytes changes the cluster, or is rejected and changes nothing.
 func FuzzPatch(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -116,7 +116,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// FuzzPath: any path, query and method is answered, never with a fault.
+// FuzzPath: requests with any path, query and method never cause a server error.
 func FuzzPath(f *testing.F) {
 	h := newHarness(f)
 	y := h.newSubscription(f)
@@ -151,7 +151,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzHeaders: any value of the headers that are parsed is answered, never with a fault.
+// FuzzHeaders: requests with any values of the parsed headers never cause a server error.
 func FuzzHeaders(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -169,7 +169,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzPreflight: a deployment of any bytes is judged with 200, and leaves nothing behind.
+// FuzzPreflight: a deployment of any bytes gets status 200, and stores nothing.
 func FuzzPreflight(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
@@ -199,8 +199,8 @@ func FuzzPreflight(f *testing.F) {
 	})
 }
 
-// FuzzSubscription: a subscription's document of any bytes is stored as it is shown afterwards, or refused and nothing
-// changes.
+// FuzzSubscription: a subscription's document of any bytes is stored as the response shows it, or rejected without a
+// change.
 func FuzzSubscription(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	target := "/subscriptions/" + y.subscription + "?api-version=2.0"
@@ -211,7 +211,7 @@ func FuzzSubscription(f *testing.F) {
 	f.Add([]byte(`{"state":"Registered","registrationDate":"now","properties":{"availabilityZones":"","additionalProperties":{"n":1e400}}}`), "")
 	f.Fuzz(func(t *testing.T, body []byte, match string) {
 		if strings.Contains(string(body), "Deleted") {
-			return // which is final, also for the inputs that follow
+			return // Deleted is final and would affect all later inputs
 		}
 		y := y.in(t)
 		_, header, before := y.do(http.MethodGet, target, "")

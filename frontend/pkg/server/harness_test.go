@@ -28,13 +28,13 @@ import (
 
 const location = "westus3"
 
-// harness is a frontend on a real store (the emulator) and a Cluster Service that keeps its promises in memory.
+// harness is a frontend with the Cosmos DB emulator and a Cluster Service in memory.
 type harness struct {
-	// read is how many bytes the store has sent.
+	// read counts the bytes that the store has sent.
 	read   *atomic.Int64
 	faults *faults.Set
 	db     *database.DB
-	// cosmos says how to reach the store.
+	// cosmos holds the options to connect to the store.
 	cosmos         database.Options
 	clusterService *fleet
 	rpc            *clusterservice.Client
@@ -44,7 +44,7 @@ type harness struct {
 	metrics        *prometheus.Registry
 }
 
-// newHarness makes a frontend; changes change its configuration.
+// newHarness starts a frontend. changes modify its configuration.
 func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
@@ -117,7 +117,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	return h
 }
 
-// counted counts the bytes of answers.
+// counted counts the bytes of responses.
 type counted struct {
 	http.ResponseWriter
 	total *atomic.Int64
@@ -128,8 +128,8 @@ func (c counted) Write(content []byte) (int, error) {
 	return c.ResponseWriter.Write(content)
 }
 
-// checkContract lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
-// it is over, because departures are found in the server's goroutines and in fuzz targets.
+// checkContract makes a test fail if a response violates the ARM contract. It reports violations at the end of the
+// test, because they are found in goroutines of the server and in fuzz targets.
 func (h *harness) checkContract(t testing.TB, handler http.Handler) http.Handler {
 	t.Helper()
 	var mu sync.Mutex

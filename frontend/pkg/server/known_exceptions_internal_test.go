@@ -8,18 +8,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
-// knownException is where the service knows better than the document. The first that is meant counts; empty means any.
+// knownException is a mutation for which the service deliberately differs from the document. Empty fields match
+// everything. The first matching exception applies.
 type knownException struct {
 	subject string
-	// since and before are api-versions.
+	// since and before bound the api-versions.
 	since, before string
 	how           string
 	place         string
 	kind          schemamutation.Kind
 	detail        string
-	// allowed is whether the change is accepted.
+	// allowed reports whether the service accepts the mutation.
 	allowed bool
-	// at is where it is refused, when that is not its place.
+	// at is the field of the violation, if that is not the mutated one.
 	at     string
 	reason string
 }
@@ -30,7 +31,7 @@ func (d knownException) matches(subject, version, how string, change schemamutat
 		(d.detail == "" || d.detail == change.Detail)
 }
 
-// knownExceptions from the documents.
+// knownExceptions lists all differences from the documents.
 var knownExceptions = []knownException{
 	{place: "name", kind: schemamutation.ReadOnly, reason: "what is said must be the name in the URL"},
 	{place: "type", kind: schemamutation.ReadOnly, reason: "what is said must be the type in the URL"},
@@ -91,15 +92,15 @@ const (
 	usernamePlace   = "properties.claim.mappings.username"
 )
 
-// stricterLimit is where the service says more than the documents of some versions, in the same terms.
+// stricterLimit is a limit that is stricter than in the documents of some versions.
 type stricterLimit struct {
 	subject, place string
-	// tighten changes the schema, and reports whether it says more now.
+	// tighten changes the schema, and reports whether that made it stricter.
 	tighten func(*schemamutation.Schema) bool
 	reason  string
 }
 
-// within bounds an integer.
+// within limits an integer.
 func within(least, most int64) func(*schemamutation.Schema) bool {
 	return func(s *schemamutation.Schema) bool {
 		more := s.Minimum == nil || *s.Minimum < least || most != 0 && (s.Maximum == nil || *s.Maximum > most)
@@ -110,7 +111,7 @@ func within(least, most int64) func(*schemamutation.Schema) bool {
 	}
 }
 
-// upTo bounds the length of a text.
+// upTo limits the length of a string.
 func upTo(longest int) func(*schemamutation.Schema) bool {
 	return func(s *schemamutation.Schema) bool {
 		more := s.MaxLength == nil || *s.MaxLength > longest
@@ -119,7 +120,7 @@ func upTo(longest int) func(*schemamutation.Schema) bool {
 	}
 }
 
-// atMost bounds the items of an array.
+// atMost limits the items of an array.
 func atMost(count int) func(*schemamutation.Schema) bool {
 	return func(s *schemamutation.Schema) bool {
 		more := s.MaxItems == nil || *s.MaxItems > count
@@ -139,7 +140,7 @@ func needs(name string) func(*schemamutation.Schema) bool {
 	}
 }
 
-// updatable can be changed, and createOnly cannot.
+// updatable allows changes; createOnly, below, forbids them.
 func updatable(s *schemamutation.Schema) bool {
 	more := s.CreateOnly
 	s.CreateOnly = false
@@ -152,7 +153,7 @@ func createOnly(s *schemamutation.Schema) bool {
 	return more
 }
 
-// stricterLimits of ours.
+// stricterLimits lists the limits of the service.
 var stricterLimits = []stricterLimit{
 	{"cluster", "properties.autoscaling.maxNodesTotal", within(0, 500), "the contract's page"},
 	{"cluster", "properties.autoscaling.maxPodGracePeriodSeconds", within(1, 0), "the contract's page"},
@@ -193,13 +194,13 @@ var stricterLimits = []stricterLimit{
 	{"externalAuth", "properties.claim.validationRules[].requiredClaim.requiredValue", upTo(256), "what is accepted must fit into one message"},
 }
 
-// sampleText is a valid text of a length.
+// sampleText returns a valid string of a length.
 func sampleText(place string, length int) (string, bool) {
 	switch place {
 	case "properties.imageDigestMirrors[].source", "properties.imageDigestMirrors[].mirrors[]":
 		return "mirror.example/" + strings.Repeat("a", length-len("mirror.example/")), true
 	case "properties.taints[].key":
-		// A prefix of 253 at most, and a name of 63 at most.
+		// A prefix has at most 253 characters, and a name at most 63.
 		if length > 253+1+63 {
 			return "", false
 		}
@@ -211,7 +212,7 @@ func sampleText(place string, length int) (string, bool) {
 	return strings.Repeat("a", length), true
 }
 
-// sampleItem is a valid element of a list, different from others.
+// sampleItem returns a valid i-th element of a list; all elements differ.
 func sampleItem(place string, i int) any {
 	switch place {
 	case "properties.api.authorizedCidrs":

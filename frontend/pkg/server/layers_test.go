@@ -24,7 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// journal is a log that tests read.
+// journal records log lines for tests.
 type journal struct {
 	mu      sync.Mutex
 	content bytes.Buffer
@@ -46,7 +46,7 @@ func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// lines are the lines with a message, decoded.
+// lines returns the decoded records with a message.
 func (j *journal) lines(t testing.TB, message string) []map[string]any {
 	t.Helper()
 	var found []map[string]any
@@ -62,7 +62,7 @@ func (j *journal) lines(t testing.TB, message string) []map[string]any {
 	return found
 }
 
-// gate lets in whoever says the word.
+// gate is an Authenticator that accepts requests with a word in their Authorization header.
 type gate struct{ word string }
 
 func (g gate) Ready(context.Context) error { return nil }
@@ -79,7 +79,7 @@ func (g gate) Authenticate(_ context.Context, r *http.Request) (authn.Caller, er
 	return authn.Caller{}, apierror.New(apierror.PermissionDenied, "The caller may not use this service.")
 }
 
-// TestAuthentication: nothing of a request is looked at before it is known to come from ARM, but health is.
+// TestAuthentication: an unauthenticated request is rejected before anything else, except for health endpoints.
 func TestAuthentication(t *testing.T) {
 	const word = "Bearer word"
 	h := newHarness(t, func(c *server.Config) {
@@ -119,7 +119,7 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestAudit: one record for each request that was to change something, with who, what and the result.
+// TestAudit: each request for a change has one record with the caller, the action and the result.
 func TestAudit(t *testing.T) {
 	var log, audit journal
 	h := newHarness(t, func(c *server.Config) {
@@ -173,7 +173,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestNothingSecretIsLogged runs requests with secrets in every place that a caller can fill, at the most talkative level.
+// TestNothingSecretIsLogged sends secrets in every part of a request that a caller controls, with the log at its lowest
+// level.
 func TestNothingSecretIsLogged(t *testing.T) {
 	const secret = "hunter2"
 	var log journal
@@ -227,7 +228,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 }
 
-// TestPanic: a panic is answered, counted once as a panic and once as a request, logged, and audited as a failure.
+// TestPanic: a panic results in a response, one count in each metric, a log record and an audit record of a failure.
 func TestPanic(t *testing.T) {
 	var log journal
 	h := newHarness(t, func(c *server.Config) {
@@ -255,7 +256,7 @@ frontend_http_requests_total{api_version="",code="500",method="GET",route="/heal
 	}
 }
 
-// TestTrace: a request is a span of its caller's trace, and the operation that it starts refers to it.
+// TestTrace: a request has a span in its caller's trace, and the operation that it starts refers to the trace.
 func TestTrace(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))

@@ -10,10 +10,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// action is what a client of TestLinearizable asked for, and what it was told.
+// action is a request of a client of TestLinearizable; outcome, below, is the response.
 type action struct {
-	// slot is a place for one resource, name the one that is meant. A cluster has a slot of its own; the external auths of a
-	// cluster, of which it can have one, share one.
+	// slot is a place for one resource; name is the requested resource. A cluster has its own slot. The external
+	// authentications of a cluster share one, because a cluster can have only one.
 	slot    string
 	name    string
 	verb    string
@@ -22,27 +22,27 @@ type action struct {
 }
 
 type outcome struct {
-	// status 0 is one that is not known: the answer said that the store could not be reached, or the frontend was killed.
+	// A status of 0 means that the outcome is unknown: the store was unreachable or the frontend was killed.
 	status int
 	value  string
 	state  string
 	etag   string
-	// lost is a 409 because of races, taken one because the slot is another's, and not because of the resource's state.
+	// lost is set for a 409 because of lost races, taken for a 409 because another resource holds the slot.
 	lost, taken bool
 }
 
-// register is one slot as the API promises it: who has it, its value (a tag, or a claim), whether it moves, and its ETag,
-// empty while the model cannot know it.
+// register is the specified state of one slot: the resource that holds it, its value (a tag or a claim), whether an
+// operation is in progress, and its ETag, which is empty while the model cannot know it.
 type register struct {
 	exists, moving, deleting bool
 	name, value, etag        string
 }
 
-// overtaken is the ETag of a write whose answer was lost and that others have written over before it was found again: one
-// that no condition holds for any more.
+// overtaken is the ETag of a write whose response was lost and that later writes replaced. No condition matches it.
 const overtaken = `"overtaken"`
 
-// step gives the states that a register may be in after an action with an outcome; none is a broken promise.
+// step returns the states that a register may have after an action with an outcome. An empty result means that the
+// outcome violates the specification.
 func (r register) step(a action, o outcome) []register {
 	if o.lost {
 		return []register{r}
@@ -112,8 +112,7 @@ func (r register) step(a action, o outcome) []register {
 	return []register{next}
 }
 
-// beside is step for a slot that another resource has: the one that is meant does not exist and cannot be made, and
-// nothing changes.
+// beside is step for a slot that another resource holds: the requested resource does not exist and cannot be created.
 func (r register) beside(a action, o outcome) []register {
 	var allowed bool
 	switch a.verb {
@@ -130,7 +129,7 @@ func (r register) beside(a action, o outcome) []register {
 	return nil
 }
 
-// applied is what an action whose outcome is not known did if it did anything.
+// applied returns the possible states after an action with an unknown outcome.
 func (r register) applied(a action, written register) []register {
 	written.etag = ""
 	settled := r.exists && !r.moving && !r.deleting
@@ -148,7 +147,7 @@ func (r register) applied(a action, written register) []register {
 	return nil
 }
 
-// finishVerb is what the backend does.
+// finishVerb is the action of the backend.
 const finishVerb = "finish"
 
 func model() porcupine.Model {
@@ -204,7 +203,7 @@ func outcomeOf(id string, status int, header http.Header, body string) outcome {
 	if json.Unmarshal([]byte(body), &shown) == nil {
 		o.value, o.state = shown.Tags["value"]+shown.Properties.Claim.Mappings.Username.Claim, shown.Properties.ProvisioningState
 		o.lost = shown.Error.Message == "The resource is being changed by other requests."
-		// Another resource holds the slot if the error is about that one.
+		// The target of the error is the resource that holds the slot.
 		o.taken = status == http.StatusConflict && strings.HasPrefix(shown.Error.Target, "/") && !strings.EqualFold(shown.Error.Target, id)
 	}
 	return o

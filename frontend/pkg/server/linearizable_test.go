@@ -24,8 +24,7 @@ import (
 
 var linearizableOps = flag.Int("linearizable-ops", 1500, "`number` of operations of TestLinearizable, at least")
 
-// The shape of TestLinearizable: in each epoch clients work on slots of its own, so that no history grows beyond what can
-// be checked.
+// The size of TestLinearizable. Clients use new slots in each epoch, so that the histories stay short enough to check.
 const (
 	epochOperations = 1500
 	epochClients    = 6
@@ -33,15 +32,15 @@ const (
 	epochAuths      = 2
 )
 
-// TestLinearizable: clients that create, replace, patch, read and delete a few clusters and external auths at once, on a
-// store that loses answers and is busy and through frontends that are killed, see one resource each that changes in one
-// order, in which every answer is right; and of a cluster's external auths they see one at a time.
+// TestLinearizable: clients concurrently create, replace, patch, read and delete a few clusters and external
+// authentications. The store loses responses and is busy at times, and frontends are killed. The changes of each
+// resource have one order in which every response is correct, and a cluster has at most one external authentication at
+// any time.
 //
-// That the check finds what it is for was tried by hand: it fails on the first run of this size with the ETag condition
-// taken out of attempt in internal/database/commit.go (`batch.ReplaceItem(w.id, c.documents[i], nil)`, so that a write is
-// blind), both with clusters and with external auths alone; with If-Match ignored by preconditions; and with the reservation
-// left out of externalAuthType.reservations. A run of 100,000 on a machine that was busy with other things found a commit
-// whose outcome was open and that was decided anew (TestLostResponseAndNoAnswer in internal/database).
+// The test detects each of these defects: a blind write, without the ETag condition in attempt of
+// internal/database/commit.go; preconditions that ignore If-Match; externalAuthType.reservations without the
+// reservation. A run of 100,000 on a busy machine found a commit with an unknown outcome that was decided again
+// (TestLostResponseAndNoAnswer in internal/database).
 func TestLinearizable(t *testing.T) {
 	var config server.Config
 	h := newHarness(t, func(c *server.Config) { config = *c })
@@ -85,10 +84,10 @@ func TestLinearizable(t *testing.T) {
 	y.documents().check(t)
 }
 
-// homeOf names a cluster whose external auths are worked on.
+// homeOf returns the name of a cluster for external authentications.
 func homeOf(epoch, i int) string { return fmt.Sprintf("home-%d-%d", epoch, i) }
 
-// record has clients work on the slots of an epoch.
+// record runs the clients on the slots of an epoch.
 func (y *testSubscription) record(t *testing.T, frontends *mortal, epoch, operations int) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -109,7 +108,7 @@ func (y *testSubscription) record(t *testing.T, frontends *mortal, epoch, operat
 				o := y.act(frontends, a)
 				returned := time.Since(began)
 				if o.status == 0 {
-					// It may take effect at any later time.
+					// The request may take effect at any later time.
 					returned = time.Hour
 				}
 				if o.etag != "" {
@@ -125,8 +124,8 @@ func (y *testSubscription) record(t *testing.T, frontends *mortal, epoch, operat
 	return history
 }
 
-// mortal is a frontend that can be killed: what it works on is cut off there and then, and another one, which remembers
-// nothing, takes its place.
+// mortal is a frontend that can be killed. Its requests in progress are cut off, and a new frontend without state
+// replaces it.
 type mortal struct {
 	config server.Config
 
@@ -149,7 +148,7 @@ func (m *mortal) kill() {
 	m.life, m.end = context.WithCancel(context.Background())
 }
 
-// serve answers a request; one that was cut off is answered 503, as its front door would.
+// serve handles a request. A request that is cut off gets status 503, as from a front door.
 func (m *mortal) serve(request *http.Request) *httptest.ResponseRecorder {
 	m.mu.Lock()
 	handler, life := m.handler, m.life
@@ -163,7 +162,7 @@ func (m *mortal) serve(request *http.Request) *httptest.ResponseRecorder {
 	return recorder
 }
 
-// explain shows where the longest attempts to put each slot's history into an order ended.
+// explain logs where the longest partial orders of each slot's history end.
 func explain(t *testing.T, history []porcupine.Operation, found porcupine.LinearizationInfo) {
 	t.Helper()
 	for _, attempts := range found.PartialLinearizationsOperations() {
@@ -232,7 +231,7 @@ func pick(random *rand.Rand, etags map[string]string, value string, epoch int) a
 	return a
 }
 
-// act carries an action out.
+// act executes an action.
 func (y *testSubscription) act(frontends *mortal, a action) outcome {
 	if a.verb == finishVerb {
 		finished, err := y.finishSlot(context.Background(), a.slot)
@@ -261,13 +260,13 @@ func (y *testSubscription) act(frontends *mortal, a action) outcome {
 	return outcomeOf(y.cluster(a.name), recorder.Code, recorder.Header(), recorder.Body.String())
 }
 
-// claimed is a patch that gives an external auth a value.
+// claimed returns a patch that gives an external authentication a value.
 func claimed(value string) string {
 	return `{"properties":{"claim":{"mappings":{"username":{"claim":"` + value + `"}}}}}`
 }
 
-// finishSlot ends what is under way of the resource in a slot, as the backend does, and says in which state that was; empty
-// when nothing was under way.
+// finishSlot finishes the operation of the resource in a slot, as the backend does. It returns the state before, or the
+// empty string if there was no operation.
 func (y *testSubscription) finishSlot(ctx context.Context, slot string) (hub.ProvisioningState, error) {
 	var was hub.ProvisioningState
 	err := database.Retry(ctx, func(ctx context.Context) error {
@@ -278,7 +277,7 @@ func (y *testSubscription) finishSlot(ctx context.Context, slot string) (hub.Pro
 		}
 		done, err := y.db.Operations().Get(ctx, database.OperationKey(y.subscription, location, active))
 		if err != nil || done.Value.Status.Terminal() {
-			// Somebody else was faster.
+			// Another client finished it first.
 			return err
 		}
 		was = state
@@ -287,7 +286,7 @@ func (y *testSubscription) finishSlot(ctx context.Context, slot string) (hub.Pro
 	return was, err
 }
 
-// standing is how the resource in a slot stands, and the operation that works on it; empty when nothing does.
+// standing returns the state of the resource in a slot and its active operation; both are empty if there is none.
 func (y *testSubscription) standing(ctx context.Context, slot string) (state hub.ProvisioningState, active string, err error) {
 	if strings.HasPrefix(slot, "cluster-") {
 		item, err := y.db.Clusters().Find(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster(slot)})

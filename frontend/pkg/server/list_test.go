@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// fill stores clusters without going through the API.
+// fill stores clusters without the API.
 func (y *testSubscription) fill(count int) {
 	y.t.Helper()
 	ctx := context.Background()
@@ -40,7 +40,7 @@ func (y *testSubscription) fill(count int) {
 	}
 }
 
-// allClusters is the URL of the list of all clusters of the subscription.
+// allClusters returns the URL of the list of all clusters of the subscription.
 func (y *testSubscription) allClusters() string {
 	return "/subscriptions/" + y.subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
 }
@@ -52,7 +52,7 @@ type listed struct {
 	NextLink string `json:"nextLink"`
 }
 
-// next is the path and query of the next page; empty on the last.
+// next returns the path and query of the next page; empty on the last page.
 func (l listed) next(t testing.TB) string {
 	t.Helper()
 	u, err := url.Parse(l.NextLink)
@@ -62,8 +62,8 @@ func (l listed) next(t testing.TB) string {
 	return u.RequestURI()
 }
 
-// TestLongList: a list of 1,000 clusters comes page by page, each cluster once and in order, and no page holds more than
-// the limit, whatever was asked for.
+// TestLongList: the pages of a list of 1,000 clusters contain each cluster once and in order. No page exceeds the
+// limit, whatever the client requests.
 func TestLongList(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	const count = 1000
@@ -92,8 +92,8 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-// TestListMemory: a page of a long list takes no more of the frontend's memory than one of a short list. What it takes is
-// what it reads and what it answers; both are counted, and the same but for the digits of names.
+// TestListMemory: a page of a long list needs no more memory than a page of a short one. The test counts the bytes that
+// are read and written, which differ only in the digits of names.
 func TestListMemory(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	page := func(y *testSubscription) (read, answered int64) {
@@ -105,7 +105,7 @@ func TestListMemory(t *testing.T) {
 		return y.read.Load() - before, int64(len(body))
 	}
 	y.fill(60)
-	_, _ = page(y) // the subscription is read once more the first time
+	_, _ = page(y) // the first request reads the subscription too
 	shortRead, shortAnswered := page(y)
 	long := y.newSubscription(t)
 	long.fill(1000)
@@ -115,7 +115,7 @@ func TestListMemory(t *testing.T) {
 	}
 }
 
-// FuzzListOptions: any options of a list are answered with a page or refused, and a page never has more than was asked for.
+// FuzzListOptions: a list with any options returns a page or an error, and a page never exceeds the requested size.
 func FuzzListOptions(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.fill(5)
@@ -148,7 +148,7 @@ func FuzzListOptions(f *testing.F) {
 	})
 }
 
-// BenchmarkList is a page of 100 clusters out of 1,000, and of 10,000: bytes and time are to be the same.
+// BenchmarkList measures a page of 100 clusters out of 1,000 and of 10,000. Bytes and time should be the same.
 func BenchmarkList(b *testing.B) {
 	for _, count := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("of=%d", count), func(b *testing.B) {

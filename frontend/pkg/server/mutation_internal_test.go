@@ -24,18 +24,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
-// The walk takes each resource at each api-version through every change that the version's OpenAPI document knows of its
-// full body, without a store: what the document refuses must be refused at its place, what it allows accepted, and where
-// the service knows better the list of departures says why. See package schemamutation.
+// The schema mutation tests apply to each resource, at each api-version, every mutation that the version's OpenAPI
+// document defines for the resource's full bodies; they use no store. The service must reject at the mutated field what
+// the document rejects, and accept what the document accepts. knownExceptions lists the differences with their reasons.
+// See package schemamutation.
 
-// how a body gets to a resource.
+// The ways in which a body changes a resource.
 const (
 	created  = "create"
 	replaced = "replace"
 	patched  = "patch"
 )
 
-// TestSchemaMutations is the walk.
+// TestSchemaMutations compares the service's verdict on every mutation with the document's.
 func TestSchemaMutations(t *testing.T) {
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
@@ -100,12 +101,12 @@ type mutationTester struct {
 	book             rulebook.Book
 	known            map[apierror.Violation]bool
 	versions         map[string]*versions.Version
-	// seen are the resources that were looked at.
+	// seen contains the resources that shown has checked.
 	seen      map[string]bool
 	idle      map[int]bool
 	tried     int
 	contracts map[string]*check.Contract
-	// get is the operation that shows the resource.
+	// get is the operation that returns the resource.
 	get string
 }
 
@@ -119,7 +120,7 @@ func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any
 	for _, change := range schema.Mutations(shown, samples) {
 		_, violations := w.judge.change(change.Apply(shown), false)
 		w.try(change, replaced, change.Current(shown), violations)
-		// To take a value away a patch makes it null.
+		// A patch removes a value with null.
 		if patch, ok := change.Patch(shown); ok && change.Kind != schemamutation.Absent {
 			_, violations := w.judge.change(patch, true)
 			w.try(change, patched, change.Current(shown), violations)
@@ -139,8 +140,8 @@ func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any
 	w.together(body, refused)
 }
 
-// shown looks at what was made at every version: it is as the version's document has it, and whoever sends it back changes
-// nothing.
+// shown checks the stored resource at every version: the response complies with the version's document, and sending it
+// back changes nothing.
 func (w *mutationTester) shown(what string) {
 	now, err := json.Marshal(w.judge.shown())
 	if err != nil {
@@ -175,13 +176,13 @@ func (w *mutationTester) shown(what string) {
 	}
 }
 
-// rejectedMutation is a change with what was said of it alone.
+// rejectedMutation is a mutation with the violations that it causes alone.
 type rejectedMutation struct {
 	schemamutation.Mutation
 	alone []apierror.Violation
 }
 
-// together tries three changes at once: of each one something must be said that was said of it alone.
+// together applies three mutations at once. Each must still cause one of the violations that it causes alone.
 func (w *mutationTester) together(body map[string]any, refused []rejectedMutation) {
 	random := rand.New(rand.NewPCG(1, uint64(len(refused))))
 	for range 200 {
@@ -203,7 +204,7 @@ func (w *mutationTester) together(body map[string]any, refused []rejectedMutatio
 	}
 }
 
-// overlap reports whether one of two changes is within what the other one changes, or is said to be wrong there.
+// overlap reports whether two mutations concern the same field, or cause violations at the same field.
 func overlap(a, b rejectedMutation) bool {
 	within := func(a, b string) bool { return validation.Covers(a, b) || validation.Covers(b, a) }
 	for _, v := range a.alone {
@@ -216,8 +217,8 @@ func overlap(a, b rejectedMutation) bool {
 	return within(a.Path, b.Path)
 }
 
-// try compares what the service says of a change with what the document and the departures say; before is what the change
-// takes the place of.
+// try compares the service's verdict on a mutation with that of the document and of knownExceptions. before is the
+// value that the mutation replaces.
 func (w *mutationTester) try(change schemamutation.Mutation, how string, before any, violations []apierror.Violation) {
 	w.tried++
 	allowed, at := change.Allowed, change.Path
@@ -253,7 +254,7 @@ func (w *mutationTester) try(change schemamutation.Mutation, how string, before 
 	}
 }
 
-// described reports whether docs/validation.md has a violation.
+// described reports whether docs/validation.md contains a violation.
 func (w *mutationTester) described(v apierror.Violation) bool {
 	known, asked := w.known[v]
 	if !asked {
@@ -265,11 +266,12 @@ func (w *mutationTester) described(v apierror.Violation) bool {
 
 const immutableMessage = "Forbidden: field is immutable"
 
-// TestOlderVersionsKeepWhatNewerSay: no PUT and no PATCH at an older version changes what only newer ones have.
+// TestOlderVersionsKeepFieldsOfNewer: a PUT or PATCH at an older version does not change fields that only newer
+// versions have.
 func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
 	apis, all := versions.APIs(), versions.All()
 	newest := apis[len(apis)-1].Name
-	// None of these is a default, and none that the version has by itself.
+	// These values differ from all defaults.
 	unusual := map[string]string{
 		"cluster":  `{"properties":{"ingress":{"type":"Private"},"cryptoRestrictions":"FIPS","etcd":{"dataEncryption":{"customerManaged":{"kms":{"visibility":"Private"}}}}}}`,
 		"nodePool": `{"properties":{"platform":{"osDisk":{"diskType":"Ephemeral"}}}}`,
@@ -323,7 +325,7 @@ func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
 	}
 }
 
-// value is what is at a place without arrays and maps; nil when nothing is.
+// value returns the value at a path without arrays and maps, or nil.
 func value(of any, place string) any {
 	for name := range strings.SplitSeq(place, ".") {
 		object, _ := of.(map[string]any)
@@ -332,7 +334,7 @@ func value(of any, place string) any {
 	return of
 }
 
-// TestCredentialRequestMutations is the walk of the body of requestAdminCredential, which the newest version has.
+// TestCredentialRequestMutations applies the mutations of the body of requestAdminCredential.
 func TestCredentialRequestMutations(t *testing.T) {
 	apis := versions.APIs()
 	newest := apis[len(apis)-1].Name
@@ -351,7 +353,7 @@ func TestCredentialRequestMutations(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = (&Server{}).signingRequest(&request{version: versions.All()[newest], body: text}, &database.CredentialDocument{})
-		// The document lets it be absent; the contract's page does not.
+		// The document has the property as optional; the service requires it.
 		if change.Kind == schemamutation.UnknownProperty {
 			if err != nil {
 				t.Errorf("%.100s: %v", change, err)
@@ -364,7 +366,7 @@ func TestCredentialRequestMutations(t *testing.T) {
 	}
 }
 
-// TestWalkExpressions: of a resource that is right a preflight says nothing, whichever of its values is not known yet.
+// TestPreflightWithExpressions: a preflight accepts a valid resource, whichever of its values is an expression.
 func TestPreflightWithExpressions(t *testing.T) {
 	patches := map[string][]string{
 		"cluster-full.json":  {`{"properties":{"network":{"machineCidr":"10.128.0.0/24","podCidr":"10.0.0.0/16"}}}`},

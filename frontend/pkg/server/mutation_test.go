@@ -21,11 +21,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
-// sentEvery is which share of the changes of TestWalk are sent as requests.
+// sentEvery selects the mutations of TestSchemaMutations that are sent as requests: every 13th.
 const sentEvery = 13
 
-// TestSchemaMutationRequests sends a part of what TestWalk judges: the answer to what is refused is ARM's error with the field that
-// is wrong, a preflight says the same, and nothing is stored.
+// TestSchemaMutationRequests sends a part of the mutations of TestSchemaMutations as requests. The response to an
+// invalid body is ARM's error with the invalid field, a preflight returns the same error, and the store does not
+// change.
 func TestSchemaMutationRequests(t *testing.T) {
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
@@ -36,7 +37,7 @@ func TestSchemaMutationRequests(t *testing.T) {
 	before := y.documents()
 	sent := 0
 	for _, one := range []struct{ definition, file, patch, kind, name, target string }{
-		// The first version names the vault with the key; what a version does not know is ignored.
+		// The first version has the vault's name in the key; other versions ignore the field.
 		{"HcpOpenShiftCluster", "cluster-full.json", `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`, "hcpOpenShiftClusters", "cluster", y.cluster("cluster")},
 		{"NodePool", "nodepool-full.json", "{}", "hcpOpenShiftClusters/nodePools", "ready/pool", y.cluster("ready") + "/nodePools/pool"},
 		{"ExternalAuth", "external-auth-full.json", "{}", "hcpOpenShiftClusters/externalAuths", "ready/auth", y.cluster("ready") + "/externalAuths/auth"},
@@ -49,7 +50,7 @@ func TestSchemaMutationRequests(t *testing.T) {
 			body := y.body(one.file, one.patch)
 			changes := schema.Mutations(parse(t, body), schemamutation.Samples{})
 			for i := offset; i < len(changes); i += sentEvery {
-				// TestWalk says of which changes the service thinks otherwise than the document.
+				// TestSchemaMutations tests the mutations for which the service differs from the document.
 				if change := changes[i]; !change.Allowed && !strings.HasPrefix(change.Path, "tags[") && !slices.Contains([]schemamutation.Kind{schemamutation.Null, schemamutation.Absent, schemamutation.Pattern}, change.Kind) {
 					sent++
 					y.mustReject(book, at(one.target, uint8(offset)), one.kind, one.name, api.Name, change.Apply(parse(t, body)), change.String())
@@ -76,7 +77,7 @@ func parse(t testing.TB, text string) map[string]any {
 	return fields
 }
 
-// etags are those of all documents.
+// etags returns the ETags of all documents.
 func etags(d documents) map[string]string {
 	all := map[string]string{}
 	collect(all, d.clusters)
@@ -93,7 +94,7 @@ func collect[D any](into map[string]string, items []*database.Item[D]) {
 	}
 }
 
-// fieldError is an error of ARM.
+// fieldError is an ARM error.
 type fieldError struct {
 	Code, Message, Target string
 	Details               []fieldError
@@ -101,7 +102,7 @@ type fieldError struct {
 
 var jsonPath = regexp.MustCompile(`(?s)^(location|tags|identity|name|type|properties)([.\[].*)?$`)
 
-// mustReject sends a body that must be refused, as a PUT and in a preflight.
+// mustReject sends a body that must be rejected, as a PUT and in a preflight.
 func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, version string, fields map[string]any, what string) {
 	y.t.Helper()
 	body, err := json.Marshal(fields)
@@ -149,8 +150,8 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 	}
 }
 
-// TestEmptyOperatorsAreShown: operators that are required and of which there are none are shown, as the contract has it, and
-// what is shown can be sent back.
+// TestResponsesContainEmptyOperators: required maps of operators are present in responses even if they are empty, and a
+// response can be sent back as a PUT.
 func TestResponsesContainEmptyOperators(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	identities := "/subscriptions/" + y.subscription + "/resourceGroups/identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
@@ -166,10 +167,10 @@ func TestResponsesContainEmptyOperators(t *testing.T) {
 	}
 }
 
-// TestPoolOfAControlPlaneThatRunsNothing: a node pool of a cluster that has failed may not have a version yet. It is shown
-// as the contract has it, and takes one later.
+// TestNodePoolOfControlPlaneWithoutVersion: a node pool of a failed cluster may have no version yet. Responses still
+// comply with the contract, and the pool accepts a version later.
 func TestNodePoolOfControlPlaneWithoutVersion(t *testing.T) {
-	t.Setenv(traffic.DirVariable, "") // by the documents a version has an id: that it may be left out is ours
+	t.Setenv(traffic.DirVariable, "") // in the documents a version has an ID; the service accepts requests without one
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	cluster, err := y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})

@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
-// together runs n calls at the same time and counts their results.
+// together runs n calls concurrently and counts their results.
 func together(n int, call func(i int) int) map[int]int {
 	var mu sync.Mutex
 	counts := map[int]int{}
@@ -33,7 +33,7 @@ func together(n int, call func(i int) int) map[int]int {
 	return counts
 }
 
-// TestOneSubnetOneCluster: of clusters that are created at once with the same subnet, one gets it.
+// TestOneSubnetOneCluster: of concurrent creations of clusters with the same subnet, one succeeds.
 func TestOneSubnetOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	counts := together(8, func(i int) int {
@@ -46,7 +46,7 @@ func TestOneSubnetOneCluster(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestOneNameOneCluster: of PUTs of one new name, one creates it, and the others find it moving.
+// TestOneNameOneCluster: of concurrent PUTs of one new name, one creates the cluster, and the others are conflicts.
 func TestOneNameOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	counts := together(8, func(int) int {
@@ -59,8 +59,8 @@ func TestOneNameOneCluster(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestOneUpdateAtATime: of PATCHes at once, one is accepted; with If-Match the others are told that they are out of date,
-// or that the resource moves.
+// TestOneUpdateAtATime: of concurrent PATCHes, one is accepted. With If-Match the others fail the precondition or are
+// conflicts.
 func TestOneUpdateAtATime(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
@@ -75,7 +75,7 @@ func TestOneUpdateAtATime(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestManyPoolsAtOnce: a client that creates many node pools of a cluster at once gets them all.
+// TestManyPoolsAtOnce: concurrent creations of many node pools of a cluster all succeed.
 func TestManyPoolsAtOnce(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
@@ -89,7 +89,8 @@ func TestManyPoolsAtOnce(t *testing.T) {
 	}
 }
 
-// TestManyClustersAtOnce: clusters that are created at once in one subscription pass its gates without keeping each other.
+// TestManyClustersAtOnce: concurrent creations of clusters in one subscription do not block each other at the
+// subscription's fences.
 func TestManyClustersAtOnce(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	const clusters = 48
@@ -105,7 +106,8 @@ func TestManyClustersAtOnce(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are either part of it or refused.
+// TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are part of the deletion or
+// rejected.
 func TestNoPoolIsLeftBehind(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
@@ -135,8 +137,8 @@ func TestNoPoolIsLeftBehind(t *testing.T) {
 	}
 }
 
-// TestCreateInADyingSubscription: a create that has read that its subscription is Registered, and is held up until the
-// gates are shut, is refused; one that was faster is seen by whoever lists the clusters then.
+// TestCreateInADyingSubscription: a creation that has read the subscription as Registered is rejected if the fences are
+// closed before its commit. A creation that commits earlier is visible to a list of clusters after the closing.
 func TestCreateInADyingSubscription(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
@@ -173,7 +175,8 @@ func TestCreateInADyingSubscription(t *testing.T) {
 	found.check(t)
 }
 
-// TestFaults: whatever Cosmos DB does for a while, a request is accepted once or not at all, and what is stored is whole.
+// TestFaults: with faults of Cosmos DB, a request is accepted once or not at all, and the stored documents are
+// consistent.
 func TestFaults(t *testing.T) {
 	for name, rule := range map[string]faults.Rule{
 		"lost responses":    {Operations: []string{"batch"}, DropResponse: true, Count: 2},
@@ -213,7 +216,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFastPath: what is committed reaches Cluster Service without the backend, and a new incarnation has a new uid.
+// TestFastPath: committed changes reach Cluster Service without the backend, and a new incarnation has a new UID.
 func TestFastPath(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
@@ -237,8 +240,8 @@ func TestFastPath(t *testing.T) {
 	}
 }
 
-// TestReservationsRace: what only one cluster of a subscription may have goes to one of those that ask for it at the same
-// moment, each in a casing of its own, and the others leave nothing behind.
+// TestReservationsRace: of concurrent creations that need the same reservation, each in another casing, one succeeds,
+// and the others store nothing.
 func TestReservationsRace(t *testing.T) {
 	casing := func(text string, i int) string {
 		if i%2 == 0 {
@@ -280,8 +283,8 @@ func TestReservationsRace(t *testing.T) {
 	}
 }
 
-// TestPairsForOneManagedGroup: of each of many pairs that ask for the same managed resource group, all at the same moment,
-// one gets it, and the other is told which field is wrong and why. Nobody else's pair has a part in it.
+// TestPairsForOneManagedGroup: of each pair of concurrent creations with the same managed resource group, one succeeds
+// and the other gets an error for the field. Pairs do not affect each other.
 func TestPairsForOneManagedGroup(t *testing.T) {
 	const pairs = 24
 	y := newHarness(t).newSubscription(t)
@@ -339,7 +342,7 @@ func TestPairsForOneManagedGroup(t *testing.T) {
 	}
 }
 
-// TestOneNameInAnyCasing: the name of a cluster is the same in any casing, also for those who create it at the same moment.
+// TestOneNameInAnyCasing: names of clusters are compared without case, also in concurrent creations.
 func TestOneNameInAnyCasing(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	counts := together(8, func(i int) int {
@@ -353,8 +356,8 @@ func TestOneNameInAnyCasing(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestReservationsPassOn: while a cluster goes, others ask for what it has. None gets it before the cluster is gone, and
-// then exactly one does, which may be another of the same name.
+// TestReservationsPassOn: while a cluster is being deleted, others request its reservations. None succeeds before the
+// cluster is gone; then exactly one does, possibly with the same name.
 func TestReservationsPassOn(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	body := y.body("cluster.json", `{"properties":{"platform":{"managedResourceGroup":"managed"}}}`)
@@ -377,7 +380,7 @@ func TestReservationsPassOn(t *testing.T) {
 			name = "cluster"
 		}
 		for {
-			// What is found after the deletion has ended is final.
+			// The result after the end of the deletion is final.
 			last := stop.Load()
 			status, _, answer := y.do(http.MethodPut, y.cluster(name), body)
 			if status == http.StatusCreated || last {
@@ -407,8 +410,8 @@ func TestReservationsPassOn(t *testing.T) {
 	}
 }
 
-// TestNoClusterInAManagedGroup: a managed resource group goes with its cluster, so no other cluster may be in it, whichever
-// of the two comes first.
+// TestNoClusterInAManagedGroup: no cluster may be in the managed resource group of another one, whichever is created
+// first, because the group is deleted with its cluster.
 func TestNoClusterInAManagedGroup(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	in := func(group, name string) string {

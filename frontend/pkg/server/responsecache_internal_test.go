@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestShownIsBounded: however much is shown, only so much is remembered, and the last is.
+// TestShownIsBounded: the cache keeps its size limit and the newest response.
 func TestShownIsBounded(t *testing.T) {
 	s := newResponseCache()
 	for i := range 200 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReadsAgain: who reads what has not changed is answered the same, and the store is asked but sends no document; every
-// change shows at once, in every api-version, and so does the end.
+// TestReadsAgain: repeated reads of an unchanged resource return the same response without a document from the store.
+// Every change is visible at once at every api-version, and so is the deletion.
 func TestReadsAgain(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")

@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// testSubscription is a subscription in which a test works.
+// testSubscription is the subscription of a test.
 type testSubscription struct {
 	*harness
 	t            testing.TB
@@ -35,7 +35,7 @@ func (h *harness) newSubscription(t testing.TB) *testSubscription {
 	return y
 }
 
-// in is the tenancy for a part of a test.
+// in returns the subscription for a subtest.
 func (y *testSubscription) in(t testing.TB) *testSubscription {
 	return &testSubscription{y.harness, t, y.subscription}
 }
@@ -44,7 +44,7 @@ func (y *testSubscription) cluster(name string) string {
 	return "/subscriptions/" + y.subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
 }
 
-// body is a file of testdata/bodies with a merge patch.
+// body returns a file of testdata/bodies with a merge patch applied.
 func (y *testSubscription) body(file, patch string) string {
 	y.t.Helper()
 	content, err := os.ReadFile("../../testdata/bodies/" + file)
@@ -69,21 +69,21 @@ func (y *testSubscription) body(file, patch string) string {
 	return string(merged)
 }
 
-// platformPatch is a patch that gives a cluster a subnet and a security group of its own.
+// platformPatch returns a patch that sets a cluster's subnet and security group to names of its own.
 func (y *testSubscription) platformPatch(name string) string {
 	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
 	return fmt.Sprintf(`{"properties":{"platform":{"subnetId":"%s/virtualNetworks/vnet/subnets/%s","networkSecurityGroupId":"%s/networkSecurityGroups/%s"}}}`,
 		network, name, network, name)
 }
 
-// do sends a request straight to the handler.
+// do sends a request directly to the handler.
 func (y *testSubscription) do(method, target, body string, headers ...string) (int, http.Header, string) {
 	recorder := httptest.NewRecorder()
 	y.server.ServeHTTP(recorder, y.request(method, target, body, headers...))
 	return recorder.Code, recorder.Header(), recorder.Body.String()
 }
 
-// request makes a request as ARM sends it, in the newest api-version unless the target names one.
+// request returns a request as ARM sends it, at the newest api-version unless the target names one.
 func (y *testSubscription) request(method, target, body string, headers ...string) *http.Request {
 	separator := "?"
 	if strings.Contains(target, "?") {
@@ -101,7 +101,7 @@ func (y *testSubscription) request(method, target, body string, headers ...strin
 	return request
 }
 
-// mustDo is do with the status that it must have.
+// mustDo is do with a required status.
 func (y *testSubscription) mustDo(status int, method, target, body string, headers ...string) http.Header {
 	y.t.Helper()
 	got, header, answer := y.do(method, target, body, headers...)
@@ -111,7 +111,7 @@ func (y *testSubscription) mustDo(status int, method, target, body string, heade
 	return header
 }
 
-// createCluster makes a cluster that has Succeeded.
+// createCluster creates a cluster and finishes its operation.
 func (y *testSubscription) createCluster(name string) {
 	y.t.Helper()
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster(name), y.body("cluster.json", y.platformPatch(name)))
@@ -120,7 +120,7 @@ func (y *testSubscription) createCluster(name string) {
 	}
 }
 
-// documents are the live clusters, node pools, operations and reservations of the subscription.
+// documents are the live documents of the subscription.
 type documents struct {
 	clusters     []*database.Item[database.ClusterDocument]
 	nodePools    []*database.Item[database.NodePoolDocument]
@@ -151,9 +151,8 @@ func all[T any](y *testSubscription, collection *database.Collection[T]) []*data
 	return found
 }
 
-// check is what must hold of a store at any time: every cluster has its three reservations and every external
-// auth its one, and no others exist, and what
-// moves has the active operation that moves it.
+// check tests the invariants of the store: every cluster has three reservations and every external authentication one,
+// there are no others, and every resource with a non-terminal state has one active operation.
 func (d documents) check(t testing.TB) {
 	t.Helper()
 	uids := map[string]bool{}
@@ -213,7 +212,7 @@ func (d documents) check(t testing.TB) {
 	}
 }
 
-// eventually waits until the condition holds.
+// eventually waits until the condition is true.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

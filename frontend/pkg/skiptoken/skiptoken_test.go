@@ -24,7 +24,7 @@ func TestSealAndOpen(t *testing.T) {
 		t.Errorf("opened %q, %v", got, err)
 	}
 	if strings.Contains(token, "position") {
-		t.Error("the token shows the position")
+		t.Error("the token contains the position in clear text")
 	}
 	for name, bad := range map[string]func() (string, error){
 		"another list": func() (string, error) { return s.Open("other", token) },
@@ -39,7 +39,7 @@ func TestSealAndOpen(t *testing.T) {
 	}
 }
 
-// FuzzOpen: only what was sealed opens.
+// FuzzOpen: only sealed tokens can be opened.
 func FuzzOpen(f *testing.F) {
 	s := sealer(f)
 	token := s.Seal("list", "position")

@@ -16,14 +16,14 @@ func TestResolve(t *testing.T) {
 		reason, object, want string
 		unknown              template.Unknown
 	}{
-		"literals":   {reason: "what is no expression stays", object: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`, want: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`},
-		"field":      {reason: "an expression is taken out", object: `{"a":{"b":"[x()]","c":1}}`, want: `{"a":{"c":1}}`, unknown: template.Unknown{"a.b"}},
-		"escaped":    {reason: "two brackets are a literal one", object: `{"a":"[[x]"}`, want: `{"a":"[x]"}`},
-		"tag":        {reason: "a tag's path is written as violations write it", object: `{"tags":{"a.b":"[x()]"}}`, want: `{"tags":{}}`, unknown: template.Unknown{"tags[a.b]"}},
-		"name":       {reason: "a name that is not known leaves its object unknown", object: `{"identity":{"userAssignedIdentities":{"[x()]":{},"y":{}}}}`, want: `{"identity":{"userAssignedIdentities":{"y":{}}}}`, unknown: template.Unknown{"identity.userAssignedIdentities"}},
-		"in a list":  {reason: "an object in a list keeps its place", object: `{"l":[{"a":"[x()]"},{"a":"y"}]}`, want: `{"l":[{},{"a":"y"}]}`, unknown: template.Unknown{"l[0].a"}},
+		"literals":   {reason: "other values are kept", object: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`, want: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`},
+		"field":      {reason: "an expression is removed", object: `{"a":{"b":"[x()]","c":1}}`, want: `{"a":{"c":1}}`, unknown: template.Unknown{"a.b"}},
+		"escaped":    {reason: "two brackets are an escaped literal", object: `{"a":"[[x]"}`, want: `{"a":"[x]"}`},
+		"tag":        {reason: "the path of a tag has the form of violations", object: `{"tags":{"a.b":"[x()]"}}`, want: `{"tags":{}}`, unknown: template.Unknown{"tags[a.b]"}},
+		"name":       {reason: "an unknown name makes its object unknown", object: `{"identity":{"userAssignedIdentities":{"[x()]":{},"y":{}}}}`, want: `{"identity":{"userAssignedIdentities":{"y":{}}}}`, unknown: template.Unknown{"identity.userAssignedIdentities"}},
+		"in a list":  {reason: "objects in a list keep their indices", object: `{"l":[{"a":"[x()]"},{"a":"y"}]}`, want: `{"l":[{},{"a":"y"}]}`, unknown: template.Unknown{"l[0].a"}},
 		"of a list":  {reason: "a list with an unknown element is unknown", object: `{"l":["a","[x()]"]}`, want: `{}`, unknown: template.Unknown{"l"}},
-		"list field": {reason: "a list in a list too", object: `{"l":[["[x()]"]]}`, want: `{}`, unknown: template.Unknown{"l"}},
+		"list field": {reason: "the same applies to nested lists", object: `{"l":[["[x()]"]]}`, want: `{}`, unknown: template.Unknown{"l"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestUnknownCovers(t *testing.T) {
 	}
 }
 
-// FuzzResolve: whatever a resource holds, no name that is left in it is an expression, and no value but a literal that
-// looks like one.
+// FuzzResolve: the resolved object contains no names that are expressions, and no values except escaped literals that look
+// like one.
 func FuzzResolve(f *testing.F) {
 	f.Add([]byte(`{"a":["[x()]",{"[y]":"[[z]"}],"tags":{"k":"[v]"}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -94,7 +94,8 @@ func TestNodePoolEdges(t *testing.T) {
 	})
 }
 
-// TestNodePoolVersionSteps: which version nodes may have, given what their control plane runs and what they have.
+// TestNodePoolVersionSteps: the versions that a node pool may have, depending on its control plane and its current
+// version.
 func TestNodePoolVersionSteps(t *testing.T) {
 	for _, tc := range []struct {
 		runs, from, to string
@@ -105,11 +106,11 @@ func TestNodePoolVersionSteps(t *testing.T) {
 		{"5.0.0", "", "4.21.0", true}, {"5.0.0", "", "4.20.9", false}, {"5.0.0", "", "4.22.0", true}, {"5.1.0", "", "4.22.0", true}, {"5.1.0", "", "4.21.0", false},
 		{"4.22.0", "4.20.8", "4.22.0", true}, {"5.0.0", "4.21.0", "5.0.0", true}, {"5.1.0", "4.21.0", "5.1.0", false}, {"4.22.0", "4.21.1", "4.21.0", false},
 		{"4.22.0", "4.21.1", "", false}, {"4.22.0", "", "", true},
-		// A pre-release comes before its release.
+		// A pre-release is lower than its release.
 		{"4.22.0-rc.1", "", "4.22.0", false}, {"4.22.0-rc.10", "", "4.22.0-rc.9", true}, {"4.22.0-rc.2", "", "4.22.0-rc.10", false},
 		{"4.22.0", "4.22.0-rc.1", "4.22.0", true}, {"4.22.0", "4.22.0", "4.22.0-rc.1", false}, {"4.22.0", "", "4.22.0-0.nightly-2026-03-02-101500", true},
 		{"4.22.0-rc.1", "", "4.22.0-1", true}, {"4.22.0-1", "", "4.22.0-rc.1", false}, {"4.22.0-rc", "", "4.22.0-rc.1", false}, {"4.20.8", "", "4.20.8-rc.1", false},
-		// What is no version.
+		// Malformed versions.
 		{"4.22.0", "", "4.22.0-", false}, {"4.22.0", "", "4.22.0-a..b", false}, {"4.22.0", "", "4.22.0-01", false}, {"4.22.0", "", "4.22.0+1", false},
 		{"4.22.0", "", "v4.22.0", false}, {"4.22.0", "", "4.22.00", false}, {"4.22.0", "", "4.22", false}, {"4.22.0", "", "4.22.0.0", false}, {"4.22.0", "", "4.22.0-ä", false},
 		{"4.22.0", "", "4.22.0-" + strings.Repeat("a", 200), false}, {"4.22.0", "", "4.22.-1", false}, {"4.22.0", "", "٤.22.0", false},
@@ -140,7 +141,7 @@ func validExternalAuth() *hub.ExternalAuth {
 	}
 }
 
-// certificate is one in PEM.
+// certificate returns a certificate in PEM.
 func certificate(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

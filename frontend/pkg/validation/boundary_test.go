@@ -11,14 +11,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// edge is one edge of a rule: what just keeps it, and what just breaks it at a field.
+// edge is a limit of a rule: a value that just complies with it, and a value that just violates it at a field.
 type edge[R any] struct {
 	reason    string
 	keep, bad func(*R)
 	field     string
 }
 
-// edges judges both sides of every edge. What breaks a rule and is stored may stay while something else is changed.
+// edges tests both sides of every limit. A stored violation stays allowed while another field changes.
 func edges[R any](t *testing.T, valid func() *R, other func(*R), judge func(now, old *R) []apierror.Violation, all map[string]edge[R]) {
 	rules := book(t)
 	for name, e := range all {
@@ -165,7 +165,8 @@ func TestClusterEdges(t *testing.T) {
 	}, all)
 }
 
-// TestClusterVersionSteps: where a cluster may go from a version, given what its control plane runs.
+// TestClusterVersionSteps: the versions that a cluster may change to, depending on the versions that its control plane
+// runs.
 func TestClusterVersionSteps(t *testing.T) {
 	for _, tc := range []struct {
 		from, runs, to string
@@ -195,7 +196,8 @@ func TestClusterVersionSteps(t *testing.T) {
 	}
 }
 
-// TestKeyRotationEdges: the key's version is changed only where the control plane runs 4.22, whatever it is to run.
+// TestKeyRotationEdges: the key's version can change only if the control plane runs 4.22, whatever its desired version
+// is.
 func TestKeyRotationEdges(t *testing.T) {
 	for _, tc := range []struct {
 		wanted, runs string
@@ -219,8 +221,7 @@ func TestKeyRotationEdges(t *testing.T) {
 	}
 }
 
-// TestStoredCountsAreNoPass: where more items are stored than there may be, their number may stay, and each item that is
-// changed is judged as ever.
+// TestStoredCountsAreNoPass: a stored list with too many items may keep its size, and each changed item is validated.
 func TestStoredCountsAreNoPass(t *testing.T) {
 	old, now := validCluster(), validCluster()
 	for _, c := range []*hub.Cluster{old, now} {

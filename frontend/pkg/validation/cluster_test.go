@@ -27,7 +27,7 @@ func rules(t testing.TB) *validation.Rules {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every version that the rules allow, so that they show.
+	// All versions that the rules allow.
 	offer.ClusterVersions = nil
 	return validation.NewRules(offer, "westus3")
 }
@@ -427,7 +427,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// BenchmarkFullCluster judges a cluster of which everything is said. `make bench` prints it beside its goal.
+// BenchmarkFullCluster measures validation of a cluster with all fields. `make bench` prints it with its target.
 func BenchmarkFullCluster(b *testing.B) {
 	r, cluster, subscription := rules(b), validCluster(), &hub.Subscription{State: hub.Registered}
 	cluster.Properties.Etcd.DataEncryption = ownKey()

@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// book is the table of rules.
+// book returns the tables of docs/validation.md.
 func book(t testing.TB) rulebook.Book {
 	t.Helper()
 	book, err := rulebook.Read("../../docs/validation.md")
@@ -23,10 +23,10 @@ func book(t testing.TB) rulebook.Book {
 	return book
 }
 
-// path is a JSON path: names with dots between, each with places and keys behind it. A key may hold anything.
+// path matches a JSON path: names separated by dots, each with indices and keys. A key may contain any text.
 var path = regexp.MustCompile(`(?s)^(location|tags|identity|name|type|properties)([.\[].*)?$`)
 
-// documented: every violation is one of the table's, at a well-formed path, and can be sent.
+// documented checks that every violation has a rule in the tables, a well-formed path and valid UTF-8.
 func documented(t testing.TB, book rulebook.Book, violations []apierror.Violation) {
 	t.Helper()
 	for _, v := range violations {
@@ -39,7 +39,7 @@ func documented(t testing.TB, book rulebook.Book, violations []apierror.Violatio
 	}
 }
 
-// fuzzed decodes any bytes as every version does, over nothing or over a stored resource, and hands on what comes of it.
+// fuzzed decodes any bytes at every version, for a new or a stored resource, and passes the results on.
 func fuzzed(t *testing.T, rules rulebook.Book, content []byte, decode func(version *versions.Version, body *wire.Body) []apierror.Violation) {
 	fields, err := wire.ParseObject(content)
 	if err != nil {
@@ -63,7 +63,7 @@ var seeds = []string{
 	`{"properties":{"issuer":{"url":"http://a","audiences":[""],"ca":"-----BEGIN CERTIFICATE-----"},"clients":[{"component":{"name":"console","authClientNamespace":"openshift-console"},"clientId":"a","type":"Public"}],"claim":{"mappings":{"username":{"claim":"","prefixPolicy":"Prefix"}},"validationRules":[{"type":"RequiredClaim"}]}}}`,
 }
 
-// FuzzCluster: whatever a body says of a cluster, what is wrong with it is in the table, and what is stored may stay.
+// FuzzCluster: every violation of any body has a rule in the tables, and a stored resource never violates a rule again.
 func FuzzCluster(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed), true, false)

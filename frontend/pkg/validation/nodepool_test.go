@@ -32,7 +32,7 @@ func TestNodePoolRules(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		change func(*hub.NodePool)
-		// active is what the control plane runs; 4.21.4 when nil.
+		// active is the version that the control plane runs; nil means 4.21.4.
 		active []string
 		want   []apierror.Violation
 	}{

@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// full is the fullest cluster of the contract's examples.
+// full returns the largest cluster of the contract's examples.
 func full(b *testing.B, version string) []byte {
 	all, err := examples.Of(version)
 	if err != nil {
@@ -25,7 +25,7 @@ func full(b *testing.B, version string) []byte {
 	return nil
 }
 
-// BenchmarkDecodeCluster reads a full body into the hub type: parse is JSON alone, decode the rest.
+// BenchmarkDecodeCluster measures decoding of a full body: parse is JSON alone, decode the conversion to the hub type.
 func BenchmarkDecodeCluster(b *testing.B) {
 	for _, api := range versions.APIs() {
 		v, content := versions.All()[api.Name], full(b, api.Name)
@@ -54,7 +54,7 @@ func BenchmarkDecodeCluster(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeCluster marshals a full cluster.
+// BenchmarkEncodeCluster measures encoding of a full cluster.
 func BenchmarkEncodeCluster(b *testing.B) {
 	for _, api := range versions.APIs() {
 		v := versions.All()[api.Name]

@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// tables are an api-version's, by the name of the contract's schema.
+// tables returns the entries of each api-version's tables, by the name of the contract's schema.
 func tables() map[string]map[string][]shape.Entry {
 	all := map[string]map[string][]shape.Entry{}
 	for _, api := range versions.APIs() {
@@ -39,8 +39,8 @@ type property struct {
 	words    []string
 }
 
-// TestContract: what the contract has in a resource the version reads, or shows where it is read-only, with the contract's
-// words and defaults; and it has nothing else.
+// TestContract: a version decodes every property of the contract, or only encodes it if it is read-only, with the
+// contract's enumerations and defaults. It has no other properties.
 func TestContract(t *testing.T) {
 	documents := openapi.Files()
 	for version, schemas := range tables() {
@@ -50,7 +50,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestPublishedContract is TestContract with the documents that ARM publishes, where these are at hand.
+// TestPublishedContract is TestContract with the documents that ARM publishes, if they are available.
 func TestPublishedContract(t *testing.T) {
 	folder := os.Getenv("HCPMESH_PUBLISHED_CONTRACT")
 	if folder == "" {
@@ -66,7 +66,8 @@ func TestPublishedContract(t *testing.T) {
 	}
 }
 
-// contract is a folder of documents. The common types are ours in any case: those that ARM publishes do not bring theirs.
+// contract is a folder of documents. The common types always come from this repository, because ARM does not publish
+// them with its documents.
 type contract struct{ files fs.FS }
 
 func (c contract) read(t *testing.T, file string) map[string]any {
@@ -114,7 +115,7 @@ func compare(t *testing.T, c contract, file string, schemas map[string][]shape.E
 	}
 }
 
-// within reports whether path is part of a value that is only shown, as a whole.
+// within reports whether path is part of a read-only value.
 func within(path string, got map[string]property) bool {
 	for i, c := range path {
 		if outer, ok := got[strings.TrimSuffix(path[:i], "[]")]; c == '.' && ok && outer.readOnly {
@@ -124,27 +125,27 @@ func within(path string, got map[string]property) bool {
 	return false
 }
 
-// settle takes out what is meant to differ.
+// settle removes intended differences.
 func settle(path string, want, got property) (property, property) {
 	switch path {
 	case "properties.console":
-		// An object of which every field is read-only.
+		// An object with read-only fields only.
 		want.readOnly = got.readOnly
 	case "properties.ingress.type":
-		// Disabled is in the vocabulary, and rejected.
+		// The service rejects Disabled.
 		want.words = slices.DeleteFunc(want.words, func(word string) bool { return word == "Disabled" })
 	case "identity.userAssignedIdentities[*].clientId", "identity.userAssignedIdentities[*].principalId":
-		// Read-only to customers; ARM fills them in, in the body that reaches us.
+		// Read-only for customers; ARM sets them in the body that it forwards.
 		want.readOnly = got.readOnly
 	case "properties.version.channelGroup":
-		// These defaults are ours: the contract leaves them to the service.
+		// The contract leaves these defaults to the service.
 		got.fallback = want.fallback
 	}
 	if strings.HasPrefix(path, "properties.autoscaling.") {
 		got.fallback = want.fallback
 	}
 	if want.readOnly {
-		// Words of what is only shown are not in the tables.
+		// The tables do not list the values of read-only enumerations.
 		want.words, want.fallback = nil, ""
 	}
 	return want, got

@@ -6,7 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// The draws are resources as validation lets them be: what has a default has a value.
+// The generators return resources that validation accepts: fields with a default have a value.
 var (
 	word       = rapid.StringMatching(`[a-z][a-z0-9-]{0,12}`)
 	optional   = rapid.OneOf(rapid.Just(""), word)

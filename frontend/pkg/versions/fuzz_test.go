@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// malformed are bodies that go wrong in as many ways as there are.
+// malformed lists bodies with every kind of problem.
 var malformed = []string{
 	`{}`, `{"properties":null}`, `{"properties":[]}`, `{"tags":{"a":1,"b":null,"c":"d"},"identity":{"type":"Own","userAssignedIdentities":{"/A":{},"/a":{"clientId":1},"x.y[0]":3}}}`,
 	`{"properties":{"version":{"id":4.2},"network":{"hostPrefix":"23","podCidr":1e3},"api":{"authorizedCidrs":{},"visibility":"public"},"etcd":{"dataEncryption":{}}}}`,
@@ -24,7 +24,7 @@ var malformed = []string{
 	`{"properties":{"issuer":{"audiences":[1,"a",null]},"clients":[{"component":"console","type":"Own"}],"claim":{"mappings":{"groups":{},"username":{"prefixPolicy":""}},"validationRules":[{},null,{"type":""}]}}}`,
 }
 
-// seeds are the malformed ones and the requests of the contract's examples whose names start with operation.
+// seeds adds the malformed bodies and the requests of the contract's examples whose operation starts with a prefix.
 func seeds(f *testing.F, operation string, add func(content []byte)) {
 	for _, content := range malformed {
 		add([]byte(content))
@@ -42,7 +42,7 @@ func seeds(f *testing.F, operation string, add func(content []byte)) {
 	}
 }
 
-// fuzz reads any bytes as every version, in a PUT and in a PATCH, over nothing and over what is stored.
+// fuzz decodes any bytes at every version, as PUT and as PATCH, for a new and for a stored resource.
 func fuzz[R any](f *testing.F, operation string, r resource[R], stored func() *R) {
 	seeds(f, operation, func(content []byte) { f.Add(content) })
 	all := versions.All()
@@ -60,8 +60,8 @@ func fuzz[R any](f *testing.F, operation string, r resource[R], stored func() *R
 	})
 }
 
-// decodeAny: a body is read without a panic and always alike; a problem names a field; and what was read stays the same
-// when it is shown and sent back.
+// decodeAny checks that decoding does not panic and is deterministic, that every problem names a field, and that the
+// decoded resource does not change when its wire form is decoded again.
 func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content []byte, base *R, defaults bool) {
 	before := text(t, base)
 	decode := func(content []byte, base *R, defaults bool) (*R, []wire.Problem) {
@@ -99,7 +99,7 @@ func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content 
 	if back := text(t, r.encode(v, patched)); !bytes.Equal(shown, back) {
 		t.Fatalf("%s: shown and sent back it changed:\n%s\n%s", v.Name, shown, back)
 	}
-	// A PUT gives defaults to what is empty; after that nothing changes any more.
+	// The first PUT sets defaults for empty fields; further ones change nothing.
 	replaced, problems := decode(shown, read, true)
 	if len(problems) > 0 {
 		t.Fatalf("%s: what it shows cannot be put back: %v", v.Name, problems)

@@ -36,7 +36,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestTables writes every version's tables out, with all that a version says of a field, for reading and for reviewing.
+// TestTables writes the tables of every version with all properties of each field, for readers and reviews.
 func TestTables(t *testing.T) {
 	for version, schemas := range tables() {
 		var sheet strings.Builder
@@ -66,8 +66,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestDefaults: what a version makes of a body that says as little as can be. The hub resource is what is stored, with the
-// newest version's defaults for what the version cannot say.
+// TestDefaults: the result of decoding a minimal body, with the newest version's defaults for fields that the version
+// does not have.
 func TestDefaults(t *testing.T) {
 	for _, v := range versions.All() {
 		read := func(content string) *wire.Body {

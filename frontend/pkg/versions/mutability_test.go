@@ -16,11 +16,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// moreFixed are fields that the contract lets change and the service does not: the identities of the operators.
+// moreFixed lists fields that are immutable in the service and mutable in the contract: the identities of operators.
 const moreFixed = "properties.platform.operatorsAuthentication"
 
-// TestMutability: a PUT that changes a field is told that the field is immutable if and only if the version's contract has
-// it create-only.
+// TestMutability: a PUT that changes a field is rejected as immutable if and only if the field is create-only in the
+// version's contract.
 func TestMutability(t *testing.T) {
 	offer, err := config.Default()
 	if err != nil {
@@ -45,7 +45,7 @@ func TestMutability(t *testing.T) {
 	}
 }
 
-// everyField are resources in which every field has a value.
+// everyField returns resources in which every field has a value.
 func everyField() (*hub.Cluster, *hub.NodePool) {
 	c := &hub.Cluster{Resource: hub.Resource{ID: "/subscriptions/s/resourceGroups/g/providers/" + hub.ClusterResourceType + "/c", Name: "c", Location: "westus3"}}
 	c.Properties = hub.ClusterProperties{
@@ -72,7 +72,7 @@ func everyField() (*hub.Cluster, *hub.NodePool) {
 	return c, p
 }
 
-// said is what the frontend says of violations at a version.
+// said converts violations to a version's paths as the frontend does.
 func said(v *versions.Version, resourceType string, violations []apierror.Violation) (said []apierror.Violation) {
 	for _, violation := range violations {
 		if path, ok := v.Path(resourceType, violation.Field); ok {
@@ -116,7 +116,7 @@ func mutability(t *testing.T, v *versions.Version, schema string, shown []byte, 
 	}
 }
 
-// changed gives a field that is there another value, and reports whether it could.
+// changed gives an existing field another value and reports whether that is possible.
 func changed(tree map[string]any, names []string, words []string) bool {
 	value, there := tree[names[0]]
 	if !there {
@@ -154,7 +154,7 @@ func changed(tree map[string]any, names []string, words []string) bool {
 	return true
 }
 
-// createOnly collects which leaves under a schema's properties cannot be changed.
+// createOnly collects for each leaf of a schema's properties whether it is create-only.
 func (c contract) createOnly(t *testing.T, file, schema, at string, fixed bool, into map[string]bool) {
 	definitions := c.read(t, file)["definitions"].(map[string]any)
 	properties, _ := definitions[schema].(map[string]any)["properties"].(map[string]any)

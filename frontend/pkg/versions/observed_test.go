@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// TestConditions: what is observed of a resource is shown as each version has room for it.
+// TestConditions: each version encodes the observed conditions in its own form.
 func TestConditions(t *testing.T) {
 	since := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	condition := func(kind, status string) hub.Condition {
@@ -59,7 +59,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestExamples: all that the requests of the contract's examples say is read, stored, and shown again.
+// TestExamples: all values in the requests of the contract's examples are decoded, stored and encoded.
 func TestExamples(t *testing.T) {
 	replayed := 0
 	for name, v := range versions.All() {
@@ -105,7 +105,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// missing are the paths of sent that are not in got with the same values. Empty objects are not shown.
+// missing returns the paths of sent whose values differ in got. Empty objects are not encoded.
 func missing(sent, got any, path string) (paths []string) {
 	if object, ok := sent.(map[string]any); ok {
 		is, _ := got.(map[string]any)

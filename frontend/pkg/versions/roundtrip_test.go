@@ -13,14 +13,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// resource is one type of resource, drawn and converted.
+// resource is a resource type with its generator and conversions.
 type resource[R any] struct {
 	draw   func(t *rapid.T) *R
 	encode func(v *versions.Version, resource *R) any
 	decode func(v *versions.Version, body *wire.Body, base *R, defaults bool) *R
-	// unsaid are the values that a version cannot say, after a change of was into now.
+	// unsaid returns the values that a version does not have, before and after a change.
 	unsaid func(v *versions.Version, was, now *R) (before, after any)
-	// allow takes from wanted what the version forbids to change.
+	// allow removes changes from wanted that the version forbids.
 	allow func(v *versions.Version, was, wanted *R)
 }
 
@@ -94,7 +94,7 @@ var externalAuths = resource[hub.ExternalAuth]{
 	allow:  func(*versions.Version, *hub.ExternalAuth, *hub.ExternalAuth) {},
 }
 
-// text is a wire value as a client reads it.
+// text returns a value's JSON.
 func text(t rapid.TB, value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -103,7 +103,7 @@ func text(t rapid.TB, value any) []byte {
 	return text
 }
 
-// body is a wire value sent back, as the frontend reads it.
+// body decodes the JSON of a value as the frontend does.
 func body(t rapid.TB, value any) *wire.Body {
 	fields, err := wire.ParseObject(text(t, value))
 	if err != nil {
@@ -112,8 +112,7 @@ func body(t rapid.TB, value any) *wire.Body {
 	return wire.NewBody(fields)
 }
 
-// TestRoundTrip: a client that sends back what it was shown changes nothing, in a PUT and in a PATCH, whatever its version
-// can say.
+// TestRoundTrip: sending a response back changes nothing, in a PUT and in a PATCH, at every version.
 func TestRoundTrip(t *testing.T) {
 	roundTrip(t, "cluster", clusters)
 	roundTrip(t, "nodePool", nodePools)
@@ -142,8 +141,7 @@ func roundTrip[R any](t *testing.T, name string, r resource[R]) {
 	}
 }
 
-// TestReplaceKeepsTheUnsaid: a PUT over any other resource makes of it what the version shows of the new one, and leaves
-// what the version cannot say.
+// TestReplaceKeepsTheUnsaid: a PUT replaces the values that the version has and keeps the others.
 func TestReplaceKeepsTheUnsaid(t *testing.T) {
 	replace(t, "cluster", clusters)
 	replace(t, "nodePool", nodePools)
@@ -180,7 +178,8 @@ func shownProperties(t rapid.TB, shown any) any {
 	return fields["properties"]
 }
 
-// TestAcrossVersions: what is made at one version is the same to every other: shown there and sent back, it is unchanged.
+// TestAcrossVersions: a resource that is created at one version does not change when its wire form at any other version
+// is sent back.
 func TestAcrossVersions(t *testing.T) {
 	all := versions.All()
 	across(t, "cluster", all, clusters)
@@ -207,7 +206,7 @@ func across[R any](t *testing.T, name string, all map[string]*versions.Version, 
 	}
 }
 
-// TestPatchDefaults: a default is applied when a resource is made, and never again by a PATCH.
+// TestPatchDefaults: defaults apply to new resources and never to a PATCH.
 func TestPatchDefaults(t *testing.T) {
 	for _, v := range versions.All() {
 		empty := wire.NewBody(map[string]any{})
