@@ -23,7 +23,7 @@ func (s *Store) WorksByID(ctx context.Context, ids []string) ([]*fleet.Work, err
 func (s *Store) WorkInUse(ctx context.Context, id string) (used bool, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM works WHERE id = $1) OR EXISTS (SELECT 1 FROM deletion_leftovers WHERE work_id = $1 AND due_time IS NOT NULL)", id).Scan(&used)
 	if err != nil {
-		return false, fmt.Errorf("checking whether work %s is in use: %w", err)
+		return false, fmt.Errorf("checking whether work %s is in use: %w", id, err)
 	}
 	return used, nil
 }
