@@ -125,7 +125,10 @@ func parses(line []string, complete bool) error {
 	if len(line) == 0 || !regexp.MustCompile(`^[a-z-]+$`).MatchString(line[0]) {
 		return nil // hcpctl itself, or a picture
 	}
-	c, rest, err := New(io.Discard, io.Discard).Find(line)
+	root := New(io.Discard, io.Discard)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	c, rest, err := root.Find(line)
 	if err != nil {
 		return err
 	}
