@@ -1,5 +1,5 @@
-// Package openapi holds the OpenAPI document of admin's API, made of its routes and of the types in api/adminv1 by the test
-// of package server with -update.
+// Package openapi embeds the OpenAPI document of admin's API. The test of package server generates it from the route table with
+// -update.
 package openapi
 
 import (
@@ -10,5 +10,5 @@ import (
 //go:embed admin-v1.json
 var document []byte
 
-// Document is the document, JSON.
+// Document returns the document as JSON.
 func Document() []byte { return slices.Clone(document) }

@@ -132,4 +132,5 @@ const (
 	ObjectID       = "object_id"        // Microsoft Entra object.
 	AppID          = "app_id"           // Microsoft Entra application.
 	Result         = "result"           // Success, Failure or Denied.
+	Role           = "role"             // Role that a route requires.
 )

@@ -1,5 +1,4 @@
-// Admin is the SREs' REST API of a region: it finds and shows what there is across all layers, and takes what is to be
-// done about it.
+// Admin serves the REST API for SREs of a region: it finds, shows and explains clusters across all layers, and accepts actions.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package access decides what a caller of admin may do: groups give roles, and a role includes those below it. It is pure;
-// who the caller is was decided before (internal/authn).
+// Package access maps groups to roles and decides what a caller of admin may do. A role includes all lower roles. The functions
+// are pure; package internal/authn identifies the caller.
 package access
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
-// roles is every role, the least first: each includes those before it.
+// roles holds all roles in ascending order; each includes those before it.
 var roles = []adminv1.Role{adminv1.Reader, adminv1.Operator, adminv1.BreakGlass}
 
-// Config says which groups have which roles.
+// Config maps roles to groups.
 type Config struct {
-	// Groups maps each role to the ids of the groups whose members have it.
+	// Groups maps each role to the IDs of the groups that have it.
 	Groups map[adminv1.Role][]string `yaml:"groups"`
 }
 
-// Load reads a Config; what is unknown in it is refused by its name.
+// Load reads a Config from a YAML file. It rejects unknown fields and roles.
 func Load(path string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -40,16 +40,16 @@ func Load(path string) (*Config, error) {
 	}
 	for role, groups := range config.Groups {
 		if !slices.Contains(roles, role) {
-			return nil, fmt.Errorf("%s: groups.%s: there is no such role; there are %v", path, role, roles)
+			return nil, fmt.Errorf("%s: groups.%s: unknown role; supported roles: %v", path, role, roles)
 		}
 		if slices.Contains(groups, "") {
-			return nil, fmt.Errorf("%s: groups.%s: a group's id is empty", path, role)
+			return nil, fmt.Errorf("%s: groups.%s: empty group ID", path, role)
 		}
 	}
 	return config, nil
 }
 
-// Roles are those that a caller's groups give, the least first, with what they include; none for a guest.
+// Roles returns the roles that the groups of a caller give, in ascending order; nil if there are none.
 func (c *Config) Roles(caller authn.Caller) []adminv1.Role {
 	for i, role := range slices.Backward(roles) {
 		for _, group := range c.Groups[role] {
@@ -61,11 +61,11 @@ func (c *Config) Roles(caller authn.Caller) []adminv1.Role {
 	return nil
 }
 
-// Includes reports whether having a role is enough where another is wanted.
+// Includes reports whether a role includes another.
 func Includes(has, wanted adminv1.Role) bool {
 	i, j := slices.Index(roles, has), slices.Index(roles, wanted)
 	return i >= 0 && j >= 0 && i >= j
 }
 
-// Known reports whether there is such a role.
+// Known reports whether a role exists.
 func Known(role adminv1.Role) bool { return slices.Contains(roles, role) }

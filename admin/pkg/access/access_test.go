@@ -16,7 +16,7 @@ func TestLoad(t *testing.T) {
 	cases := map[string]struct{ reason, content, want string }{
 		"roles":         {"groups by role", "groups: {reader: [a], break-glass: [b]}", ""},
 		"empty":         {"nobody may do anything", "", ""},
-		"unknown role":  {"a role is one that there is", "groups: {boss: [a]}", "no such role"},
+		"unknown role":  {"a role is one that there is", "groups: {boss: [a]}", "unknown role"},
 		"unknown field": {"a field is one that there is", "group: {}", "group"},
 		"empty group":   {"a group has an id", `groups: {reader: [""]}`, "empty"},
 	}

@@ -1,4 +1,4 @@
-// Package service is admin as a process: its flags, and how its parts are put together and run.
+// Package app holds the flags and the wiring of the process admin.
 package app
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// Options are admin's flags.
+// Options holds the flags of admin.
 type Options struct {
 	Process        process.Options
 	Database       database.Options
 	Authentication authn.Options
-	// Listen is the address of the API, TLS, as host:port. Callers have tokens and no certificates.
+	// Listen is the TLS address of the API, host:port. Callers authenticate with tokens and not with certificates.
 	Listen string
 	// IdentityDir holds tls.crt, tls.key and ca.crt.
 	IdentityDir string
-	// ClusterServiceAddress is host:port of Cluster Service, MaestroURL the URL of Maestro's REST API.
+	// ClusterServiceAddress is host:port of Cluster Service. MaestroURL is the URL of Maestro's REST API.
 	ClusterServiceAddress string
 	MaestroURL            string
-	// RolesFile says which groups have which roles.
+	// RolesFile maps groups to roles.
 	RolesFile string
-	// Environment is the one that Cluster Service has, part of the names of namespaces.
+	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 }
 
@@ -34,15 +34,15 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8444", "`address` of the API, TLS")
-	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the process's identity")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8444", "TLS `address` of the API")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the identity of the process")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
-	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, as in https://maestro:8000")
-	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that says which groups have which roles")
-	flags.StringVar(&o.Environment, "environment", "local", "name of the environment, as Cluster Service has it")
+	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000")
+	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that maps groups to roles")
+	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
-// Validate names the first flag that is missing or wrong.
+// Validate returns an error for the first missing or invalid flag.
 func (o *Options) Validate() error {
 	for _, required := range []struct{ flag, value string }{
 		{"listen", o.Listen},
@@ -63,7 +63,7 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if o.Authentication.Mode == "off" {
-		return fmt.Errorf("--authentication: off is not for this API: who does something is written down")
+		return fmt.Errorf("--authentication: authentication cannot be disabled: actions are audited")
 	}
 	return o.Database.Validate()
 }

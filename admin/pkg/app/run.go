@@ -16,14 +16,15 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
+// shutdownTimeout limits the time for requests in progress after the process was asked to stop.
 const shutdownTimeout = 10 * time.Second
 
-// Run serves until ctx ends, and returns when everything it started has ended.
+// Run serves until ctx ends. It returns after everything that it started has ended.
 func Run(ctx context.Context, p *process.Process, options Options) error {
 	listener, err := net.Listen("tcp", options.Listen)
 	if err != nil {
@@ -32,7 +33,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	return Serve(ctx, p, options, listener)
 }
 
-// Serve is Run on a listener, which it closes.
+// Serve is Run with a listener, which it closes.
 func Serve(ctx context.Context, p *process.Process, options Options, listener net.Listener) error {
 	defer func() { _ = listener.Close() }()
 	roles, err := access.Load(options.RolesFile)
@@ -60,10 +61,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	p.Ready("authentication", authenticator.Ready)
-	// The layers below are no dependencies: a dump is wanted most when one of them does not answer.
+	// The layers are no readiness dependencies: dumps are needed most while one is unavailable.
 	p.Ready("cosmos-db", db.Ping)
 
-	// Callers have tokens and no certificates.
+	// Callers authenticate with tokens and not with certificates.
 	tlsConfig := identity.ServerTLS()
 	tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.NoClientCert, nil
 	tlsConfig.MinVersion = tls.VersionTLS12
@@ -86,6 +87,6 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer wg.Wait()
 	defer stopWorkers()
 
-	p.Log.Info("serving the SREs' API", "address", listener.Addr().String())
+	p.Log.Info("serving the REST API for SREs", logkey.Address, listener.Addr().String())
 	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// arm reads Cosmos DB's part.
+// arm reads the layer in Cosmos DB.
 func (t *Collector) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARMLayer, error) {
 	key, err := database.ResourceKey(cluster.ResourceID)
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *Collector) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.
 
 func compareIDs(a, b string) int { return strings.Compare(hub.Key(a), hub.Key(b)) }
 
-// Operations are ARM's of a resource and of what is below it, newest first.
+// Operations returns the ARM operations of a resource and its children, newest first.
 func (t *Collector) Operations(ctx context.Context, key database.Key) ([]adminv1.ARMOperation, error) {
 	operations := []adminv1.ARMOperation{}
 	err := t.db.ResourceOperations(ctx, key, func(item *database.Item[database.OperationDocument]) error {
@@ -91,7 +91,7 @@ func (t *Collector) Operations(ctx context.Context, key database.Key) ([]adminv1
 	return operations, err
 }
 
-// ARMOperation is an operation of ARM's as admin shows it.
+// ARMOperation converts a stored operation to the form of admin's API.
 func ARMOperation(o *database.OperationDocument) adminv1.ARMOperation {
 	return adminv1.ARMOperation{
 		OperationID: o.OperationID, Request: string(o.Request), ResourceID: o.ResourceID, UID: o.UID, Generation: o.Generation, Status: o.Status,

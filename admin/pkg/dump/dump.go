@@ -1,7 +1,6 @@
-// Package dump takes what every layer knows of one cluster in one answer: ARM's documents and operations from Cosmos DB,
-// the fleet's rows from Cluster Service, and the bundles from Maestro with what the management cluster says back. The
-// layers are asked at once, and one that does not answer is named instead of failing the others: a dump is wanted most
-// when something is broken. Secrets are removed before anything leaves the package.
+// Package dump collects what every layer holds of one cluster: ARM's documents and operations from Cosmos DB, the fleet's records
+// from Cluster Service, and the bundles with their status from Maestro. It reads the layers concurrently. A layer that cannot be
+// read is named in the dump and does not fail the others, because dumps are needed most during failures. Secrets are removed.
 package dump
 
 import (
@@ -23,31 +22,31 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// layerTimeout bounds how long one layer is waited for.
+// layerTimeout limits the time to read the layers.
 const layerTimeout = 10 * time.Second
 
-// pageSize is how many of a kind Cluster Service is asked for at a time.
+// pageSize is the page size of requests to Cluster Service.
 const pageSize = 500
 
-// BundleReader is Maestro, as far as it is asked.
+// BundleReader reads bundles from Maestro.
 type BundleReader interface {
 	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
 	EachPage(ctx context.Context, take func([]maestro.Bundle) error) error
 }
 
-// Collector takes dumps.
+// Collector collects dumps. It is safe for concurrent use.
 type Collector struct {
 	db      *database.DB
 	fleet   clusterservicev1.ClusterServiceClient
 	maestro BundleReader
 }
 
-// New makes a Taker.
+// New returns a Collector.
 func New(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bundles BundleReader) *Collector {
 	return &Collector{db: db, fleet: fleet, maestro: bundles}
 }
 
-// Collect takes the dump of a cluster that was found.
+// Collect returns the dump of a cluster with all layers.
 func (t *Collector) Collect(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
 	return t.collect(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		works, err := t.Works(ctx, cluster.UID)
@@ -79,7 +78,7 @@ func (t *Collector) Collect(ctx context.Context, cluster adminv1.Cluster) *admin
 	})
 }
 
-// CollectWithoutBundles takes the dump of what ARM and Cluster Service know, without what they have Maestro do.
+// CollectWithoutBundles returns the dump of a cluster without the layer Maestro and without works.
 func (t *Collector) CollectWithoutBundles(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
 	return t.collect(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		layer, err := t.fleetLayer(ctx, cluster.UID)
@@ -91,14 +90,14 @@ func (t *Collector) CollectWithoutBundles(ctx context.Context, cluster adminv1.C
 	})
 }
 
-// CollectARM takes the dump of what ARM knows, with Cluster Service's word of the cluster itself, which the caller has.
+// CollectARM returns the dump of a cluster with ARM's layer, and with row as the only part of Cluster Service's layer.
 func (t *Collector) CollectARM(ctx context.Context, cluster adminv1.Cluster, row *clusterservicev1.Cluster) *adminv1.Dump {
 	return t.collect(ctx, cluster, func(_ context.Context, dump *adminv1.Dump, _ func(string, error)) {
 		dump.ClusterService = &adminv1.FleetLayer{Cluster: &adminv1.FleetCluster{Of: row}}
 	})
 }
 
-// collect asks ARM, and at once what else is asked; that may set other layers than ARM's.
+// collect reads ARM's layer and calls rest concurrently, which may set the other layers.
 func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
 	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
 	var mu sync.Mutex
@@ -126,7 +125,7 @@ func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest f
 	return dump
 }
 
-// Works are the works of a cluster at Cluster Service.
+// Works returns the works of a cluster.
 func (t *Collector) Works(ctx context.Context, uid string) ([]*clusterservicev1.Work, error) {
 	response, err := t.fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{ClusterUid: uid})
 	if err != nil {
@@ -135,7 +134,7 @@ func (t *Collector) Works(ctx context.Context, uid string) ([]*clusterservicev1.
 	return response.GetWorks(), nil
 }
 
-// Bundles are Maestro's of a cluster's works, cleaned, in the order of the works.
+// Bundles returns the Maestro bundles of a cluster without secrets, in the order of its works.
 func (t *Collector) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, error) {
 	works, err := t.Works(ctx, uid)
 	if err != nil {
@@ -169,10 +168,10 @@ func (t *Collector) bundles(ctx context.Context, works []*clusterservicev1.Work)
 	return bundles, nil
 }
 
-// maxFleetCalls is how many calls Cluster Service gets at once for one layer.
+// maxFleetCalls limits the concurrent calls of Cluster Service for one dump.
 const maxFleetCalls = 8
 
-// fleetLayer asks for everything at once; what fails ends the others.
+// fleetLayer reads Cluster Service's layer with concurrent calls. The first error cancels the others.
 func (t *Collector) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer, error) {
 	layer := &adminv1.FleetLayer{}
 	group, ctx := errgroup.WithContext(ctx)
@@ -211,7 +210,7 @@ func (t *Collector) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetL
 	return layer, nil
 }
 
-// Credentials are a cluster's, without their certificates, and the revocations.
+// Credentials returns the credentials of a cluster, without their certificates, and the revocations.
 func (t *Collector) Credentials(ctx context.Context, uid string) (credentials []adminv1.FleetCredential, revocations []adminv1.FleetRevocation, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	t.readCredentials(ctx, group, uid, &credentials, &revocations)
@@ -219,7 +218,7 @@ func (t *Collector) Credentials(ctx context.Context, uid string) (credentials []
 	return credentials, revocations, err
 }
 
-// readCredentials has a group read a cluster's credentials, without their certificates, and the revocations.
+// readCredentials starts reading the credentials of a cluster, without their certificates, and the revocations in a group.
 func (t *Collector) readCredentials(ctx context.Context, group *errgroup.Group, uid string, credentials *[]adminv1.FleetCredential, revocations *[]adminv1.FleetRevocation) {
 	readAll(group, credentials, func(token string) (*clusterservicev1.ListBreakGlassCredentialsResponse, error) {
 		return t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: pageSize, PageToken: token})
@@ -235,7 +234,7 @@ func (t *Collector) readCredentials(ctx context.Context, group *errgroup.Group, 
 	}, (*clusterservicev1.ListBreakGlassRevocationsResponse).GetRevocations)
 }
 
-// WithoutCertificate is a credential without what a client authenticates with.
+// WithoutCertificate returns a copy of a credential without its certificate and its signing request.
 func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservicev1.BreakGlassCredential {
 	c = proto.CloneOf(c)
 	if c.GetStatus().GetCertificate() != "" {
@@ -247,7 +246,7 @@ func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservic
 	return c
 }
 
-// readAll has a group read a list to its end.
+// readAll starts reading all pages of a list in a group.
 func readAll[P interface{ GetNextPageToken() string }, M proto.Message](group *errgroup.Group, all *[]adminv1.Message[M], list func(token string) (P, error), items func(P) []M) {
 	group.Go(func() error {
 		*all = []adminv1.Message[M]{}

@@ -1,7 +1,6 @@
-// Package find finds clusters by whatever somebody has in hand: the ARM resource id, the name, the uid, the id below ARM, a
-// namespace on the management cluster, the API server's host, the subscription or the resource group. Cluster Service is
-// asked for the fleet, and Cosmos DB for what has not reached it, at once; both find it by an index, so that a search reads
-// what it finds and not the fleet.
+// Package lookup finds clusters by any identifier: ARM resource ID, name, UID, cluster ID, namespace on a management cluster, host
+// of the API server, subscription or resource group. It queries Cluster Service for the fleet and, concurrently, Cosmos DB for
+// clusters that have not reached the fleet. Both use indexes, so that a search reads only its results.
 package lookup
 
 import (
@@ -22,13 +21,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// pageSize is how many clusters Cluster Service is asked for at a time.
+// pageSize is the page size of requests to Cluster Service.
 const pageSize = 500
 
-// MaxResults is how many clusters a search returns at most; who finds more should say more.
+// MaxResults is the maximum number of clusters that a search returns.
 const MaxResults = 200
 
-// Fleet is the part of Cluster Service's API that is searched.
+// Fleet is the part of Cluster Service's API that lookup uses.
 type Fleet interface {
 	GetCluster(ctx context.Context, r *clusterservicev1.GetClusterRequest, options ...grpc.CallOption) (*clusterservicev1.Cluster, error)
 	ListClusters(ctx context.Context, r *clusterservicev1.ListClustersRequest, options ...grpc.CallOption) (*clusterservicev1.ListClustersResponse, error)
@@ -38,16 +37,16 @@ type Fleet interface {
 type Finder struct {
 	db    *database.DB
 	fleet Fleet
-	// environment is part of namespaces on management clusters.
+	// environment is part of the names of namespaces on management clusters.
 	environment string
 }
 
-// New makes a Finder.
+// New returns a Finder.
 func New(db *database.DB, fleet Fleet, environment string) *Finder {
 	return &Finder{db: db, fleet: fleet, environment: environment}
 }
 
-// Find returns the clusters that a text means, by resource id; none is an empty list.
+// Find returns the clusters that match an identifier, ordered by resource ID. It returns an empty list if there are none.
 func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, error) {
 	m, err := parse(strings.TrimSpace(text))
 	if err != nil {
@@ -60,7 +59,7 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	both.Go(func() { fleetErr = f.searchFleet(ctx, m, nil, found) })
 	both.Go(func() { documents, documentsErr = f.searchDocuments(ctx, m) })
 	both.Wait()
-	// What the fleet does not know yet, or no longer, ARM may; and what either knows is wanted most when the other is away.
+	// ARM may have clusters that the fleet does not have yet, or no longer. If one side is unavailable, the other must suffice.
 	for _, item := range documents {
 		if _, ok := found[item.Value.UID]; ok || len(found) < MaxResults {
 			f.merge(found, item)
@@ -77,24 +76,24 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	return sorted(found), nil
 }
 
-// deletedPhases are the clusters that Cluster Service remembers for a while. They are meant when no other is.
+// deletedPhases selects deletion records. They match only if no existing cluster does.
 var deletedPhases = []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED}
 
-// One returns the one cluster that a text means; an error of kind NotFound when there is none, and of kind Conflict when
-// there are several.
+// One returns the cluster that matches an identifier. It returns an error of kind NotFound if there is none, and of kind
+// Conflict if there are several.
 func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) {
 	found, err := f.Find(ctx, text)
 	if err != nil {
 		return adminv1.Cluster{}, err
 	}
-	// A name that is in use again means the cluster that has it now.
+	// A reused name means the cluster that exists.
 	if alive := slices.DeleteFunc(slices.Clone(found), func(c adminv1.Cluster) bool { return c.DeleteTime != nil }); len(found) > 1 && len(alive) == 1 {
 		found = alive
 	}
 	found = newestIncarnation(found)
 	switch len(found) {
 	case 0:
-		return adminv1.Cluster{}, apierror.New(apierror.NotFound, "No cluster has the resource id, name, uid, cluster id, namespace or API host '%s'.", text)
+		return adminv1.Cluster{}, apierror.New(apierror.NotFound, "No cluster in this region matches '%s'. Searched: resource ID, name, UID, cluster ID, namespace and API host of existing clusters and of clusters deleted in the last 7 days.", text)
 	case 1:
 		return found[0], nil
 	}
@@ -102,10 +101,10 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 	for _, c := range found[:min(len(found), 5)] {
 		ids = append(ids, c.ResourceID)
 	}
-	return adminv1.Cluster{}, apierror.New(apierror.Conflict, "%d clusters are meant by '%s', among them %s; say which by its resource id or uid.", len(found), text, strings.Join(ids, ", "))
+	return adminv1.Cluster{}, apierror.New(apierror.Conflict, "%d clusters match '%s': %s. Use the resource ID or the UID.", len(found), text, strings.Join(ids, ", "))
 }
 
-// newestIncarnation leaves of clusters that are all former lives of one resource id the last.
+// newestIncarnation returns the last incarnation if all clusters are deleted incarnations of one resource ID, else all clusters.
 func newestIncarnation(found []adminv1.Cluster) []adminv1.Cluster {
 	for _, c := range found {
 		if c.DeleteTime == nil || c.CreateTime == nil || !strings.EqualFold(c.ResourceID, found[0].ResourceID) {
@@ -118,7 +117,7 @@ func newestIncarnation(found []adminv1.Cluster) []adminv1.Cluster {
 	return []adminv1.Cluster{slices.MaxFunc(found, func(a, b adminv1.Cluster) int { return a.CreateTime.Compare(*b.CreateTime) })}
 }
 
-// List returns a page of the fleet's clusters in order of uid; an empty subscription means all.
+// List returns a page of the fleet's clusters, ordered by UID. An empty subscription means all.
 func (f *Finder) List(ctx context.Context, subscription, token string, size int) (adminv1.ClusterList, error) {
 	list := adminv1.ClusterList{Items: []adminv1.Cluster{}}
 	if subscription != "" {
@@ -135,7 +134,7 @@ func (f *Finder) List(ctx context.Context, subscription, token string, size int)
 	return list, nil
 }
 
-// listSubscription lists what ARM knows, with what the fleet says of it.
+// listSubscription returns a page of the clusters that ARM has in a subscription, with their state in the fleet.
 func (f *Finder) listSubscription(ctx context.Context, subscription, token string, size int) (adminv1.ClusterList, error) {
 	list := adminv1.ClusterList{Items: []adminv1.Cluster{}}
 	items, next, err := f.db.Clusters().List(ctx, subscription, "", token, size)
@@ -154,7 +153,7 @@ func (f *Finder) listSubscription(ctx context.Context, subscription, token strin
 	return list, nil
 }
 
-// inFleet is what the fleet knows of documents, by uid.
+// inFleet returns the clusters of documents that the fleet has, by UID.
 func (f *Finder) inFleet(ctx context.Context, items []*database.Item[database.ClusterDocument]) (map[string]adminv1.Cluster, error) {
 	known := map[string]adminv1.Cluster{}
 	for some := range slices.Chunk(items, pageSize) {
@@ -173,7 +172,7 @@ func (f *Finder) inFleet(ctx context.Context, items []*database.Item[database.Cl
 	return known, nil
 }
 
-// searchFleet asks Cluster Service: for clusters in some phases, or in all in which there is one.
+// searchFleet adds the clusters that Cluster Service finds, in the given phases or, without phases, in all but Deleted.
 func (f *Finder) searchFleet(ctx context.Context, m query, phases []clusterservicev1.ClusterPhase, found map[string]adminv1.Cluster) error {
 	if m.uid != "" {
 		c, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: m.uid})
@@ -204,7 +203,7 @@ func (f *Finder) searchFleet(ctx context.Context, m query, phases []clusterservi
 	return nil
 }
 
-// searchDocuments asks Cosmos DB.
+// searchDocuments returns the clusters that Cosmos DB finds.
 func (f *Finder) searchDocuments(ctx context.Context, m query) (found []*database.Item[database.ClusterDocument], err error) {
 	if m.uid != "" {
 		item, err := f.db.ClusterByUID(ctx, m.uid)
@@ -239,7 +238,7 @@ func (f *Finder) searchDocuments(ctx context.Context, m query) (found []*databas
 	return found, err
 }
 
-// merge adds what ARM says of a cluster to what is known of the incarnation.
+// merge adds ARM's state of a cluster to the incarnation that was found.
 func (f *Finder) merge(found map[string]adminv1.Cluster, item *database.Item[database.ClusterDocument]) {
 	c, ok := found[item.Value.UID]
 	if !ok {

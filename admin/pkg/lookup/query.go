@@ -13,31 +13,31 @@ import (
 
 var (
 	uuidForm = regexp.MustCompile(`^(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	// clusterIDForm is a cluster's id below ARM, alone or within the name of a namespace or of a work.
+	// clusterIDForm matches a cluster ID alone, or in the name of a namespace or of a work.
 	clusterIDForm = regexp.MustCompile(`(?:^|-)([0-9a-v]{32})(?:-|$)`)
-	// baseDomainForm is a cluster's own domain, as in aro.<prefix>.<domain of the region>.
+	// baseDomainForm matches the domain of a cluster, aro.<prefix>.<domain of the region>.
 	baseDomainForm = regexp.MustCompile(`^aro\.([a-z0-9-]+)\..+$`)
-	// resourceForm is a cluster's resource id, and what is below it.
+	// resourceForm matches the resource ID of a cluster or of one of its children.
 	resourceForm = regexp.MustCompile(`(?i)^(/subscriptions/[^/]+/resourceGroups/[^/]+/providers/` + regexp.QuoteMeta(hub.ClusterResourceType) + `/[^/]+)(/.*)?$`)
-	// scopeForm is what holds clusters: a subscription, a resource group, and a list of theirs.
+	// scopeForm matches the resource ID of a subscription, of a resource group, and of the list of clusters in either.
 	scopeForm = regexp.MustCompile(`(?i)^/subscriptions/([^/]+)(/resourceGroups/[^/]+)?(/providers/` + regexp.QuoteMeta(hub.ClusterResourceType) + `)?$`)
 )
 
-// maxDomainPrefix is the longest base domain prefix.
+// maxDomainPrefix is the maximum length of a base domain prefix.
 const maxDomainPrefix = 15
 
-// query is what a text may mean, as the questions by which it is found: what any of them finds is meant. Each is one that
-// Cluster Service and Cosmos DB have an index for.
+// query holds the requests that search for an identifier; the results of all of them match. Cluster Service and Cosmos DB have
+// an index for each request.
 type query struct {
-	// uid is asked for by itself, which finds a deleted cluster, too.
+	// uid is looked up separately, which also finds deletion records.
 	uid string
-	// fleet are the questions to Cluster Service.
+	// fleet holds the requests to Cluster Service.
 	fleet []*clusterservicev1.ListClustersRequest
-	// One of these at most is Cosmos DB's; with none what the fleet knows is all there is.
+	// At most one of these is set, for the request to Cosmos DB. If none is, only the fleet is searched.
 	name, resourceID, subscription, resourceIDPrefix string
 }
 
-// parse says what a text may mean. It is pure.
+// parse returns the query for an identifier. It is a pure function.
 func parse(text string) (query, error) {
 	lower := strings.ToLower(text)
 	switch {
@@ -66,7 +66,7 @@ func fleetQuery(question *clusterservicev1.ListClustersRequest) query {
 	return query{fleet: []*clusterservicev1.ListClustersRequest{question}}
 }
 
-// parseResourceID takes the id of what is below a cluster for the cluster's, and that of what holds clusters for all of them.
+// parseResourceID maps the ID of a child to its cluster, and the ID of a scope to all clusters in it.
 func parseResourceID(id string) (query, error) {
 	if cluster := resourceForm.FindStringSubmatch(id); cluster != nil {
 		m := fleetQuery(&clusterservicev1.ListClustersRequest{ResourceId: cluster[1]})
@@ -76,7 +76,7 @@ func parseResourceID(id string) (query, error) {
 	scope := scopeForm.FindStringSubmatch(id)
 	switch {
 	case scope == nil:
-		return query{}, apierror.New(apierror.InvalidParameter, "'%s' is not the resource id of a cluster, nor of a subscription or resource group.", id)
+		return query{}, apierror.New(apierror.InvalidParameter, "'%s' is not the resource ID of a cluster, subscription or resource group.", id)
 	case scope[2] == "":
 		m := fleetQuery(&clusterservicev1.ListClustersRequest{SubscriptionId: scope[1]})
 		m.subscription = scope[1]
@@ -87,13 +87,13 @@ func parseResourceID(id string) (query, error) {
 	return m, nil
 }
 
-// parseHost takes a URL, a host with a port, or a host.
+// parseHost parses a URL, a host with a port, or a host.
 func parseHost(text string) query {
 	if u, err := url.Parse(text); err == nil && u.Host != "" {
 		text = u.Host
 	}
 	text = strings.TrimSuffix(text, ".")
-	// An address without a port may be that of many.
+	// An IP address without a port may belong to many clusters.
 	if net.ParseIP(strings.Trim(text, "[]")) != nil {
 		return query{}
 	}

@@ -1,6 +1,5 @@
-// Package maestro reads Maestro's REST API, /api/maestro/v1, as far as admin shows it: the resource bundles with their
-// manifests and their status. It never writes. Manifests leave this package as Maestro holds them, secrets included; who
-// shows them cleans them first.
+// Package maestro reads resource bundles from Maestro's REST API, /api/maestro/v1. It never writes. Bundles contain secrets:
+// callers remove them before they return bundles to users.
 package maestro
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// The bounds of one request: how many bundles it asks for, how much of an answer is read, and how long it may take.
+// The limits of one request: IDs, bundles per page, bytes of the response, and duration.
 const (
 	maxIDs   = 50
 	pageSize = 200
@@ -28,10 +27,10 @@ const (
 	timeout  = 10 * time.Second
 )
 
-// source is the name under which Cluster Service publishes.
+// source is Maestro's name for Cluster Service.
 const source = "cluster-service"
 
-// Bundle is a resource bundle in the form of Maestro's API.
+// Bundle is a resource bundle as in Maestro's API.
 type Bundle struct {
 	ID           string            `json:"id"`
 	ConsumerName string            `json:"consumer_name"`
@@ -44,7 +43,7 @@ type Bundle struct {
 	Status       json.RawMessage   `json:"status"`
 }
 
-// ClusterID is the id below ARM of the cluster that its label names; empty when it has none.
+// ClusterID returns the cluster ID in the labels of the bundle; empty if there is none.
 func (b *Bundle) ClusterID() string {
 	var metadata struct {
 		Labels map[string]string `json:"labels"`
@@ -55,7 +54,7 @@ func (b *Bundle) ClusterID() string {
 	return metadata.Labels[managementcluster.LabelClusterID]
 }
 
-// Objects are what it carries, as in HostedCluster ocm-local-…/name.
+// Objects returns the objects in the bundle, for example HostedCluster ocm-local-…/name.
 func (b *Bundle) Objects() []string {
 	objects := []string{}
 	for _, manifest := range b.Manifests {
@@ -77,23 +76,23 @@ func (b *Bundle) Objects() []string {
 	return objects
 }
 
-// Client reads from one Maestro.
+// Client reads from one Maestro server. It is safe for concurrent use.
 type Client struct {
 	base string
 	http *http.Client
 }
 
-// New makes a client of the REST API at a base URL, as in https://127.0.0.1:18403, under the process's identity.
+// New returns a client of the REST API at a base URL, for example https://127.0.0.1:18403. It uses the identity of the process.
 func New(base string, identity *mesh.Identity) *Client {
 	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: timeout, Transport: &http.Transport{
 		TLSClientConfig: identity.ClientTLS(mesh.MaestroServer), MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second,
 	}}}
 }
 
-// Close lets go of connections that are kept.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Bundles are those of the ids that Maestro knows, which are UUIDs, in no order.
+// Bundles returns the bundles with the given IDs, which are UUIDs, in no order. Unknown IDs are left out.
 func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
 	var all []Bundle
 	for len(ids) > 0 {
@@ -108,21 +107,21 @@ func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
 	return all, nil
 }
 
-// EachPage calls take for the bundles of Cluster Service, of all management clusters, in order of id, a page at a time: a region has
-// more of them than can be held. It ends with the first error of take.
-func (c *Client) EachPage(ctx context.Context, take func([]Bundle) error) error {
+// EachPage calls visit with each page of the bundles of Cluster Service on all management clusters, ordered by ID. It does not hold
+// all bundles in memory. It returns the first error of visit.
+func (c *Client) EachPage(ctx context.Context, visit func([]Bundle) error) error {
 	for number := 1; ; number++ {
 		found, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(pageSize)}})
 		if err != nil {
 			return err
 		}
-		if err := take(found.Items); err != nil || len(found.Items) < pageSize {
+		if err := visit(found.Items); err != nil || len(found.Items) < pageSize {
 			return err
 		}
 	}
 }
 
-// page is one of Maestro's lists.
+// page is a list response.
 type page struct {
 	Items []Bundle `json:"items"`
 }
@@ -140,11 +139,11 @@ func (c *Client) list(ctx context.Context, query url.Values) (*page, error) {
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {
 	case err != nil:
-		return nil, apierror.New(apierror.Unavailable, "Maestro's answer was cut off.").WithCause(err)
+		return nil, apierror.New(apierror.Unavailable, "Maestro's response is incomplete.").WithCause(err)
 	case len(content) > maxBytes:
 		return nil, fmt.Errorf("maestro's list of resource bundles is larger than %d bytes", maxBytes)
 	case response.StatusCode != http.StatusOK:
-		return nil, apierror.New(apierror.Unavailable, "Maestro answered with status %d.", response.StatusCode)
+		return nil, apierror.New(apierror.Unavailable, "Maestro responded with status %d.", response.StatusCode)
 	}
 	found := &page{}
 	if err := json.Unmarshal(content, found); err != nil {

@@ -1,23 +1,22 @@
-// Package redact takes secrets out of what admin shows. It knows where the fleet's manifests keep them, and keeps the
-// shape: who looks for a missing key still sees which keys there are.
+// Package redact removes secrets from Kubernetes manifests. It keeps the structure, so that users still see which keys exist.
 package redact
 
 import (
 	"encoding/json"
 )
 
-// Removed stands in the place of a secret.
+// Removed replaces a secret.
 const Removed = "(removed)"
 
-// Manifest cleans a Kubernetes object: the values of a Secret's data, and the copy of it that `kubectl apply` leaves in an
-// annotation. What is not an object, or cannot be read, is replaced as a whole.
+// Manifest removes the values of Secrets, and the copy of an object that `kubectl apply` stores in an annotation. It replaces a
+// manifest that is not an object as a whole.
 func Manifest(manifest json.RawMessage) json.RawMessage {
 	var object map[string]any
 	if err := json.Unmarshal(manifest, &object); err != nil {
 		return json.RawMessage(`"` + Removed + `"`)
 	}
 	redactObject(object)
-	// What was decoded can be encoded.
+	// A decoded object can be encoded.
 	out, _ := json.Marshal(object)
 	return out
 }
@@ -30,7 +29,7 @@ func redactObject(object map[string]any) {
 			annotations[lastApplied] = Removed
 		}
 	}
-	// A list holds objects of its own.
+	// A List contains objects.
 	if items, ok := object["items"].([]any); ok {
 		for _, item := range items {
 			if inner, ok := item.(map[string]any); ok {

@@ -13,10 +13,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// maxPause is Cluster Service's.
+// maxPause is the limit of Cluster Service.
 const maxPause = 7 * 24 * time.Hour
 
-// clusterInPath finds the cluster in the path.
+// clusterInPath returns the cluster that the path names.
 func (s *Server) clusterInPath(ctx context.Context, rq *request) (database.AdminTarget, error) {
 	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Server) clusterInPath(ctx context.Context, rq *request) (database.Admin
 	return database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}, nil
 }
 
-// placementTarget is about the cluster in the path, whose uid the request has as its own.
+// placementTarget returns the cluster in the path and sets its UID in the request.
 func (s *Server) placementTarget(ctx context.Context, rq *request, r *clusterservicev1.SetPlacementPolicyRequest) (database.AdminTarget, error) {
 	target, err := s.clusterInPath(ctx, rq)
 	r.Uid = target.ClusterUID
@@ -39,7 +39,7 @@ func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	}
 	duration, err := time.ParseDuration(asked.Duration)
 	if err != nil || duration < time.Minute || duration > maxPause {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be 1m to 168h, as in 2h"}})
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be a duration from 1m to 168h, for example 2h"}})
 	}
 	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
@@ -82,12 +82,12 @@ func (s *Server) scaleNodePool(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if pool.ARM == nil {
-		return nil, apierror.New(apierror.Conflict, "ARM does not know the node pool: it is being deleted, or was.")
+		return nil, apierror.New(apierror.Conflict, "The node pool does not exist in ARM: it is deleted or being deleted.")
 	}
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "nodePool", ID: pool.ARM.UID, ResourceID: pool.ARM.Resource.ID, ClusterUID: target.ClusterUID}, asked)
 }
 
-// maxReplicas is what ARM lets a customer ask for.
+// maxReplicas is the limit of the ARM API.
 const maxReplicas = 200
 
 func validateScale(asked adminv1.ScaleRequest) error {
@@ -96,7 +96,7 @@ func validateScale(asked adminv1.ScaleRequest) error {
 	}
 	switch {
 	case (asked.Replicas == nil) == (asked.AutoScaling == nil):
-		return wrong("replicas", "Invalid value: exactly one of replicas and autoScaling is needed")
+		return wrong("replicas", "Invalid value: exactly one of replicas and autoScaling is required")
 	case asked.Replicas != nil && (*asked.Replicas < 0 || *asked.Replicas > maxReplicas):
 		return wrong("replicas", "Invalid value: must be 0 to 200")
 	case asked.AutoScaling != nil && (asked.AutoScaling.Min < 0 || asked.AutoScaling.Min > asked.AutoScaling.Max || asked.AutoScaling.Max > maxReplicas):
@@ -117,7 +117,7 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 		asked.Duration = "1h"
 	}
 	if d, err := time.ParseDuration(asked.Duration); err != nil || d < 10*time.Minute || d > 24*time.Hour {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be 10m to 24h, as in 1h"}})
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be a duration from 10m to 24h, for example 1h"}})
 	}
 	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Server) revokeCredentials(ctx context.Context, rq *request) (any, error
 	return s.accept(ctx, rq, target, asked)
 }
 
-// onARMOperation is an action on an operation of ARM's, which is named by its id.
+// onARMOperation accepts an action on the ARM operation in the path.
 func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
 	if err := rq.noBody(); err != nil {
 		return nil, err
@@ -151,12 +151,12 @@ func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if item.Value.Status.Terminal() {
-		return nil, apierror.New(apierror.Conflict, "The operation has ended as %s.", item.Value.Status)
+		return nil, apierror.New(apierror.Conflict, "The operation has already ended: its status is %s.", item.Value.Status)
 	}
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "operation", ID: item.Value.OperationID, ResourceID: item.Key.ResourceID}, nil)
 }
 
-// errStop ends a search.
+// errStop ends an iteration.
 var errStop = errors.New("found")
 
 func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
@@ -176,7 +176,7 @@ func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
 	case err != nil && !errors.Is(err, errStop):
 		return nil, err
 	case found == nil:
-		return nil, apierror.New(apierror.NotFound, "There is no orphan '%s'.", id)
+		return nil, apierror.New(apierror.NotFound, "Orphan '%s' does not exist.", id)
 	}
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "bundle", ID: id}, adminv1.Message[*clusterservicev1.DeleteOrphanRequest]{
 		Of: &clusterservicev1.DeleteOrphanRequest{WorkId: id, ProvisionShard: found.Consumer},

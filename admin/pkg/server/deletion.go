@@ -13,30 +13,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// stepTarget is about a step of the deletion of the cluster in the path. One of the ARM side is refused with why.
+// stepTarget returns the cluster in the path. It rejects steps for which refusal returns a reason: those in ARM.
 func stepTarget[R interface {
 	proto.Message
 	GetClusterUid() string
 	GetStep() string
-}](s *Server, why func(kind string) string) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+}](s *Server, refusal func(kind string) string) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
 	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-		if refusal := why(deletion.ARMStepKind(r.GetStep())); refusal != "" {
-			return database.AdminTarget{}, apierror.New(apierror.Conflict, "Step %s: %s", r.GetStep(), refusal).WithTarget("step")
+		if reason := refusal(deletion.ARMStepKind(r.GetStep())); reason != "" {
+			return database.AdminTarget{}, apierror.New(apierror.Conflict, "Step %s: %s", r.GetStep(), reason).WithTarget("step")
 		}
 		return clusterTarget[R](s)(ctx, rq, r)
 	}
 }
 
-// releaseRefusal says why finalizers cannot be taken off a step of the ARM side.
+// releaseRefusal returns why the finalizers of a step cannot be released; empty for a step of Cluster Service.
 func releaseRefusal(kind string) string {
 	if kind == "" {
 		return ""
 	}
-	return "It waits for no object of a management cluster, so that there is no finalizer to take off. A retry of the deletion has it tried at once."
+	return "It waits for no object on a management cluster, so there is no finalizer to release. Retry the deletion instead."
 }
 
-// getDeletion shows the deletion of a cluster with the steps of the ARM side around those of Cluster Service. While the
-// cluster stays, it is those of what is in it.
+// getDeletion returns the deletion of a cluster with the steps in ARM and in Cluster Service. If the cluster is not being
+// deleted, it returns the deletions of its children.
 func (s *Server) getDeletion(ctx context.Context, rq *request) (any, error) {
 	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) getDeletion(ctx context.Context, rq *request) (any, error) {
 	}
 	taken := s.collector.CollectWithoutBundles(ctx, cluster)
 	if taken.ARM == nil && taken.ClusterService == nil {
-		return nil, apierror.New(apierror.Unavailable, "Neither ARM's documents nor Cluster Service could be asked.")
+		return nil, apierror.New(apierror.Unavailable, "Neither ARM's documents nor Cluster Service could be read.")
 	}
 	shown := adminv1.ClusterDeletion{Cluster: cluster, Items: []adminv1.Deletion{}, Unavailable: taken.Unavailable}
 	for _, g := range deletion.Graphs(taken) {

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// maxConcurrentDumps is how many clusters are looked at at once for the list of all deletions.
+	// maxConcurrentDumps limits how many clusters are read concurrently for the list of deletions.
 	maxConcurrentDumps = 16
-	// listPage is how many of a kind Cluster Service is asked for at a time.
+	// listPage is the page size of requests to Cluster Service.
 	listPage = 500
 )
 
-// pendingDeletion is a cluster that is being deleted, or in which something is.
+// pendingDeletion is a cluster that is being deleted, or that has children in deletion.
 type pendingDeletion struct {
 	cluster adminv1.Cluster
-	// row is Cluster Service's of a cluster that it is deleting; nil for another.
+	// row is the cluster in Cluster Service if Cluster Service is deleting it, else nil.
 	row *clusterservicev1.Cluster
 }
 
-// listDeletions shows every deletion of the region with the steps of all layers: what ARM has operations for, and what Cluster
-// Service removes.
+// listDeletions returns every deletion of the region with the steps of all layers: those with an ARM operation and those in
+// Cluster Service.
 func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 	stuck, err := rq.flag("stuck")
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 			return nil
 		})
 	}
-	_ = group.Wait() // a layer that cannot be asked is named in the list
+	_ = group.Wait() // layers that cannot be read are named in the list
 	if stuck {
 		list.Items = slices.DeleteFunc(list.Items, func(d adminv1.Deletion) bool {
 			return !slices.ContainsFunc(d.Deletion.Of.GetSteps(), (*clusterservicev1.DeletionStep).GetStuck)
@@ -81,20 +81,20 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// collectPending takes what the deletions of a cluster follow from.
+// collectPending reads the facts from which the deletions of a cluster are derived.
 func (s *Server) collectPending(ctx context.Context, g *pendingDeletion) *adminv1.Dump {
 	if g.row == nil {
 		return s.collector.CollectWithoutBundles(ctx, g.cluster)
 	}
 	taken := s.collector.CollectARM(ctx, g.cluster, g.row)
 	if taken.ARM != nil && taken.ARM.Cluster == nil {
-		// The row was read first: by now it may be that of a cluster that is gone.
+		// The row was read first: the cluster may be gone by now.
 		return s.collector.CollectWithoutBundles(ctx, g.cluster)
 	}
 	return taken
 }
 
-// pendingInARM adds the clusters with an operation that deletes them, or something in them.
+// pendingInARM adds the clusters with an operation that deletes them or one of their children.
 func (s *Server) pendingInARM(ctx context.Context, all map[string]*pendingDeletion) error {
 	return s.Database.ActiveOperations(ctx, func(item *database.Item[database.OperationDocument]) error {
 		o := &item.Value
@@ -119,7 +119,7 @@ func (s *Server) pendingInARM(ctx context.Context, all map[string]*pendingDeleti
 	})
 }
 
-// clusterIDOf is the resource id of the cluster that a resource is or belongs to; empty for another resource.
+// clusterIDOf returns the resource ID of the cluster that a resource is or belongs to; empty for other resources.
 func clusterIDOf(id string) string {
 	parts := strings.Split(id, "/")
 	if len(parts) < 9 {
@@ -128,12 +128,12 @@ func clusterIDOf(id string) string {
 	return strings.Join(parts[:9], "/")
 }
 
-// pendingInFleet adds the clusters that Cluster Service is deleting, or parts of. What is on its way in a cluster that goes is the
-// cluster's.
+// pendingInFleet adds the clusters that Cluster Service is deleting, or that have children in deletion. Children that are deleted
+// with their cluster are part of its deletion.
 func (s *Server) pendingInFleet(ctx context.Context, all map[string]*pendingDeletion) error {
 	at := func(id, uid string) *pendingDeletion {
 		key := hub.Key(id)
-		// Another life of the resource id is another cluster.
+		// Another incarnation of the resource ID is another cluster.
 		if all[key] != nil && all[key].cluster.UID != uid {
 			key += "#" + uid
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
-// maxDrift is how many differences are listed.
+// maxDrift is the maximum number of listed differences.
 const maxDrift = 1000
 
 var errEnough = errors.New("that is enough")
 
-// listDrift compares both sides now: nothing of it is kept anywhere.
+// listDrift compares both sides for each request; the result is not stored.
 func (s *Server) listDrift(ctx context.Context, _ *request) (any, error) {
 	list := adminv1.DriftList{Items: []adminv1.Drift{}}
 	counts, err := reconciliation.Compare(ctx, s.Database, reconciliation.FleetInventory{Client: s.Fleet}, reconciliation.Options{}, func(f reconciliation.Drift) error {
@@ -37,16 +37,16 @@ func (s *Server) listDrift(ctx context.Context, _ *request) (any, error) {
 	return list, nil
 }
 
-// drift is a difference, with what is to be known of it; nil when it has gone meanwhile.
+// drift returns a difference with its proof and remedy; nil if it no longer exists.
 func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Drift, error) {
 	d := &adminv1.Drift{
 		Difference: string(f.Type), Kind: string(f.Kind), ResourceID: f.Key.ResourceID, UID: f.UID, ClusterUID: f.ClusterUID, Promised: f.AcceptedGeneration, Held: f.FleetGeneration,
-		Mended: true, Remedy: "The backend sends it again as soon as it compares; 'hcpctl drift reconcile' has it do so now.",
+		Mended: true, Remedy: "The backend sends it again at its next comparison; 'hcpctl drift reconcile' starts one now.",
 	}
 	switch f.Type {
 	case reconciliation.Newer:
 		d.Mended = false
-		d.Remedy = "Nothing takes it back: what ARM's documents have lost cannot be told from them. The customer's next change counts, and becomes newer than it."
+		d.Remedy = "No automatic repair: ARM's documents do not contain the lost change. The customer's next change replaces it."
 		return d, nil
 	case reconciliation.Missing, reconciliation.Orphan:
 	default:
@@ -62,10 +62,10 @@ func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Dr
 	switch {
 	case f.Type == reconciliation.Missing && d.Proof != "":
 		d.Mended = false
-		d.Remedy = "It was deleted, and is not made again: ARM's document is of before that. Its deletion by the customer, or with the subscription, removes the document."
+		d.Remedy = "It was deleted and is not created again: ARM's document predates the deletion. Deleting it in ARM removes the document."
 	case f.Type == reconciliation.Orphan && d.Proof == "":
 		d.Mended = false
-		d.Remedy = fmt.Sprintf("Nothing says that it was deleted, so nothing deletes it. If it is nobody's, 'hcpctl drift delete %s' does.", f.UID)
+		d.Remedy = fmt.Sprintf("No proof of a deletion, so it is kept. If it belongs to no customer, delete it with 'hcpctl drift delete %s'.", f.UID)
 	}
 	return d, nil
 }
@@ -77,7 +77,7 @@ func (s *Server) reconcileDrift(ctx context.Context, rq *request) (any, error) {
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "region", ID: "drift"}, nil)
 }
 
-// deleteDrift takes an orphan's uid. It is looked for anew: what ARM has is not deleted here.
+// deleteDrift accepts the deletion of an orphan by its UID. It compares again: resources that ARM has are not deleted here.
 func (s *Server) deleteDrift(ctx context.Context, rq *request) (any, error) {
 	if err := rq.noBody(); err != nil {
 		return nil, err
@@ -95,14 +95,14 @@ func (s *Server) deleteDrift(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if found == nil {
-		return nil, apierror.New(apierror.NotFound, "The fleet holds nothing of the uid '%s' that ARM does not have.", uid)
+		return nil, apierror.New(apierror.NotFound, "The fleet has no resource with UID '%s' that is missing in ARM.", uid)
 	}
 	there, err := reconciliation.Exists(ctx, s.Database, *found)
 	if err != nil {
 		return nil, err
 	}
 	if there {
-		return nil, apierror.New(apierror.Conflict, "ARM has the resource: it is deleted there.")
+		return nil, apierror.New(apierror.Conflict, "The resource exists in ARM: delete it there.")
 	}
 	return s.accept(ctx, rq, database.AdminTarget{Kind: string(found.Kind), ID: found.UID, ResourceID: found.Key.ResourceID, ClusterUID: found.ClusterUID}, nil)
 }

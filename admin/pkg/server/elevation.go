@@ -16,18 +16,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// The bounds of an elevation.
+// The limits of an elevation.
 const (
 	minDuration = time.Minute
 	maxDuration = 8 * time.Hour
 	minReason   = 8
 	maxReason   = 1024
 	maxTicket   = 128
-	// maxActive is how many one caller may have at a time.
+	// maxActive is the maximum number of active elevations of a caller.
 	maxActive = 20
 )
 
-// elevationTo is the newest elevation under which the caller may do what needs a role.
+// elevationTo returns the newest active elevation of the caller that includes a role.
 func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role) (*database.ElevationDocument, error) {
 	active, err := s.activeElevations(ctx, rq.caller.ObjectID)
 	if err != nil {
@@ -38,10 +38,10 @@ func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role
 			return &item.Value, nil
 		}
 	}
-	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: give hcpctl a --reason and a --ticket, or see `hcpctl elevate` (POST %s/elevations).", role, adminv1.Root)
+	return nil, apierror.New(apierror.PermissionDenied, "This requires an active elevation to the role %s: use --reason and --ticket of hcpctl, or `hcpctl elevate` (POST %s/elevations).", role, adminv1.Root)
 }
 
-// activeElevations are the elevations of a caller that give their roles now, newest first.
+// activeElevations returns the active elevations of a caller, newest first.
 func (s *Server) activeElevations(ctx context.Context, objectID string) ([]*database.Item[database.ElevationDocument], error) {
 	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: objectID, ActiveOnly: true}, "", 100)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
-	// What is around the words counts for nothing, and must not be kept where there is a limit to them.
+	// Surrounding space must not count towards the limits of length.
 	asked.Reason, asked.Ticket = strings.TrimSpace(asked.Reason), strings.TrimSpace(asked.Ticket)
 	rq.audited = auditFields{target: string(asked.Role), reason: truncate(asked.Reason), ticket: truncate(asked.Ticket)}
 	duration, err := rq.checkElevation(asked)
@@ -73,7 +73,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 		return nil, err
 	}
 	if len(active) >= maxActive {
-		return nil, apierror.New(apierror.Throttled, "You have %d elevations that are active; end one of them.", len(active)).WithRetryAfter(time.Minute)
+		return nil, apierror.New(apierror.Throttled, "You have %d active elevations; end one of them.", len(active)).WithRetryAfter(time.Minute)
 	}
 	id, now := uuid.NewString(), time.Now().UTC()
 	document := database.ElevationDocument{
@@ -92,7 +92,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	return elevationResponse(&document), nil
 }
 
-// checkElevation checks what was asked for.
+// checkElevation validates a request and returns the duration.
 func (rq *request) checkElevation(asked adminv1.ElevationRequest) (time.Duration, error) {
 	var violations []apierror.Violation
 	fail := func(field, format string, args ...any) {
@@ -112,7 +112,7 @@ func (rq *request) checkElevation(asked adminv1.ElevationRequest) (time.Duration
 	}
 	duration, err := time.ParseDuration(asked.Duration)
 	if err != nil || duration < minDuration || duration > maxDuration {
-		fail("duration", "Invalid value: %q: must be %s to %s, as in 30m", asked.Duration, minDuration, maxDuration)
+		fail("duration", "Invalid value: %q: must be a duration from %s to %s, for example 30m", asked.Duration, minDuration, maxDuration)
 	}
 	return duration, apierror.InvalidFields(violations)
 }
@@ -151,12 +151,12 @@ func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
 			return err
 		}
 		if item == nil || item.Removed != nil {
-			return apierror.New(apierror.NotFound, "There is no elevation '%s'.", id)
+			return apierror.New(apierror.NotFound, "Elevation '%s' does not exist.", id)
 		}
 		e := &item.Value
 		rq.audited = auditFields{target: id, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
 		if e.Actor.ObjectID != rq.caller.ObjectID && !slices.Contains(rq.roles, adminv1.BreakGlass) {
-			return apierror.New(apierror.PermissionDenied, "The elevation is another's; the role %s is needed to end it.", adminv1.BreakGlass)
+			return apierror.New(apierror.PermissionDenied, "Ending the elevation of another caller requires the role %s.", adminv1.BreakGlass)
 		}
 		if now := time.Now().UTC(); e.Active(now) {
 			e.EndTime, e.EndedBy = &now, rq.caller.Name

@@ -17,16 +17,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// maxBody bounds a request's body.
+// maxBody is the maximum size of a request body in bytes.
 const maxBody = 64 << 10
 
-// decodeBody reads a request's body; a field that does not exist is refused by its name.
+// decodeBody decodes the request body. It rejects unknown fields by name.
 func (rq *request) decodeBody(into any) error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if err != nil {
-		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or was cut off.", maxBody).WithCause(err)
+		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or incomplete.", maxBody).WithCause(err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -36,27 +37,26 @@ func (rq *request) decodeBody(into any) error {
 			return apierror.InvalidFields([]apierror.Violation{{Field: wrong.Field, Message: "Invalid value: must be of type " + wrong.Type.String()}})
 		}
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return apierror.InvalidFields([]apierror.Violation{{Field: strings.Trim(name, `"`), Message: "Forbidden: there is no such field"}})
+			return apierror.InvalidFields([]apierror.Violation{{Field: strings.Trim(name, `"`), Message: "Forbidden: unknown field"}})
 		}
-		return apierror.New(apierror.Invalid, "The body is not a JSON object of this request.").WithCause(err)
+		return apierror.New(apierror.Invalid, "The body is not a valid JSON object for this request.").WithCause(err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return apierror.New(apierror.Invalid, "There is something behind the body's JSON object.")
+		return apierror.New(apierror.Invalid, "The body has data after its JSON object.")
 	}
 	return nil
 }
 
-// noBody refuses a body where none is taken; an empty object is none.
+// noBody rejects a body on routes without one. An empty object is allowed.
 func (rq *request) noBody() error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if text := strings.TrimSpace(string(content)); err != nil || text != "" && text != "{}" {
-		return apierror.New(apierror.Invalid, "The request takes no body.")
+		return apierror.New(apierror.Invalid, "The request must not have a body.")
 	}
 	return nil
 }
 
-// accept writes down what the caller asked for. From then on it is certain to be executed, and the caller is told how it
-// can be followed.
+// accept stores the requested action as an admin operation and returns it. The backend executes stored operations.
 func (s *Server) accept(ctx context.Context, rq *request, target database.AdminTarget, parameters any) (any, error) {
 	id, now := rq.operation, time.Now().UTC()
 	if id == "" {
@@ -82,7 +82,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(id), document)
 	err := batch.Commit(ctx)
 	if race, lost := database.AsWriteConflict(err); lost && race.Exists && rq.operation != "" {
-		// The same request, sent twice at once.
+		// The same request arrived twice concurrently.
 		if before, findErr := s.previousOperation(ctx, rq); before != nil || findErr != nil {
 			return before, findErr
 		}
@@ -93,7 +93,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	return rq.accepted(&document), nil
 }
 
-// accepted answers with an operation that the request is the beginning of.
+// accepted returns an operation as the response to the request that created it.
 func (rq *request) accepted(o *database.AdminOperationDocument) adminv1.Operation {
 	rq.audited.operation, rq.audited.target, rq.audited.cluster = o.OperationID, o.Target.ID, o.Target.ClusterUID
 	rq.w.Header().Set("Location", adminv1.Root+"/operations/"+o.OperationID)
@@ -152,7 +152,7 @@ func (s *Server) getOperation(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if item == nil || item.Removed != nil {
-		return nil, apierror.New(apierror.NotFound, "There is no operation '%s'.", id)
+		return nil, apierror.New(apierror.NotFound, "Operation '%s' does not exist.", id)
 	}
 	return operationResponse(&item.Value), nil
 }
@@ -179,18 +179,18 @@ func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// auditFields is what the audit log says of a request besides who made it.
+// auditFields holds what the audit record of a request contains besides the caller.
 type auditFields struct {
-	// target is what something was done to, cluster the uid of the cluster that it belongs to.
+	// target identifies the object, cluster is the UID of its cluster.
 	target, cluster string
-	// reason and ticket where no elevation has them.
+	// reason and ticket of a request without an elevation.
 	reason, ticket string
-	// operation is the id of what was written down.
+	// operation is the ID of the stored operation or elevation.
 	operation string
 }
 
-// logAudit writes one line for every request that was to change something, whatever came of it, and for every one that was
-// refused: who, what, why, and with which outcome; nothing of what was sent or answered.
+// logAudit logs one record for each request that changes something, whatever its outcome, and for each rejected request. It
+// contains nothing of the bodies.
 func (s *Server) logAudit(ctx context.Context, rq *request) {
 	refused := rq.status == http.StatusUnauthorized || rq.status == http.StatusForbidden
 	if rq.route.Method == http.MethodGet && !refused {
@@ -210,15 +210,15 @@ func (s *Server) logAudit(ctx context.Context, rq *request) {
 		rq.audited.target = rq.pathIdentifier()
 	}
 	attributes := []slog.Attr{
-		slog.String("record", "audit"), slog.String("actor", rq.caller.Name), slog.String("object_id", rq.caller.ObjectID), slog.String("tenant_id", rq.caller.TenantID),
-		slog.String("role", string(rq.route.Role)), slog.String("reason", rq.audited.reason), slog.String("ticket", rq.audited.ticket),
-		slog.String("action", rq.route.Name), slog.String("target", truncate(rq.audited.target)), slog.String("cluster_uid", rq.audited.cluster),
-		slog.String("outcome", outcome), slog.Int("status", rq.status), slog.String("operation_id", rq.audited.operation), slog.String("request_id", rq.id),
+		slog.String(logkey.Record, "audit"), slog.String(logkey.Actor, rq.caller.Name), slog.String(logkey.ObjectID, rq.caller.ObjectID), slog.String(logkey.TenantID, rq.caller.TenantID),
+		slog.String(logkey.Role, string(rq.route.Role)), slog.String(logkey.Reason, rq.audited.reason), slog.String(logkey.Ticket, rq.audited.ticket),
+		slog.String(logkey.Action, rq.route.Name), slog.String(logkey.Target, truncate(rq.audited.target)), slog.String(logkey.ClusterUID, rq.audited.cluster),
+		slog.String(logkey.Outcome, outcome), slog.Int(logkey.Status, rq.status), slog.String(logkey.OperationID, rq.audited.operation), slog.String(logkey.RequestID, rq.id),
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit", attributes...)
 }
 
-// pathIdentifier is what the path names.
+// pathIdentifier returns the object that the path names.
 func (rq *request) pathIdentifier() string {
 	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "bundle"} {
 		if value := rq.http.PathValue(name); value != "" {

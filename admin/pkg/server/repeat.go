@@ -17,11 +17,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// maxKey bounds an idempotency key.
+// maxKey is the maximum length of an idempotency key.
 const maxKey = 128
 
-// readIdempotencyKey gives a request that has an idempotency key the id of its operation, which follows from the caller and the key, and
-// the digest by which it is known again.
+// readIdempotencyKey derives the ID of the operation from the caller and the idempotency key, if the request has one, and the digest
+// that identifies the request.
 func (rq *request) readIdempotencyKey() error {
 	keys := rq.http.Header.Values(adminv1.IdempotencyKey)
 	if len(keys) == 0 {
@@ -29,11 +29,11 @@ func (rq *request) readIdempotencyKey() error {
 	}
 	printable := strings.IndexFunc(keys[0], func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > maxKey || !printable {
-		return apierror.New(apierror.InvalidParameter, "Invalid value: must be one of 1 to %d printable characters of ASCII.", maxKey).WithTarget(adminv1.IdempotencyKey)
+		return apierror.New(apierror.InvalidParameter, "Invalid value: must be one key of 1 to %d printable ASCII characters.", maxKey).WithTarget(adminv1.IdempotencyKey)
 	}
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if err != nil {
-		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or was cut off.", maxBody).WithCause(err)
+		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or incomplete.", maxBody).WithCause(err)
 	}
 	rq.http.Body = io.NopCloser(bytes.NewReader(content))
 	rq.operation = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "operation of %s\x00%s\x00%s", rq.caller.TenantID, rq.caller.ObjectID, keys[0])).String()
@@ -44,8 +44,8 @@ func (rq *request) readIdempotencyKey() error {
 	return nil
 }
 
-// previousOperation is the operation that the request began when it was sent before; nil when it was not, or has no key. It is looked for
-// before anything is checked: what was right then may be refused now, for it has had its effect.
+// previousOperation returns the operation that the same request created before; nil if there is none, or the request has no key.
+// It is called before any validation, because a request that had its effect may be invalid now.
 func (s *Server) previousOperation(ctx context.Context, rq *request) (any, error) {
 	if rq.operation == "" {
 		return nil, nil
@@ -55,7 +55,7 @@ func (s *Server) previousOperation(ctx context.Context, rq *request) (any, error
 		return nil, err
 	}
 	if item.Value.RequestDigest != rq.digest {
-		return nil, apierror.New(apierror.Conflict, "The key was used for another request, which began the operation %s.", rq.operation).WithTarget(adminv1.IdempotencyKey)
+		return nil, apierror.New(apierror.Conflict, "The key was used for another request, which created operation %s.", rq.operation).WithTarget(adminv1.IdempotencyKey)
 	}
 	return rq.accepted(&item.Value), nil
 }

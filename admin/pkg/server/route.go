@@ -8,44 +8,44 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// Route is one of the API.
+// Route describes and handles one method on one path of the API.
 type Route struct {
 	Method string
-	// Path is of net/http's patterns, with {names} for what varies.
+	// Path is a pattern of net/http with {name} wildcards.
 	Path string
-	// Name is the route's in logs, metrics, audit and the OpenAPI document, as in clusters.dump.
+	// Name identifies the route in logs, metrics, audit records and the OpenAPI document, for example clusters.dump.
 	Name    string
 	Summary string
-	// Role that a caller must have; for a route that Mutates also the one that the caller must have elevated to.
+	// Role is required of the caller. A route that Mutates also requires an active elevation to it.
 	Role    adminv1.Role
 	Mutates bool
-	// Query are the parameters that it knows; another one is refused.
+	// Query lists the query parameters; requests with others are rejected.
 	Query []Parameter
-	// Request and Response are examples of the bodies' types; nil when there is none.
+	// Request and Response are values of the types of the bodies; nil if there is none.
 	Request, Response any
-	// Status of the answer.
+	// Status is the HTTP status of a successful response.
 	Status int
 
 	handle handler
 }
 
-// handler answers a request that was let in, with a body or an error.
+// handler returns the response body of an authorized request, or an error.
 type handler func(ctx context.Context, rq *request) (any, error)
 
-// Parameter is one of a query.
+// Parameter is a query parameter.
 type Parameter struct {
 	Name, Description string
 	// Type is string, integer or boolean.
 	Type string
 }
 
-// The parameters of lists.
+// paging holds the parameters of lists.
 var paging = []Parameter{
-	{Name: "pageSize", Type: "integer", Description: "How many items a page has at most, 1 to 500; 100 by default."},
-	{Name: "pageToken", Type: "string", Description: "The nextPageToken of the page before."},
+	{Name: "pageSize", Type: "integer", Description: "Maximum number of items, 1 to 500. Default: 100."},
+	{Name: "pageToken", Type: "string", Description: "The nextPageToken of the previous page."},
 }
 
-// page reads the parameters of a list.
+// page returns the values of the parameters of lists.
 func (rq *request) page() (size int, token string, err error) {
 	query := rq.http.URL.Query()
 	size = 100
@@ -57,7 +57,7 @@ func (rq *request) page() (size int, token string, err error) {
 	return size, query.Get("pageToken"), nil
 }
 
-// rejectUnknownParameters refuses parameters that the route does not have.
+// rejectUnknownParameters returns an error for query parameters that the route does not have.
 func (rq *request) rejectUnknownParameters() error {
 	for name := range rq.http.URL.Query() {
 		found := false
@@ -65,13 +65,13 @@ func (rq *request) rejectUnknownParameters() error {
 			found = found || p.Name == name
 		}
 		if !found {
-			return apierror.New(apierror.InvalidParameter, "There is no such parameter.").WithTarget(name)
+			return apierror.New(apierror.InvalidParameter, "Unknown query parameter.").WithTarget(name)
 		}
 	}
 	return nil
 }
 
-// flag reads a parameter that is true or false; without it, it is false.
+// flag returns the value of a boolean parameter; the default is false.
 func (rq *request) flag(name string) (bool, error) {
 	switch text := rq.http.URL.Query().Get(name); text {
 	case "true":

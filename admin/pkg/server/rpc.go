@@ -17,15 +17,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// reservedFields are the fields of Cluster Service's requests that the path or the service says, and no body may: whom it is about,
-// who asks, and under which uid.
+// reservedFields are fields of Cluster Service's requests that no body may set: the path or the elevation determines them.
 var reservedFields = []protoreflect.Name{"cluster_uid", "uid", "name", "actor"}
 
-// rpcRequest reads a body that is a request of Cluster Service's, in protobuf's JSON form; none is an empty one.
+// rpcRequest decodes a body that is a request of Cluster Service's API in protobuf's JSON form. An empty body is an empty request.
 func rpcRequest(rq *request, into proto.Message) error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if err != nil {
-		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or was cut off.", maxBody).WithCause(err)
+		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or incomplete.", maxBody).WithCause(err)
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil
@@ -35,27 +34,27 @@ func rpcRequest(rq *request, into proto.Message) error {
 		if i := strings.Index(text, "): "); i >= 0 {
 			text = text[i+3:]
 		}
-		return apierror.New(apierror.Invalid, "The body cannot be read: %s.", text).WithCause(err)
+		return apierror.New(apierror.Invalid, "Invalid body: %s.", text).WithCause(err)
 	}
 	message := into.ProtoReflect()
 	for _, name := range reservedFields {
 		if field := message.Descriptor().Fields().ByName(name); field != nil && message.Has(field) {
-			return apierror.InvalidFields([]apierror.Violation{{Field: field.JSONName(), Message: "Forbidden: the path and the caller's elevation say it"}})
+			return apierror.InvalidFields([]apierror.Violation{{Field: field.JSONName(), Message: "Forbidden: the path and the caller's elevation determine it"}})
 		}
 	}
 	return nil
 }
 
-// forwarded is an action whose parameters are a request of Cluster Service's. about finds what it is for, and writes that into
-// the request.
-func forwarded[R proto.Message](s *Server, about func(ctx context.Context, rq *request, r R) (database.AdminTarget, error)) func(context.Context, *request) (any, error) {
+// forwarded returns the handler of an action whose parameters are a request of Cluster Service's API. resolve returns the object of
+// the action and sets it in the request.
+func forwarded[R proto.Message](s *Server, resolve func(ctx context.Context, rq *request, r R) (database.AdminTarget, error)) func(context.Context, *request) (any, error) {
 	return func(ctx context.Context, rq *request) (any, error) {
 		var none R
 		r := none.ProtoReflect().New().Interface().(R)
 		if err := rpcRequest(rq, r); err != nil {
 			return nil, err
 		}
-		target, err := about(ctx, rq, r)
+		target, err := resolve(ctx, rq, r)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +66,7 @@ func forwarded[R proto.Message](s *Server, about func(ctx context.Context, rq *r
 	}
 }
 
-// clusterTarget is about the cluster in the path.
+// clusterTarget returns a resolver of the cluster in the path.
 func clusterTarget[R interface {
 	proto.Message
 	GetClusterUid() string
@@ -79,10 +78,10 @@ func clusterTarget[R interface {
 	}
 }
 
-// pathTarget is about what the path names with a word, whose uid or name the request has in a field.
-func pathTarget[R proto.Message](kind, word string, field protoreflect.Name) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+// pathTarget returns a resolver of an object that a wildcard of the path names. It sets the field of the request to its name.
+func pathTarget[R proto.Message](kind, wildcard string, field protoreflect.Name) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
 	return func(_ context.Context, rq *request, r R) (database.AdminTarget, error) {
-		id := rq.http.PathValue(word)
+		id := rq.http.PathValue(wildcard)
 		setField(r, field, id)
 		return database.AdminTarget{Kind: kind, ID: id}, nil
 	}
@@ -93,7 +92,7 @@ func setField(r proto.Message, field protoreflect.Name, value string) {
 	message.Set(message.Descriptor().Fields().ByName(field), protoreflect.ValueOfString(value))
 }
 
-// messageResponse is the answer of a call to Cluster Service.
+// messageResponse returns the result of a call of Cluster Service as a response.
 func messageResponse[M proto.Message](m M, err error) (any, error) {
 	if err != nil {
 		return nil, apierror.FromGRPC(err)

@@ -1,7 +1,6 @@
-// Package server is admin's REST API: a table of routes, each with the role that it needs, and what every request passes
-// on its way to one: who calls, what they may do, and what is written down about it. Reads are answered from the layers
-// themselves. Nothing is changed in a request: what changes something is written down as an operation, which the backend
-// executes.
+// Package server serves the REST API of admin: a table of routes with the role of each, and the authentication, authorization,
+// idempotency and audit of all requests. Reads query the layers. A request never changes anything itself: it stores the action
+// as an admin operation, which the backend executes.
 package server
 
 import (
@@ -26,20 +25,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// requestTimeout bounds how long a request may take.
+// requestTimeout limits the duration of a request.
 const requestTimeout = 30 * time.Second
 
-// Config is what a Server is made of.
+// Config holds the dependencies of a Server.
 type Config struct {
 	Database *database.DB
 	Fleet    clusterservicev1.ClusterServiceClient
 	Maestro  dump.BundleReader
-	// Access says who may do what, Authenticator who somebody is.
+	// Authenticator identifies callers, Access maps them to roles.
 	Access        *access.Config
 	Authenticator authn.Authenticator
-	// Environment is the part of namespaces on management clusters.
+	// Environment is part of the names of namespaces on management clusters.
 	Environment string
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer
@@ -54,13 +54,13 @@ type Server struct {
 	requests  *prometheus.CounterVec
 }
 
-// New makes a Server.
+// New returns a Server. It registers its metrics.
 func New(config Config) *Server {
 	s := &Server{
 		Config: config, finder: lookup.New(config.Database, config.Fleet, config.Environment), collector: dump.New(config.Database, config.Fleet, config.Maestro),
 		mux: http.NewServeMux(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "admin_requests_total", Help: "Requests by route (its name in the OpenAPI document) and status.",
+			Name: "admin_requests_total", Help: "Requests by route (operationId of the OpenAPI document) and HTTP status.",
 		}, []string{"route", "status"}),
 	}
 	config.Metrics.MustRegister(s.requests)
@@ -78,7 +78,7 @@ func New(config Config) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// noRoute answers what no route takes: another method of a path that there is, or a path that there is not.
+// noRoute responds to requests without a route: 405 if the path has other methods, else 404.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	rq := &request{http: r, w: w, id: uuid.NewString()}
 	var allowed []string
@@ -90,15 +90,15 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) > 0 {
-		takes := strings.Join(allowed, ", ")
-		w.Header().Set("Allow", takes) // RFC 9110, section 15.5.6
-		s.fail(rq, apierror.New(apierror.MethodNotAllowed, "The path does not take the method %s, only %s.", r.Method, takes))
+		methods := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", methods) // RFC 9110, section 15.5.6
+		s.fail(rq, apierror.New(apierror.MethodNotAllowed, "Method %s is not allowed on this path; allowed methods: %s.", r.Method, methods))
 		return
 	}
-	s.fail(rq, apierror.New(apierror.NotFound, "There is no such path; see %s/openapi.json.", adminv1.Root))
+	s.fail(rq, apierror.New(apierror.NotFound, "Unknown path; see %s/openapi.json.", adminv1.Root))
 }
 
-// request is one on its way.
+// request is the state of one HTTP request.
 type request struct {
 	http   *http.Request
 	w      http.ResponseWriter
@@ -106,18 +106,18 @@ type request struct {
 	route  *Route
 	caller authn.Caller
 	roles  []adminv1.Role
-	// elevation is what lets the caller change something; nil for a read.
+	// elevation authorizes an action; nil for a read.
 	elevation *database.ElevationDocument
-	// operation is the id that its operation has, and digest what it is known by, if it may be sent again; else empty.
+	// operation is the ID of the operation and digest identifies the request, if it has an idempotency key; else both are empty.
 	operation, digest string
 	// audited is what the audit log says of the request.
 	audited auditFields
-	// status that was answered, and the error behind it.
+	// status is the HTTP status of the response, cause its error.
 	status int
 	cause  error
 }
 
-// serve is what every request to a route passes.
+// serve returns the HTTP handler of a route.
 func (s *Server) serve(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -134,7 +134,7 @@ func (s *Server) serve(route Route) http.Handler {
 		s.requests.WithLabelValues(route.Name, strconv.Itoa(rq.status)).Inc()
 		s.logAudit(ctx, rq)
 		if rq.cause != nil && apierror.KindOf(rq.cause) == apierror.Internal {
-			s.Log.ErrorContext(ctx, "a request failed", "request_id", rq.id, "route", route.Name, "error", rq.cause)
+			s.Log.ErrorContext(ctx, "request failed", logkey.RequestID, rq.id, logkey.Route, route.Name, logkey.Error, rq.cause)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 	}
 	rq.caller, rq.roles = caller, s.Access.Roles(caller)
 	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], rq.route.Role) {
-		return nil, apierror.New(apierror.PermissionDenied, "The role %s is needed for this, which none of your groups gives.", rq.route.Role)
+		return nil, apierror.New(apierror.PermissionDenied, "This requires the role %s, which none of your groups gives.", rq.route.Role)
 	}
 	if err := rq.rejectUnknownParameters(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *Server) respond(rq *request, status int, body any) {
 	_, _ = rq.w.Write(append(content, '\n'))
 }
 
-// fail answers with an error.
+// fail sends an error.
 func (s *Server) fail(rq *request, err error) {
 	rq.cause = err
 	e := apierror.As(err)
@@ -190,7 +190,7 @@ func (s *Server) fail(rq *request, err error) {
 		detail.Message = "Internal server error."
 	}
 	if len(e.Violations) > 1 {
-		detail.Message, detail.Target = "Several fields are wrong.", ""
+		detail.Message, detail.Target = "Several fields are invalid.", ""
 		for _, v := range e.Violations {
 			detail.Details = append(detail.Details, adminv1.FailureDetail{Code: detail.Code, Message: v.Message, Target: v.Field})
 		}

@@ -104,7 +104,7 @@ func (s *Server) listCredentials(ctx context.Context, rq *request) (any, error) 
 	return adminv1.CredentialList{Items: credentials, Revocations: revocations}, err
 }
 
-// getCredential shows the certificate of an SRE's credential only: a customer's is nobody else's.
+// getCredential returns a credential. Only credentials of class sre include the certificate.
 func (s *Server) getCredential(ctx context.Context, rq *request) (any, error) {
 	c, err := s.Fleet.GetBreakGlassCredential(ctx, &clusterservicev1.GetBreakGlassCredentialRequest{Uid: rq.http.PathValue("credential")})
 	if err == nil && c.GetSpec().GetClass() != clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
@@ -149,7 +149,7 @@ func (s *Server) armOperation(ctx context.Context, rq *request) (*database.Item[
 		return nil, err
 	}
 	if item == nil {
-		return nil, apierror.New(apierror.NotFound, "ARM has no operation '%s'; those that have ended are kept for a week.", id)
+		return nil, apierror.New(apierror.NotFound, "ARM operation '%s' does not exist; ended operations are kept for a week.", id)
 	}
 	return item, nil
 }
@@ -163,12 +163,12 @@ func (s *Server) listOrphans(ctx context.Context, _ *request) (any, error) {
 	return list, err
 }
 
-// orphans calls each for Maestro's bundles of Cluster Service that are none of its works, until it returns an error. Maestro is
-// asked first: a work whose bundle is seen was there before, so that what is then no work is none for good.
+// orphans calls each for the Maestro bundles of Cluster Service that belong to no work, until each returns an error. It reads
+// Maestro first: a work exists before its bundle, so a bundle without a work never has one.
 func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) error {
 	return s.Maestro.EachPage(ctx, func(bundles []maestro.Bundle) error {
 		if len(bundles) == 0 {
-			return nil // no ids would mean all works
+			return nil // an empty list of IDs would match all works
 		}
 		ids := make([]string, len(bundles))
 		for i, b := range bundles {

@@ -28,7 +28,7 @@ func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// upgradeTarget is about the cluster in the path. Whoever acknowledges a gate at the start needs the same role as later.
+// upgradeTarget returns the cluster in the path. A request that acknowledges gates requires the role of upgrades.acknowledge.
 func (s *Server) upgradeTarget(ctx context.Context, rq *request, r *clusterservicev1.StartUpgradeRequest) (database.AdminTarget, error) {
 	if len(r.GetAcknowledge()) > 0 {
 		elevation, err := s.elevationTo(ctx, rq, adminv1.BreakGlass)
@@ -53,7 +53,7 @@ func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {
 	return messageResponse(s.Fleet.PlanUpgrade(ctx, &clusterservicev1.PlanUpgradeRequest{ClusterUid: target.ClusterUID, Version: query.Get("version"), NodePools: follow}))
 }
 
-// nodePoolFollows are the words for which node pools follow their control plane.
+// nodePoolFollows maps the values of the parameter nodePools.
 var nodePoolFollows = map[string]clusterservicev1.NodePoolFollow{
 	"":         clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE,
 	"none":     clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE,
@@ -61,7 +61,7 @@ var nodePoolFollows = map[string]clusterservicev1.NodePoolFollow{
 	"all":      clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_ALL,
 }
 
-// activeStates are the states of upgrades that have not ended.
+// activeStates lists the states of upgrades in progress.
 var activeStates = []clusterservicev1.UpgradeState{
 	clusterservicev1.UpgradeState_UPGRADE_STATE_WAITING, clusterservicev1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, clusterservicev1.UpgradeState_UPGRADE_STATE_NODE_POOLS,
 }
