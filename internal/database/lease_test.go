@@ -11,49 +11,49 @@ import (
 	"time"
 )
 
-// memoryLeases is a lease store that can be cut off from a replica.
+// memoryLeases is a lease store that tests can disconnect from a replica.
 type memoryLeases struct {
 	mu        sync.Mutex
 	documents map[string]leaseDocument
 	writes    int
 }
 
-// reach is one replica's way to the store.
-type reach struct {
+// storeConnection is one replica's connection to the store.
+type storeConnection struct {
 	*memoryLeases
 	mu  sync.Mutex
 	cut bool
-	// slow is how long each read and write takes, and lost is how many of the coming writes take place and are answered as if
-	// another had been faster: what a client sees that sends a write again whose answer it did not get.
+	// slow is the duration of each read and write. lost is how many of the next writes are executed and answered with a
+	// conflict, as for a client that repeats a write whose response it lost.
 	slow time.Duration
 	lost int
 }
 
-func (r *reach) setCut(cut bool) {
+func (r *storeConnection) setCut(cut bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut = cut
 }
 
-func (r *reach) setSlow(slow time.Duration) {
+func (r *storeConnection) setSlow(slow time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slow = slow
 }
 
-func (r *reach) loseAnswers(lost int) {
+func (r *storeConnection) loseAnswers(lost int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost = lost
 }
 
-// broken waits as long as the way takes, and says when it cannot be gone.
-func (r *reach) broken(ctx context.Context) error {
+// wait waits for the duration of a request. It returns an error if the replica is disconnected.
+func (r *storeConnection) wait(ctx context.Context) error {
 	r.mu.Lock()
 	cut, slow := r.cut, r.slow
 	r.mu.Unlock()
 	if cut {
-		return errors.New("the store cannot be reached")
+		return errors.New("the store cannot be connectioned")
 	}
 	if slow == 0 {
 		return nil
@@ -66,15 +66,15 @@ func (r *reach) broken(ctx context.Context) error {
 	}
 }
 
-func (r *reach) answerIsLost() bool {
+func (r *storeConnection) answerIsLost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost--
 	return r.lost >= 0
 }
 
-func (r *reach) list(ctx context.Context, group string) ([]leaseDocument, error) {
-	if err := r.broken(ctx); err != nil {
+func (r *storeConnection) list(ctx context.Context, group string) ([]leaseDocument, error) {
+	if err := r.wait(ctx); err != nil {
 		return nil, err
 	}
 	r.memoryLeases.mu.Lock()
@@ -88,8 +88,8 @@ func (r *reach) list(ctx context.Context, group string) ([]leaseDocument, error)
 	return documents, nil
 }
 
-func (r *reach) write(ctx context.Context, d leaseDocument) (string, error) {
-	if err := r.broken(ctx); err != nil {
+func (r *storeConnection) write(ctx context.Context, d leaseDocument) (string, error) {
+	if err := r.wait(ctx); err != nil {
 		return "", err
 	}
 	r.memoryLeases.mu.Lock()
@@ -106,7 +106,7 @@ func (r *reach) write(ctx context.Context, d leaseDocument) (string, error) {
 	return d.ETag, nil
 }
 
-// replicas runs holders of a group of 8 leases and knows who works on what.
+// replicas runs holders of a group of 8 leases and records which replica works on which lease.
 type replicas struct {
 	store *memoryLeases
 	wg    sync.WaitGroup
@@ -122,9 +122,9 @@ func newReplicas() *replicas {
 
 var eight = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 
-// start runs a replica; its label tells two processes of one name apart.
-func (r *replicas) start(owner, label string, position func(lease *Lease)) (way *reach, stop func()) {
-	way = &reach{memoryLeases: r.store}
+// start runs a replica. Its label distinguishes two processes with one name.
+func (r *replicas) start(owner, label string, position func(lease *Lease)) (way *storeConnection, stop func()) {
+	way = &storeConnection{memoryLeases: r.store}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.wg.Go(func() {
 		_ = runLeases(ctx, way, LeaseOptions{Group: "test", Owner: owner, Names: eight}, func(ctx context.Context, lease *Lease) {
@@ -144,7 +144,7 @@ func (r *replicas) start(owner, label string, position func(lease *Lease)) (way 
 	return way, cancel
 }
 
-// count is how many leases each works on.
+// count returns how many leases each replica works on.
 func (r *replicas) count() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,7 @@ func TestLeasesAreShared(t *testing.T) {
 	})
 }
 
-func TestLeasesOfADeadReplicaAreTakenOver(t *testing.T) {
+func TestLeasesOfDeadReplicaAreAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplicas()
 		wayA, stopA := r.start("a", "a", nil)
@@ -204,7 +204,7 @@ func TestLeasesOfADeadReplicaAreTakenOver(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		r.want(t, "two", map[string]int{"a": 4, "b": 4})
 		wayA.setCut(true)
-		// It stops before the other begins: want checks that no lease is worked on twice.
+		// It stops before the other begins: want checks that no lease has two workers.
 		time.Sleep(12 * time.Second)
 		r.want(t, "one is cut off", map[string]int{"a": 0, "b": 8})
 		wayA.setCut(false)
@@ -216,12 +216,12 @@ func TestLeasesOfADeadReplicaAreTakenOver(t *testing.T) {
 	})
 }
 
-func TestLeasesSurviveASlowStoreAndLostAnswers(t *testing.T) {
-	for name, disturb := range map[string]func(*reach){
-		"each request takes a third of the duration": func(r *reach) { r.setSlow(2 * time.Second) },
-		"the answer to a sign of life is lost":       func(r *reach) { r.loseAnswers(1) },
-		"two answers in a row are lost":              func(r *reach) { r.loseAnswers(2) },
-		"the store is away for half of the duration": func(r *reach) {
+func TestLeasesSurviveSlowStoreAndLostResponses(t *testing.T) {
+	for name, disturb := range map[string]func(*storeConnection){
+		"each request takes a third of the duration": func(r *storeConnection) { r.setSlow(2 * time.Second) },
+		"the answer to a sign of life is lost":       func(r *storeConnection) { r.loseAnswers(1) },
+		"two answers in a row are lost":              func(r *storeConnection) { r.loseAnswers(2) },
+		"the store is away for half of the duration": func(r *storeConnection) {
 			r.setCut(true)
 			go func() { time.Sleep(3 * time.Second); r.setCut(false) }()
 		},
@@ -247,13 +247,13 @@ func TestLeasesSurviveASlowStoreAndLostAnswers(t *testing.T) {
 	}
 }
 
-func TestLeasesComeBackAtOnceUnderTheSameName(t *testing.T) {
+func TestRestartedReplicaAcquiresLeasesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplicas()
 		way, stop := r.start("a", "dead", func(lease *Lease) { lease.SetPosition("7") })
 		time.Sleep(5 * time.Second)
 		r.want(t, "alone", map[string]int{"dead": 8})
-		// It is killed: nothing that it does arrives any more.
+		// It is killed: none of its requests connectiones the store any more.
 		way.setCut(true)
 		stop()
 		r.wg.Wait()
@@ -278,7 +278,7 @@ func TestLeasesComeBackAtOnceUnderTheSameName(t *testing.T) {
 	})
 }
 
-func TestAnOlderProcessOfTheSameNameStops(t *testing.T) {
+func TestOlderProcessWithSameNameStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplicas()
 		_, stopOld := r.start("a", "old", nil)
@@ -295,7 +295,7 @@ func TestAnOlderProcessOfTheSameNameStops(t *testing.T) {
 	})
 }
 
-func TestIdleLeasesCostOneWriteEach2s(t *testing.T) {
+func TestIdleReplicaWritesOnlyHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplicas()
 		_, stop := r.start("a", "a", nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// aCluster draws a document with the shapes that matter: embedded structs, pointers, lists of structs, maps of structs.
+// aCluster draws a document with the relevant shapes: embedded structs, pointers, lists of structs, maps of structs.
 func aCluster(t *rapid.T) ClusterDocument {
 	word := rapid.StringMatching(`[a-z]{1,6}`)
 	d := ClusterDocument{UID: word.Draw(t, "uid"), Generation: rapid.Int64().Draw(t, "generation")}
@@ -51,7 +51,7 @@ func tree(t *rapid.T, value any) any {
 	return parsed
 }
 
-// scatter adds fields of another release to objects of typed structs anywhere in value, and returns how many.
+// scatter adds fields of another release to objects anywhere in value, and returns how many.
 func scatter(t *rapid.T, typ reflect.Type, value any) int {
 	typ = concrete(typ)
 	if opaque(typ) {
@@ -84,7 +84,7 @@ func scatter(t *rapid.T, typ reflect.Type, value any) int {
 	return added
 }
 
-// strip is what is left of value when everything that typ does not know is taken away.
+// strip returns value without everything that typ does not know.
 func strip(typ reflect.Type, value any) any {
 	typ = concrete(typ)
 	if opaque(typ) {
@@ -114,8 +114,7 @@ func strip(typ reflect.Type, value any) any {
 	return value
 }
 
-// TestUnknownFieldsSurvive: a document that another release has written, read and written back unchanged by this one,
-// is the same document.
+// TestUnknownFieldsSurvive: a document of another release that this release reads and writes unchanged stays the same.
 func TestUnknownFieldsSurvive(t *testing.T) {
 	typ := reflect.TypeFor[ClusterDocument]()
 	rapid.Check(t, func(t *rapid.T) {
@@ -147,7 +146,8 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 	})
 }
 
-// TestKnownFieldsAreWritten: whatever the document held before, what this release writes is what it meant to write.
+// TestKnownFieldsAreWritten: the known fields of the written document are those of the new value, whatever the old
+// document had.
 func TestKnownFieldsAreWritten(t *testing.T) {
 	typ := reflect.TypeFor[ClusterDocument]()
 	rapid.Check(t, func(t *rapid.T) {
@@ -200,7 +200,7 @@ func TestElementsKeepTheirUnknownFields(t *testing.T) {
 	}
 }
 
-// FuzzPreserve gives it documents that no release of ours has written.
+// FuzzPreserve tests documents that no release has written.
 func FuzzPreserve(f *testing.F) {
 	f.Add([]byte(`{"uid":"a","x":1}`))
 	f.Add([]byte(`{"status":{"progress":[{"layer":"a","x":[]}]}}`))
@@ -222,11 +222,11 @@ func FuzzPreserve(f *testing.F) {
 	})
 }
 
-// TestPreserveInElements: an element that changed keeps what another release wrote in it, when it is clear which it was.
+// TestPreserveInElements: a changed list element keeps its unknown fields if its previous state is unambiguous.
 func TestPreserveInElements(t *testing.T) {
 	cases := map[string]struct{ reason, old, fresh, want string }{
 		"client": {
-			reason: "clients are told apart by their ids, not by a type they share",
+			reason: "clients differ by their IDs, not by a common type",
 			old:    `{"clients":[{"clientId":"a","type":"Public","x":1},{"clientId":"b","type":"Public","x":2}]}`,
 			fresh:  `{"clients":[{"clientId":"b","type":"Public","extraScopes":["s"]}]}`,
 			want:   `{"clients":[{"clientId":"b","type":"Public","extraScopes":["s"],"x":2}]}`,

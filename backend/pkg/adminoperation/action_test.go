@@ -12,9 +12,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// TestAReasonInAnyScriptIsCutWhole: admin takes 1024 characters, Cluster Service 1024 bytes of valid UTF-8. A request with half a
-// character at its end could not even be encoded, and was tried for ten minutes.
-func TestAReasonInAnyScriptIsCutWhole(t *testing.T) {
+// TestActorIsTruncatedAtCharacters: admin accepts 1024 characters, Cluster Service 1024 bytes of valid UTF-8. A request
+// with a part of a character cannot be encoded.
+func TestActorIsTruncatedAtCharacters(t *testing.T) {
 	for reason, o := range map[string]database.AdminOperationDocument{
 		"short":                      {Actor: database.AdminActor{Name: "on call", Reason: "a stuck deletion", Ticket: "INC-1"}},
 		"one byte":                   {Actor: database.AdminActor{Name: strings.Repeat("a", 300), Reason: strings.Repeat("b", 1200)}},
@@ -31,9 +31,9 @@ func TestAReasonInAnyScriptIsCutWhole(t *testing.T) {
 		} {
 			switch {
 			case !utf8.ValidString(text.cut) || len(text.cut) > text.most || !strings.HasPrefix(text.whole, text.cut):
-				t.Errorf("%s: the %s became %q", reason, of, text.cut)
+				t.Errorf("%s: the %s is %q", reason, of, text.cut)
 			case len(text.whole) <= text.most && text.cut != text.whole, len(text.whole)-len(text.cut) >= utf8.UTFMax && len(text.cut) <= text.most-utf8.UTFMax:
-				t.Errorf("%s: more of the %s was cut than needed: %d of %d bytes are left", reason, of, len(text.cut), len(text.whole))
+				t.Errorf("%s: the %s was truncated too much: %d of %d bytes are left", reason, of, len(text.cut), len(text.whole))
 			}
 		}
 	}
@@ -44,6 +44,6 @@ func TestEveryActionIsExecuted(t *testing.T) {
 	table := (&Executor{rpc: clusterservicev1.NewClusterServiceClient(nil)}).table()
 	want, got := slices.Sorted(slices.Values(adminv1.Actions())), slices.Sorted(maps.Keys(table))
 	if !slices.Equal(got, want) {
-		t.Errorf("the table has %v, want %v", got, want)
+		t.Errorf("the table has the actions %v, want %v", got, want)
 	}
 }

@@ -15,8 +15,8 @@ const (
 	poolID       = "/subscriptions/" + subscription + "/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c/nodePools/np"
 )
 
-// pool puts a node pool into ARM's documents.
-func (h *house) pool(t *testing.T, state hub.ProvisioningState, active string) database.Key {
+// pool writes a node pool.
+func (h *environment) pool(t *testing.T, state hub.ProvisioningState, active string) database.Key {
 	t.Helper()
 	key, err := database.ResourceKey(poolID)
 	if err != nil {
@@ -40,21 +40,21 @@ func (h *house) pool(t *testing.T, state hub.ProvisioningState, active string) d
 	return key
 }
 
-// askOn is ask for another target.
-func (h *house) askOn(t *testing.T, id, action string, target database.AdminTarget, parameters any) database.Key {
+// requestOn is request for another target.
+func (h *environment) requestOn(t *testing.T, id, action string, target database.AdminTarget, parameters any) database.Key {
 	t.Helper()
-	return h.ask(t, id, action, parameters, func(o *database.AdminOperationDocument) { o.Target = target })
+	return h.request(t, id, action, parameters, func(o *database.AdminOperationDocument) { o.Target = target })
 }
 
-func TestANodePoolIsScaledOnce(t *testing.T) {
-	h := newHouse(t)
+func TestScaleNodePoolOnce(t *testing.T) {
+	h := newEnvironment(t)
 	key := h.pool(t, hub.Succeeded, "")
 	target := database.AdminTarget{Kind: "nodePool", ID: "pool", ResourceID: poolID, ClusterUID: "uid"}
 	replicas := int32(7)
-	// Two replicas of the backend are at it.
+	// Two replicas of the backend execute it.
 	h.run(t, adminoperation.Options{})
 	h.run(t, adminoperation.Options{})
-	h.await(t, h.askOn(t, "scale", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminSucceeded)
+	h.await(t, h.requestOn(t, "scale", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminSucceeded)
 	item, err := h.db.NodePools().Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -65,26 +65,26 @@ func TestANodePoolIsScaledOnce(t *testing.T) {
 	}
 	operation, err := h.db.Operations().Get(t.Context(), database.OperationKey(subscription, "westus3", "scale"))
 	if err != nil || operation.Value.Request != database.UpdateRequest || operation.Value.Generation != 4 || operation.Value.Requester != "alice@example.com" {
-		t.Errorf("ARM's operation is %+v: %v", operation, err)
+		t.Errorf("the ARM operation is %+v: %v", operation, err)
 	}
-	// It is being changed now.
-	o := h.await(t, h.askOn(t, "again", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminFailed)
+	// The node pool is being updated now.
+	o := h.await(t, h.requestOn(t, "again", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminFailed)
 	if o.Error == nil || o.Error.Code != "Conflict" {
 		t.Errorf("a second one at once: %+v", o.Error)
 	}
 	target.ID = "another incarnation"
-	if o := h.await(t, h.askOn(t, "other", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminFailed); o.Error.Code != "NotFound" {
+	if o := h.await(t, h.requestOn(t, "other", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminFailed); o.Error.Code != "NotFound" {
 		t.Errorf("another incarnation: %+v", o.Error)
 	}
 }
 
-func TestAnOperationOfARMsIsCanceled(t *testing.T) {
-	h := newHouse(t)
+func TestCancelARMOperation(t *testing.T) {
+	h := newEnvironment(t)
 	key := h.pool(t, hub.Updating, "update")
 	h.run(t, adminoperation.Options{})
 	target := database.AdminTarget{Kind: "operation", ID: "update"}
-	h.await(t, h.askOn(t, "retry", adminv1.ActionARMOperationRetry, target, nil), database.AdminSucceeded)
-	h.await(t, h.askOn(t, "cancel", adminv1.ActionARMOperationCancel, target, nil), database.AdminSucceeded)
+	h.await(t, h.requestOn(t, "retry", adminv1.ActionARMOperationRetry, target, nil), database.AdminSucceeded)
+	h.await(t, h.requestOn(t, "cancel", adminv1.ActionARMOperationCancel, target, nil), database.AdminSucceeded)
 	item, err := h.db.NodePools().Get(t.Context(), key)
 	if err != nil || item.Value.ProvisioningState != hub.Canceled || item.Value.ActiveOperationID != "" {
 		t.Errorf("the node pool is %+v: %v", item, err)
@@ -93,7 +93,7 @@ func TestAnOperationOfARMsIsCanceled(t *testing.T) {
 	if err != nil || operation.Value.Status != hub.Canceled || operation.Value.EndTime == nil {
 		t.Errorf("the operation is %+v: %v", operation, err)
 	}
-	if o := h.await(t, h.askOn(t, "late", adminv1.ActionARMOperationRetry, target, nil), database.AdminFailed); o.Error.Code != "Conflict" {
-		t.Errorf("one that has ended: %+v", o.Error)
+	if o := h.await(t, h.requestOn(t, "late", adminv1.ActionARMOperationRetry, target, nil), database.AdminFailed); o.Error.Code != "Conflict" {
+		t.Errorf("an ended operation: %+v", o.Error)
 	}
 }

@@ -18,20 +18,20 @@ import (
 
 const goingID = "/subscriptions/" + subscription + "/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c"
 
-// RetryDeletion implements the service: it has one step to try again.
+// RetryDeletion implements the service: it has one step to retry.
 func (f *fleet) RetryDeletion(_ context.Context, r *clusterservicev1.RetryDeletionRequest) (*clusterservicev1.RetryDeletionResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.refuse != nil {
-		return nil, apierror.ToGRPC(f.refuse, "test")
+	if f.reject != nil {
+		return nil, apierror.ToGRPC(f.reject, "test")
 	}
 	return &clusterservicev1.RetryDeletionResponse{Steps: []string{"hosted-cluster of " + r.GetClusterUid()}}, nil
 }
 
-// TestARetryOfADeletionReachesBothSides: what ARM's documents say is on its way is brought to the backend's controllers by the
-// change feed, and Cluster Service is called; either is enough.
-func TestARetryOfADeletionReachesBothSides(t *testing.T) {
-	nothing := apierror.New(apierror.FailedPrecondition, "No deletion waits for anything.")
+// TestRetryDeletionReachesBothSides: the change feed brings the documents of a running deletion to the backend's
+// controllers, and Cluster Service is called. One of the two suffices.
+func TestRetryDeletionReachesBothSides(t *testing.T) {
+	nothing := apierror.New(apierror.FailedPrecondition, "No step of a deletion can be retried.")
 	target := database.AdminTarget{Kind: "cluster", ID: "uid", ClusterUID: "uid", ResourceID: goingID}
 	for name, tc := range map[string]struct {
 		reason        string
@@ -41,14 +41,14 @@ func TestARetryOfADeletionReachesBothSides(t *testing.T) {
 		fails         string
 	}{
 		"Both":        {"each side has something to try", hub.Deleting, hub.Deleting, nil, adminv1.DeletionRetryResult{Steps: []string{"hosted-cluster of uid"}, ResourceIDs: []string{goingID}}, ""},
-		"ARM's alone": {"Cluster Service has nothing left, or has not been asked", hub.Deleting, hub.Deleting, nothing, adminv1.DeletionRetryResult{ResourceIDs: []string{goingID}}, ""},
-		"A part":      {"the cluster stays", hub.Succeeded, hub.Deleting, nothing, adminv1.DeletionRetryResult{ResourceIDs: []string{poolID}}, ""},
+		"ARM's alone": {"Cluster Service has nothing left, or no deletion", hub.Deleting, hub.Deleting, nothing, adminv1.DeletionRetryResult{ResourceIDs: []string{goingID}}, ""},
+		"A part":      {"the cluster is not being deleted", hub.Succeeded, hub.Deleting, nothing, adminv1.DeletionRetryResult{ResourceIDs: []string{poolID}}, ""},
 		"The fleet's": {"ARM is not deleting anything", hub.Succeeded, hub.Succeeded, nil, adminv1.DeletionRetryResult{Steps: []string{"hosted-cluster of uid"}}, ""},
-		"Neither":     {"there is nothing to try", hub.Succeeded, hub.Succeeded, nothing, adminv1.DeletionRetryResult{}, "No deletion waits for anything."},
+		"Neither":     {"there is nothing to try", hub.Succeeded, hub.Succeeded, nothing, adminv1.DeletionRetryResult{}, "No step of a deletion can be retried."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
-			h.fleet.refuse = tc.refuse
+			h := newEnvironment(t)
+			h.fleet.reject = tc.refuse
 			h.pool(t, tc.pool, "goes")
 			key, err := database.ResourceKey(goingID)
 			if err != nil {
@@ -60,13 +60,13 @@ func TestARetryOfADeletionReachesBothSides(t *testing.T) {
 			if err := batch.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			before := h.written(t)
+			before := h.etags(t)
 			h.run(t, adminoperation.Options{})
 			state := database.AdminSucceeded
 			if tc.fails != "" {
 				state = database.AdminFailed
 			}
-			o := h.await(t, h.askOn(t, "retry", adminv1.ActionDeletionRetry, target, &struct {
+			o := h.await(t, h.requestOn(t, "retry", adminv1.ActionDeletionRetry, target, &struct {
 				ClusterUID string `json:"clusterUid"`
 			}{"uid"}), state)
 			if tc.fails != "" {
@@ -82,20 +82,20 @@ func TestARetryOfADeletionReachesBothSides(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
-			// What was written as it was comes by the feed to whoever it is with.
-			after := h.written(t)
+			// The feed brings rewritten documents to their handlers.
+			after := h.etags(t)
 			for id, etag := range before {
 				want := slices.Contains(tc.want.ResourceIDs, id) || id == "operation" && len(tc.want.ResourceIDs) > 0
 				if (after[id] != etag) != want {
-					t.Errorf("%s: %s was written: %t, want %t", tc.reason, id, !want, want)
+					t.Errorf("%s: %s was rewritten: %t, want %t", tc.reason, id, !want, want)
 				}
 			}
 		})
 	}
 }
 
-// written are the ETags of the documents that a retry may write, by what they are of.
-func (h *house) written(t *testing.T) map[string]string {
+// etags returns the ETags of the documents that a retry may write.
+func (h *environment) etags(t *testing.T) map[string]string {
 	t.Helper()
 	key, err := database.ResourceKey(goingID)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
-// reconcile compares the whole region and repairs what can be repaired. A repetition finds what is left.
+// reconcile compares the whole region and repairs what can be repaired. A repetition continues.
 func (e *Executor) reconcile(ctx context.Context, _ *database.AdminOperationDocument) (any, error) {
 	done, err := e.reconciler.ReconcileAll(ctx)
 	if err != nil {

@@ -3,9 +3,10 @@ package adminoperation_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -23,41 +24,43 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-const patience = 20 * time.Second
+// timeout bounds each wait.
+const timeout = 20 * time.Second
 
-// fleet is a Cluster Service that keeps the contract of interventions: each uid has its effect once.
+// fleet is a Cluster Service in which each UID has its effect once.
 type fleet struct {
 	clusterservicev1.UnimplementedClusterServiceServer
 	mu      sync.Mutex
 	effects map[string]int
 	actors  map[string]*clusterservicev1.Actor
 	calls   int
-	// answer, when not nil, decides on the answer of a call, counted from 1, after its effect.
-	answer func(call int) error
-	// refuse, when not nil, is the answer before any effect.
-	refuse error
+	// respond, if not nil, returns the error of a call, counted from 1, after its effect.
+	respond func(call int) error
+	// reject, if not nil, is the error before any effect.
+	reject error
 }
 
 func (f *fleet) do(uid string, actor *clusterservicev1.Actor) (*clusterservicev1.ClusterAction, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
-	if f.refuse != nil {
-		return nil, apierror.ToGRPC(f.refuse, "test")
+	if f.reject != nil {
+		return nil, apierror.ToGRPC(f.reject, "test")
 	}
 	if f.actors[uid] == nil {
 		f.effects[uid]++
 		f.actors[uid] = actor
 	}
-	if f.answer != nil {
-		if err := f.answer(f.calls); err != nil {
+	if f.respond != nil {
+		if err := f.respond(f.calls); err != nil {
 			return nil, apierror.ToGRPC(err, "test")
 		}
 	}
-	return &clusterservicev1.ClusterAction{Uid: uid, Effect: "It was done."}, nil
+	return &clusterservicev1.ClusterAction{Uid: uid, Effect: "The action was executed."}, nil
 }
 
 func (f *fleet) PauseCluster(_ context.Context, r *clusterservicev1.PauseClusterRequest) (*clusterservicev1.ClusterAction, error) {
@@ -85,41 +88,28 @@ func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
 	return connection
 }
 
-// house is a store and a Cluster Service; executors come and go.
-type house struct {
+// environment is a store and a Cluster Service.
+type environment struct {
 	db    *database.DB
 	fleet *fleet
 	rpc   clusterservicev1.ClusterServiceClient
 }
 
-// ReconcileAll finds that half of what there is was lost.
-func (h *house) ReconcileAll(context.Context) (reconcile.Result, error) {
+// ReconcileAll returns a result in which half of the resources were lost.
+func (h *environment) ReconcileAll(context.Context) (reconcile.Result, error) {
 	return reconcile.Result{Desired: 4, Fleet: 2, Applied: 2, Findings: map[reconcile.Finding]int{reconcile.Newer: 1}}, nil
 }
 
-func newHouse(t *testing.T) *house {
+func newEnvironment(t *testing.T) *environment {
 	t.Helper()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := httptest.NewServer(cosmos)
-	t.Cleanup(func() { account.Close(); _ = cosmos.Close() })
-	db, err := database.Open(t.Context(), database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	if err := db.EnsureSchema(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h := &house{db: db, fleet: &fleet{}}
+	db, _ := databasetest.New(t)
+	h := &environment{db: db, fleet: &fleet{}}
 	h.rpc = clusterservicev1.NewClusterServiceClient(h.fleet.serve(t))
 	return h
 }
 
-// run runs an executor until stop, which returns when it has ended.
-func (h *house) run(t *testing.T, options adminoperation.Options) (stop func()) {
+// run runs an executor until stop is called. stop waits for its end.
+func (h *environment) run(t *testing.T, options adminoperation.Options) (stop func()) {
 	t.Helper()
 	all := func(partition.Group) bool { return true }
 	executor := adminoperation.New(h.db, h.rpc, h, all, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
@@ -142,8 +132,8 @@ func (h *house) run(t *testing.T, options adminoperation.Options) (stop func()) 
 	return once
 }
 
-// ask writes an operation down, as admin does.
-func (h *house) ask(t *testing.T, id, action string, parameters any, changes ...func(*database.AdminOperationDocument)) database.Key {
+// request writes an operation, as admin does.
+func (h *environment) request(t *testing.T, id, action string, parameters any, changes ...func(*database.AdminOperationDocument)) database.Key {
 	t.Helper()
 	now := time.Now().UTC()
 	document := database.AdminOperationDocument{
@@ -166,89 +156,86 @@ func (h *house) ask(t *testing.T, id, action string, parameters any, changes ...
 	return key
 }
 
-// await waits until an operation is in a state.
-func (h *house) await(t *testing.T, key database.Key, state database.AdminOperationState) *database.AdminOperationDocument {
+// await waits until an operation has a state.
+func (h *environment) await(t *testing.T, key database.Key, state database.AdminOperationState) *database.AdminOperationDocument {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
-		item, err := h.db.AdminOperations().Get(ctx, key)
+	var document *database.AdminOperationDocument
+	eventually.Holds(t, timeout, "the operation is "+string(state), func() error {
+		item, err := h.db.AdminOperations().Get(t.Context(), key)
 		if err != nil {
-			t.Fatalf("waiting for %s: %v", state, err)
+			return err
 		}
-		if item.Value.State == state {
-			return &item.Value
+		document = &item.Value
+		if document.State != state && document.State.Terminal() {
+			t.Fatalf("the operation is %s: %+v", document.State, document.Error)
 		}
-		if item.Value.State.Terminal() {
-			t.Fatalf("the operation ended as %s: %+v", item.Value.State, item.Value.Error)
+		if document.State != state {
+			return fmt.Errorf("it is %s", document.State)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the operation is %s, not %s", item.Value.State, state)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+		return nil
+	})
+	return document
 }
 
-func TestAnOperationIsExecuted(t *testing.T) {
-	h := newHouse(t)
+func TestOperationIsExecuted(t *testing.T) {
+	h := newEnvironment(t)
 	h.run(t, adminoperation.Options{})
-	key := h.ask(t, "one", adminv1.ActionClusterPause, map[string]string{"clusterUid": "uid", "until": "2030-01-01T00:00:00Z"})
+	key := h.request(t, "one", adminv1.ActionClusterPause, map[string]string{"clusterUid": "uid", "until": "2030-01-01T00:00:00Z"})
 	o := h.await(t, key, database.AdminSucceeded)
-	if o.EndTime == nil || o.Attempts != 1 || !strings.Contains(string(o.Result), "It was done.") {
+	if o.EndTime == nil || o.Attempts != 1 || !strings.Contains(string(o.Result), "The action was executed.") {
 		t.Errorf("%+v", o)
 	}
 	if actor := h.fleet.actors["one"]; actor.GetName() != "alice@example.com" || actor.GetReason() != "it is stuck" || actor.GetTicket() != "INC-1" {
-		t.Errorf("Cluster Service heard of %v", actor)
+		t.Errorf("Cluster Service received the actor %v", actor)
 	}
 }
 
-func TestARefusalEndsAnOperation(t *testing.T) {
-	h := newHouse(t)
-	h.fleet.refuse = apierror.New(apierror.FailedPrecondition, "The cluster is being deleted.").WithReason("CLUSTER_DELETING")
+func TestRejectedOperationFails(t *testing.T) {
+	h := newEnvironment(t)
+	h.fleet.reject = apierror.New(apierror.FailedPrecondition, "The cluster is being deleted.").WithReason("CLUSTER_DELETING")
 	h.run(t, adminoperation.Options{})
-	o := h.await(t, h.ask(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminFailed)
+	o := h.await(t, h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminFailed)
 	if o.Error == nil || o.Error.Code != "Conflict" || o.Error.Message != "The cluster is being deleted." {
 		t.Errorf("%+v", o.Error)
 	}
-	o = h.await(t, h.ask(t, "two", "clusters.paint", nil), database.AdminFailed)
+	o = h.await(t, h.request(t, "two", "clusters.unsupported", nil), database.AdminFailed)
 	if o.Error == nil || o.Error.Code != "NotFound" {
-		t.Errorf("an action that nobody knows: %+v", o.Error)
+		t.Errorf("an unsupported action: %+v", o.Error)
 	}
 }
 
-func TestAnOperationIsTriedForAWhile(t *testing.T) {
-	h := newHouse(t)
-	h.fleet.answer = func(call int) error {
+func TestTransientFailuresAreRetried(t *testing.T) {
+	h := newEnvironment(t)
+	h.fleet.respond = func(call int) error {
 		if call < 4 {
 			return apierror.New(apierror.Unavailable, "The database cannot be reached.")
 		}
 		return nil
 	}
 	stop := h.run(t, adminoperation.Options{})
-	o := h.await(t, h.ask(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminSucceeded)
+	o := h.await(t, h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminSucceeded)
 	if o.Attempts != 4 || h.fleet.effects["one"] != 1 {
 		t.Errorf("%d attempts had %d effects", o.Attempts, h.fleet.effects["one"])
 	}
 	stop()
-	h.fleet.answer = func(int) error { return apierror.New(apierror.Unavailable, "The database cannot be reached.") }
+	h.fleet.respond = func(int) error { return apierror.New(apierror.Unavailable, "The database cannot be reached.") }
 	h.run(t, adminoperation.Options{RetryTimeout: time.Millisecond})
-	if o := h.await(t, h.ask(t, "two", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminFailed); o.Error.Code != "ServiceUnavailable" {
-		t.Errorf("after its time it ends: %+v", o.Error)
+	if o := h.await(t, h.request(t, "two", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminFailed); o.Error.Code != "ServiceUnavailable" {
+		t.Errorf("after the retry timeout: %+v", o.Error)
 	}
 }
 
-// TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong: when nobody was here for longer than an operation is tried, its first
-// attempt is not its last.
-func TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong(t *testing.T) {
-	h := newHouse(t)
-	h.fleet.answer = func(call int) error {
+// TestRetryTimeoutStartsWithFirstAttempt: an operation that waited longer than the retry timeout for a backend is still
+// retried.
+func TestRetryTimeoutStartsWithFirstAttempt(t *testing.T) {
+	h := newEnvironment(t)
+	h.fleet.respond = func(call int) error {
 		if call < 3 {
 			return apierror.New(apierror.Unavailable, "Cluster Service is starting, too.")
 		}
 		return nil
 	}
-	key := h.ask(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}, func(o *database.AdminOperationDocument) {
+	key := h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}, func(o *database.AdminOperationDocument) {
 		o.StartTime = time.Now().UTC().Add(-time.Hour)
 		o.LastTransitionTime = o.StartTime
 	})
@@ -256,26 +243,29 @@ func TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong(t *testing.T) {
 	h.await(t, key, database.AdminSucceeded)
 }
 
-// TestAnOperationSurvivesTheBackend ends the executor after the effect and before the outcome is written, again and again:
-// the effect is one, and the next executor brings the operation to its end.
-func TestAnOperationSurvivesTheBackend(t *testing.T) {
-	h := newHouse(t)
+// TestOperationSurvivesRestarts stops the executor repeatedly after the effect and before the outcome is written. There
+// is one effect, and the last executor completes the operation.
+func TestOperationSurvivesRestarts(t *testing.T) {
+	h := newEnvironment(t)
 	reached := make(chan struct{}, 16)
-	h.fleet.answer = func(call int) error {
+	h.fleet.respond = func(call int) error {
 		reached <- struct{}{}
 		if call <= 3 {
-			return apierror.New(apierror.Unavailable, "The answer is lost.")
+			return apierror.New(apierror.Unavailable, "The response is lost.")
 		}
 		return nil
 	}
-	key := h.ask(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"})
+	key := h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"})
 	for range 3 {
 		stop := h.run(t, adminoperation.Options{})
-		select {
-		case <-reached:
-		case <-time.After(patience):
-			t.Fatal("the operation was not taken up again")
-		}
+		eventually.Holds(t, timeout, "the operation was executed again", func() error {
+			select {
+			case <-reached:
+				return nil
+			default:
+				return errors.New("no call was received")
+			}
+		})
 		stop()
 	}
 	h.run(t, adminoperation.Options{})
@@ -285,14 +275,14 @@ func TestAnOperationSurvivesTheBackend(t *testing.T) {
 	}
 }
 
-// TestTwoReplicasHaveOneEffect has two executors at every operation.
+// TestTwoReplicasHaveOneEffect runs two executors.
 func TestTwoReplicasHaveOneEffect(t *testing.T) {
-	h := newHouse(t)
+	h := newEnvironment(t)
 	h.run(t, adminoperation.Options{})
 	h.run(t, adminoperation.Options{})
 	var keys []database.Key
 	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-		keys = append(keys, h.ask(t, id, adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}))
+		keys = append(keys, h.request(t, id, adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}))
 	}
 	for _, key := range keys {
 		h.await(t, key, database.AdminSucceeded)

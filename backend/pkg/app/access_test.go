@@ -19,7 +19,7 @@ func authKey(cluster database.Key, name string) database.Key {
 	return database.Key{SubscriptionID: cluster.SubscriptionID, ResourceID: cluster.ResourceID + "/externalAuths/" + name}
 }
 
-// createAuth does what the frontend does with a PUT of an external auth, of which one client keeps a secret.
+// createAuth writes what the frontend writes for a PUT of an external authentication with one confidential client.
 func (r *region) createAuth(cluster database.Key, name string) (operation database.Key) {
 	r.t.Helper()
 	key, uid := authKey(cluster, name), uuid.NewString()
@@ -49,15 +49,15 @@ func (r *region) createAuth(cluster database.Key, name string) (operation databa
 	return opKey
 }
 
-// changeAuth gives an external auth another operation, in the place of the one that is under way.
+// changeAuth replaces the active operation of an external authentication.
 func (r *region) changeAuth(key database.Key, request database.OperationRequest) (operation database.Key) {
 	r.t.Helper()
-	return begin(r, r.db.ExternalAuths(), movingAuth, key, request, func(ctx context.Context, batch *database.Batch, auth *database.ExternalAuthDocument) error {
+	return begin(r, r.db.ExternalAuths(), authFields, key, request, func(ctx context.Context, batch *database.Batch, auth *database.ExternalAuthDocument) error {
 		return r.db.Supersede(ctx, batch, auth.ActiveOperationID, "superseded", time.Now().UTC())
 	})
 }
 
-// requestCredential does what the frontend does with a request for an admin credential.
+// requestCredential writes what the frontend writes for a request of an admin credential.
 func (r *region) requestCredential(cluster database.Key) (operation, credential database.Key) {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -84,7 +84,8 @@ func (r *region) requestCredential(cluster database.Key) (operation, credential 
 	return operation, credential
 }
 
-// revoke does what the frontend does with a revocation: it cancels what is pending, and has the backend do the rest.
+// revoke writes what the frontend writes for a revocation: it cancels the pending credentials and creates the
+// operation.
 func (r *region) revoke(cluster database.Key) (operation database.Key) {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -134,7 +135,7 @@ func (r *region) giveSecrets() {
 	}
 }
 
-// credentialIs checks how a credential stands.
+// credentialIs checks the state of a credential.
 func (r *region) credentialIs(key database.Key, want database.CredentialState) database.CredentialDocument {
 	r.t.Helper()
 	item, err := r.db.Credentials().Get(r.t.Context(), key)
@@ -147,7 +148,7 @@ func (r *region) credentialIs(key database.Key, want database.CredentialState) d
 	return item.Value
 }
 
-func TestLifeOfAnExternalAuth(t *testing.T) {
+func TestExternalAuthLifecycle(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
@@ -176,7 +177,7 @@ func TestLifeOfAnExternalAuth(t *testing.T) {
 	r.ends(r.changeAuth(key, database.UpdateRequest), hub.Succeeded)
 	r.ends(r.changeAuth(key, database.DeleteRequest), hub.Succeeded)
 
-	// Its place is free for another, which is deleted while it still waits.
+	// Its reservation is free for another one, which is deleted while it waits for its secret.
 	r.fleet.mu.Lock()
 	r.fleet.secrets = false
 	r.fleet.mu.Unlock()
@@ -185,7 +186,7 @@ func TestLifeOfAnExternalAuth(t *testing.T) {
 	r.ends(r.changeAuth(key, database.DeleteRequest), hub.Succeeded)
 	r.ends(operation, hub.Canceled)
 
-	// And one goes with its cluster.
+	// A third one is deleted with its cluster.
 	r.giveSecrets()
 	r.ends(r.createAuth(cluster, "last"), hub.Succeeded)
 	r.ends(r.change(cluster, database.DeleteRequest), hub.Succeeded)
@@ -198,7 +199,7 @@ func TestCredentials(t *testing.T) {
 	r.start("backend-0")
 	cluster := clusterKey(subscription, "a")
 	creation := r.createCluster(cluster)
-	// It may be asked for before the cluster is ready, and waits for that.
+	// A credential may be requested before the cluster is ready. It waits for the cluster.
 	early, first := r.requestCredential(cluster)
 	r.ends(creation, hub.Succeeded)
 	r.ends(early, hub.Succeeded)
@@ -217,29 +218,29 @@ func TestCredentials(t *testing.T) {
 	r.credentialIs(second, database.CredentialCanceled)
 	item, err := r.db.Clusters().Get(t.Context(), cluster)
 	if err != nil || item.Value.RevocationOperationID != "" {
-		t.Errorf("after the revocation the cluster still names it: %+v, %v", item, err)
+		t.Errorf("the cluster refers to the revocation after its end: %+v, %v", item, err)
 	}
 
 	again, third := r.requestCredential(cluster)
 	r.ends(again, hub.Succeeded)
 	r.credentialIs(third, database.CredentialIssued)
 
-	// The deletion of the cluster ends what is pending, and removes everything.
+	// The deletion of the cluster cancels the pending credentials and removes everything.
 	r.freeze(true)
 	pending, _ = r.requestCredential(cluster)
 	revocation = r.revoke(cluster)
 	deletion := r.change(cluster, database.DeleteRequest)
 	r.ends(pending, hub.Canceled)
-	// Before the fleet moves on: a revocation that is through before the deletion is looked at has succeeded.
+	// Wait before unfreezing the fleet: a revocation that ends before the deletion is processed succeeds.
 	r.ends(revocation, hub.Canceled)
 	r.freeze(false)
 	r.ends(deletion, hub.Succeeded)
 	r.nothingLeft(subscription)
 }
 
-// TestAccessWaitsForAnSREsRevocation: an SRE may have the customer's class revoked without ARM, which then takes requests and
-// revocations of the customer's. They wait at Cluster Service, and are done when it is.
-func TestAccessWaitsForAnSREsRevocation(t *testing.T) {
+// TestAccessWaitsForRevocationByEngineer: an engineer may revoke the customer's class without ARM, which accepts
+// requests and revocations meanwhile. Cluster Service delays them until the engineer's revocation ends.
+func TestAccessWaitsForRevocationByEngineer(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
@@ -258,11 +259,11 @@ func TestAccessWaitsForAnSREsRevocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		uid := ask()
-		r.eventually("Cluster Service being asked again after it refused", func() string {
+		r.eventually("a repeated request after the rejection", func() string {
 			r.fleet.mu.Lock()
 			defer r.fleet.mu.Unlock()
 			if r.fleet.calls[uid] < 2 || r.fleet.effects[uid] != 0 {
-				return fmt.Sprintf("asked %d times, with %d effects", r.fleet.calls[uid], r.fleet.effects[uid])
+				return fmt.Sprintf("%d requests with %d effects", r.fleet.calls[uid], r.fleet.effects[uid])
 			}
 			return ""
 		})
@@ -291,8 +292,8 @@ func TestAccessWaitsForAnSREsRevocation(t *testing.T) {
 	r.credentialIs(credential, database.CredentialRevoked)
 }
 
-// TestManyCredentialsAreRevoked: more than one transaction takes.
-func TestManyCredentialsAreRevoked(t *testing.T) {
+// TestRevocationExceedsOneTransaction revokes more credentials than fit into one transaction.
+func TestRevocationExceedsOneTransaction(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
@@ -314,8 +315,8 @@ func TestManyCredentialsAreRevoked(t *testing.T) {
 	r.nothingLeft(subscription)
 }
 
-// TestCredentialOfARefusedRequest: what Cluster Service refuses for good ends at once.
-func TestCredentialOfARefusedRequest(t *testing.T) {
+// TestRejectedCredentialRequestFails: a request that Cluster Service rejects permanently fails at once.
+func TestRejectedCredentialRequestFails(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
@@ -328,13 +329,14 @@ func TestCredentialOfARefusedRequest(t *testing.T) {
 	r.fleet.mu.Unlock()
 	r.start("backend-0")
 	if got := r.ends(operation, hub.Failed); got.Error == nil || got.Error.Message != "The request is not signed." {
-		t.Errorf("the error of a refused request: %+v", got.Error)
+		t.Errorf("the error of a rejected request: %+v", got.Error)
 	}
 	r.credentialIs(credential, database.CredentialFailed)
 }
 
-// TestNewsOfWhatWasMissed: everything that happened while nobody looked is seen, though the changes are no longer kept.
-func TestNewsOfWhatWasMissed(t *testing.T) {
+// TestMissedReportsAreListed: all changes that happened while no backend ran are processed, although Cluster Service no
+// longer has them.
+func TestMissedReportsAreListed(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")

@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
-func TestLifeOfACluster(t *testing.T) {
+func TestClusterLifecycle(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
@@ -42,7 +42,7 @@ func TestLifeOfACluster(t *testing.T) {
 		return document
 	}
 	if document := billed(); document.CreationTime.IsZero() || document.DeletionTime != nil {
-		t.Errorf("billing of a cluster that can be used: %+v", document)
+		t.Errorf("billing of a ready cluster: %+v", document)
 	}
 
 	pool := r.createPool(key, "np")
@@ -58,14 +58,14 @@ func TestLifeOfACluster(t *testing.T) {
 	r.ends(r.change(key, database.DeleteRequest), hub.Succeeded)
 	r.nothingLeft(subscription)
 	if document := billed(); document.DeletionTime == nil || document.DeletionTime.Before(document.CreationTime) {
-		t.Errorf("billing of a cluster that is gone: %+v", document)
+		t.Errorf("billing of a deleted cluster: %+v", document)
 	}
 
 	// The name is free again, and the new incarnation is another cluster.
 	r.ends(r.createCluster(key), hub.Succeeded)
 	again, err := r.db.Clusters().Get(t.Context(), key)
 	if err != nil || again.Value.UID == got.Value.UID {
-		t.Errorf("the cluster made again: %+v, %v", again, err)
+		t.Errorf("the recreated cluster: %+v, %v", again, err)
 	}
 	r.ends(r.change(key, database.DeleteRequest), hub.Succeeded)
 	r.nothingLeft(subscription)
@@ -93,11 +93,11 @@ func TestFailuresAreReported(t *testing.T) {
 	r.fleet.mu.Unlock()
 	refused := r.ends(r.createCluster(clusterKey(subscription, "c")), hub.Failed)
 	if refused.Error == nil || refused.Error.Code != "InvalidRequestContent" || len(refused.Error.Details) != 1 {
-		t.Errorf("error of a request that was refused: %+v", refused.Error)
+		t.Errorf("error of a rejected request: %+v", refused.Error)
 	}
 }
 
-func TestClusterServiceComesBack(t *testing.T) {
+func TestOperationsWaitForClusterService(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.fleet.mu.Lock()
@@ -121,7 +121,8 @@ func TestClusterServiceComesBack(t *testing.T) {
 	r.ends(operation, hub.Succeeded)
 }
 
-// TestRestartAtEveryStep has one backend after the other work a little and end, while clusters come and go.
+// TestRestartAtEveryStep runs one backend after the other for a short time each, while clusters are created and
+// deleted.
 func TestRestartAtEveryStep(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -171,7 +172,7 @@ func TestRestartAtEveryStep(t *testing.T) {
 	t.Logf("%d restarts", restarts)
 }
 
-func TestFaultsOfCosmos(t *testing.T) {
+func TestOperationsEndDespiteCosmosFaults(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	p := func(v float64) *float64 { return &v }
@@ -195,7 +196,7 @@ func TestFaultsOfCosmos(t *testing.T) {
 	r.nothingLeft(subscription)
 }
 
-func TestTwoReplicasShare(t *testing.T) {
+func TestTwoReplicasShareSubscriptions(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stopFirst := r.start("backend-0")
@@ -216,14 +217,14 @@ func TestTwoReplicasShare(t *testing.T) {
 		t.Errorf("%d clusters were applied, want %d", len(r.fleet.effects), len(operations))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(r.fleet.effects)) {
-		// How often it was asked for is a matter of how often groups changed hands: on a machine that is busy, leases run out.
+		// The number of requests depends on how often groups changed their owner: on a busy machine leases expire.
 		if r.fleet.effects[uid] != 1 {
 			t.Errorf("%s was applied %d times with %d effects", uid, r.fleet.calls[uid], r.fleet.effects[uid])
 		}
 	}
 }
 
-func TestChangesThatWereCompacted(t *testing.T) {
+func TestCompactedRevisionsAreListed(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
@@ -231,7 +232,7 @@ func TestChangesThatWereCompacted(t *testing.T) {
 	r.ends(r.createCluster(key), hub.Succeeded)
 	stop()
 
-	// While nobody looks the cluster is deleted, by a request that the frontend had sent itself.
+	// While no backend runs, the cluster is deleted by a request that the frontend sends itself.
 	operation := r.change(key, database.DeleteRequest)
 	item, err := r.db.Clusters().Get(t.Context(), key)
 	if err != nil {
@@ -246,7 +247,8 @@ func TestChangesThatWereCompacted(t *testing.T) {
 	r.nothingLeft(subscription)
 }
 
-// TestMissedTombstone: the backend had seen a deletion begin, and was away until even the tombstone was no longer kept.
+// TestMissedTombstone: a backend has seen the start of a deletion, and no backend ran until Cluster Service had removed
+// the tombstone.
 func TestMissedTombstone(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -257,7 +259,7 @@ func TestMissedTombstone(t *testing.T) {
 	r.freeze(true)
 	operation := r.change(key, database.DeleteRequest)
 	var uid string
-	r.eventually("the deletion is seen to be under way", func() string {
+	r.eventually("the deletion is recorded", func() string {
 		item, err := r.db.Clusters().Get(t.Context(), key)
 		if err != nil || item.Value.Fleet.Phase != clusterservice.PhaseDeleting {
 			return fmt.Sprint(item, err)
@@ -276,7 +278,7 @@ func TestMissedTombstone(t *testing.T) {
 	r.nothingLeft(subscription)
 }
 
-func TestManyNodePoolsGoWithTheirCluster(t *testing.T) {
+func TestClusterDeletionExceedsOneTransaction(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")

@@ -10,8 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 )
 
-// BenchmarkCreateToSucceeded is the backend's share of a create, with a fleet that takes no time: from the frontend's
-// commit and fast path to the end of the operation. All b.N clusters are created by 16 clients at once.
+// BenchmarkCreateToSucceeded measures the backend's share of a create with a fleet that responds at once: from the
+// frontend's commit and request to the end of the operation. 16 clients create the b.N clusters.
 func BenchmarkCreateToSucceeded(b *testing.B) {
 	r := newRegion(b)
 	r.start("backend-0")

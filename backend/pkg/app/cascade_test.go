@@ -19,7 +19,7 @@ import (
 
 var cascadeClusters = flag.Int("cascade-clusters", 120, "clusters in the subscription of TestCascade")
 
-// setSubscription does what the frontend does with a PUT of a subscription.
+// setSubscription writes what the frontend writes for a PUT of a subscription.
 func (r *region) setSubscription(id string, state hub.SubscriptionState) {
 	r.t.Helper()
 	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (r *region) setSubscription(id string, state hub.SubscriptionState) {
 	}
 }
 
-// seedClusters puts clusters that are Succeeded into the store, and ready into the fleet.
+// seedClusters creates Succeeded clusters in the store and the fleet.
 func (r *region) seedClusters(sub string, count int) (uids []string) {
 	r.t.Helper()
 	const perBatch = 30
@@ -70,14 +70,14 @@ func (r *region) seedClusters(sub string, count int) (uids []string) {
 	return uids
 }
 
-// emptied reports whether the subscription is known to have no clusters left.
+// emptied reports whether the subscription is recorded to have no clusters left.
 func (r *region) emptied(sub string) bool {
 	item, err := r.db.Subscriptions().Find(r.t.Context(), database.SubscriptionKey(sub))
 	return err == nil && item != nil && item.Value.EmptiedTime != nil
 }
 
-// deletions counts the operations that delete a cluster of the subscription, by uid. It reads the change feed up to a last
-// write of its own: asking for so many page by page takes the emulator long.
+// deletions counts the operations that delete a cluster of the subscription, by UID. It reads the change feed up to a
+// write of its own, because the emulator needs long for a query of so many pages.
 func (r *region) deletions(sub string) map[string]int {
 	r.t.Helper()
 	r.setSubscription(sub, hub.Deleted)
@@ -114,9 +114,9 @@ func (r *region) deletions(sub string) map[string]int {
 	return counts
 }
 
-// createPassingGate is createCluster as the frontend does it for a subscription of which it has read that it is
-// Registered, perhaps a while ago.
-func (r *region) createPassingGate(key database.Key) (uid string, err error) {
+// createWithFence is createCluster like the frontend for a subscription that was Registered when it was read, perhaps
+// some time ago.
+func (r *region) createWithFence(key database.Key) (uid string, err error) {
 	uid = uuid.NewString()
 	opKey, op := newOperation(database.CreateRequest, key, uid, 1)
 	document := newCluster(key, uid)
@@ -133,8 +133,8 @@ func (r *region) createPassingGate(key database.Key) (uid string, err error) {
 	return uid, err
 }
 
-// TestCascade deletes a subscription with many clusters, while some of them are being changed, some have node pools, and
-// others are still being created by requests that began earlier; the backend is killed several times meanwhile.
+// TestCascade deletes a subscription with many clusters. Meanwhile some clusters are changed, some have node pools,
+// others are created by requests that began earlier, and the backend crashes several times.
 func TestCascade(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -156,14 +156,14 @@ func TestCascade(t *testing.T) {
 	}
 	r.setSubscription(subscription, hub.Deleted)
 
-	// Creates that had read the subscription before go on until the gates are shut.
+	// Creates that have read the subscription before continue until the fences are closed.
 	var created []string
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for creator := range 4 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				uid, err := r.createPassingGate(clusterKey(subscription, fmt.Sprintf("b%d-%d", creator, i)))
+				uid, err := r.createWithFence(clusterKey(subscription, fmt.Sprintf("b%d-%d", creator, i)))
 				switch {
 				case err == nil:
 				case apierror.KindOf(err) == apierror.InvalidSubscriptionState || t.Context().Err() != nil:
@@ -178,16 +178,17 @@ func TestCascade(t *testing.T) {
 		})
 	}
 
-	kills := 0
-	// A backend lives for a part of the some seven steps that each cluster takes.
+	crashes := 0
+	// Each cluster takes about seven steps, with a crash point before and after each.
 	for range 6 {
-		if r.runUntilDead(10+random.IntN(len(uids)), random.IntN(2) == 0, func() bool { return r.emptied(subscription) }) {
-			kills++
+		if r.runUntilCrash(1+2*(10+random.IntN(len(uids)))+random.IntN(2), func() bool { return r.emptied(subscription) }) {
+			crashes++
 		}
 	}
 	started := time.Now()
 	r.start("backend-0")
-	// Not before one lives: should all have died before the gates were shut, creates would go on for ever.
+	// Wait only when a backend runs that does not crash: if all crashed before the fences were closed, creates would
+	// not stop.
 	wg.Wait()
 	r.within(time.Hour, "emptying the subscription", func() string {
 		if r.emptied(subscription) {
@@ -195,7 +196,7 @@ func TestCascade(t *testing.T) {
 		}
 		return "it still has live documents"
 	})
-	t.Logf("%d clusters and %d created meanwhile; killed %d times; %s after the last kill", len(uids), len(created), kills, time.Since(started).Round(time.Millisecond))
+	t.Logf("%d clusters and %d created meanwhile; %d crashes; %s after the last crash", len(uids), len(created), crashes, time.Since(started).Round(time.Millisecond))
 
 	r.nothingLeft(subscription)
 	deletions := r.deletions(subscription)
@@ -219,8 +220,9 @@ func TestCascade(t *testing.T) {
 	}
 }
 
-// TestCascadePassesWhatIsStuck: a cluster whose deletion fails does not keep the others, and is deleted once it can be.
-func TestCascadePassesWhatIsStuck(t *testing.T) {
+// TestCascadeContinuesPastStuckCluster: a cluster whose deletion fails does not hold up the others, and is deleted once
+// that is possible.
+func TestCascadeContinuesPastStuckCluster(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	uids := r.seedClusters(subscription, 60)
@@ -244,14 +246,14 @@ func TestCascadePassesWhatIsStuck(t *testing.T) {
 		return ""
 	})
 	if r.emptied(subscription) {
-		t.Error("the subscription with clusters left is said to be empty")
+		t.Error("the subscription is recorded as empty and has clusters")
 	}
 	stop()
 	r.fleet.mu.Lock()
 	clear(r.fleet.stuck)
 	r.fleet.mu.Unlock()
 	r.start("backend-0")
-	r.eventually("deleting what was stuck", func() string {
+	r.eventually("deleting the stuck cluster", func() string {
 		if r.emptied(subscription) {
 			return ""
 		}

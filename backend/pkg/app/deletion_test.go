@@ -18,9 +18,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// TestStuckDeletionSaysWhy: a deletion that Cluster Service does not take in time is counted, keeps on its operation what
-// goes wrong, and ends nevertheless once it is taken.
-func TestStuckDeletionSaysWhy(t *testing.T) {
+// TestStuckDeletionRecordsFailure: a deletion that Cluster Service does not accept in time is counted, stores the last
+// failure on its operation, and ends once it is accepted.
+func TestStuckDeletionRecordsFailure(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
@@ -81,17 +81,18 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 	r.nothingLeft(subscription)
 	r.eventually("the count", func() string {
 		if stuck() != 0 {
-			return "it is still counted"
+			return "the step is still counted as stuck"
 		}
 		return ""
 	})
 }
 
-// TestWhatIsMadeAfterAFailedDeletionGoesToo: beneath a cluster whose deletion has failed node pools can be made again. They go
-// with the cluster all the same, whether its deletion is asked for anew or Cluster Service comes to its end by itself.
-func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
+// TestDeletionIncludesChildrenCreatedAfterFailedDeletion: after a failed deletion, node pools can be created again.
+// They are deleted with the cluster, whether its deletion is requested again or Cluster Service completes the first
+// one.
+func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]bool{"AskedForAnew": true, "GoneByItself": false} {
+	for name, again := range map[string]bool{"RequestedAgain": true, "FirstOneCompletes": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRegion(t)
@@ -105,7 +106,7 @@ func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
 			uid := item.Value.UID
 			r.fleet.wait(uid, true)
 			failing := r.change(key, database.DeleteRequest)
-			r.eventually("Cluster Service takes the deletion", func() string {
+			r.eventually("Cluster Service accepts the deletion", func() string {
 				if r.fleet.deleted(uid) {
 					return ""
 				}
@@ -118,7 +119,7 @@ func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
 				r.fleet.wait(uid, false)
 			} else {
 				operation := r.change(key, database.DeleteRequest)
-				r.eventually("the pool is shown to go with its cluster", func() string {
+				r.eventually("the node pool is shown as being deleted", func() string {
 					pool, err := r.db.NodePools().Get(t.Context(), poolKey(key, "late"))
 					if err != nil {
 						t.Fatal(err)
@@ -131,7 +132,7 @@ func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
 				r.fleet.wait(uid, false)
 				r.ends(operation, hub.Succeeded)
 			}
-			r.eventually("the cluster goes", func() string {
+			r.eventually("the cluster is deleted", func() string {
 				item, err := r.db.Clusters().Find(t.Context(), key)
 				if err != nil {
 					t.Fatal(err)
@@ -146,7 +147,7 @@ func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
 	}
 }
 
-// age makes an operation that is under way older.
+// age moves the start of an active operation into the past.
 func (r *region) age(operation database.Key, by time.Duration) {
 	r.t.Helper()
 	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
@@ -164,7 +165,7 @@ func (r *region) age(operation database.Key, by time.Duration) {
 	}
 }
 
-// wait has the deletion of a cluster wait, or go on.
+// wait delays the deletion of a cluster, or lets it continue.
 func (f *fleet) wait(uid string, waits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,22 +173,22 @@ func (f *fleet) wait(uid string, waits bool) {
 	f.moving[uid] = true
 }
 
-// deleted says whether the deletion of a cluster has begun.
+// deleted reports whether the deletion of a cluster was accepted.
 func (f *fleet) deleted(uid string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.clusters[uid].GetDeleteTime() != nil
 }
 
-// TestAnOperationEndsThatClusterServiceNeverTakes: however long it is refused for a reason that may pass, its deadline ends it; and
-// what it asked for can be asked for anew.
-func TestAnOperationEndsThatClusterServiceNeverTakes(t *testing.T) {
+// TestUnacceptedOperationFailsAtDeadline: the deadline ends an operation however long Cluster Service rejects it for a
+// transient reason, and the change can then be requested again.
+func TestUnacceptedOperationFailsAtDeadline(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
 	key := clusterKey(subscription, "a")
 	r.ends(r.createCluster(key), hub.Succeeded)
-	r.refuse(status.Error(codes.Internal, "there is a row that nobody expected"))
+	r.refuse(status.Error(codes.Internal, "unexpected document"))
 	operation := r.change(key, database.UpdateRequest)
 	r.age(operation, deadline.Create)
 	if ended := r.ends(operation, hub.Failed); ended.Error == nil || ended.Error.Code != "DeadlineExceeded" {

@@ -12,8 +12,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The fleet's external auths, credentials and revocations. A confidential client awaits its secret until secrets says that
-// it is there; a credential of a cluster that is not ready waits for it.
+// The fleet's external authentications, credentials and revocations. A confidential client awaits its secret until
+// fleet.secrets is set. A credential waits until its cluster is ready.
 
 func (f *fleet) moveOthers(uid string) {
 	if e := f.auths[uid]; e != nil {
@@ -58,7 +58,7 @@ func (f *fleet) moveCredential(c *clusterservicev1.BreakGlassCredential) {
 	c.Revision = f.next(c.Uid)
 }
 
-// hold keeps credentials from being issued, or lets them be.
+// hold prevents credentials from being issued, or allows it.
 func (f *fleet) hold(held bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *fleet) moveRevocation(r *clusterservicev1.BreakGlassRevocation) {
 	r.Revision = f.next(r.Uid)
 }
 
-// endCredentials has the pending credentials of a cluster canceled, and the others revoked, or about to be.
+// endCredentials cancels the pending credentials of a cluster, and sets the issued ones to the given state.
 func (f *fleet) endCredentials(cluster string, issued clusterservicev1.BreakGlassCredentialState) {
 	for _, c := range f.creds {
 		switch {
@@ -99,7 +99,7 @@ func (f *fleet) endCredentials(cluster string, issued clusterservicev1.BreakGlas
 	}
 }
 
-// deleteOthers takes along what goes with a cluster.
+// deleteOthers deletes the children of a cluster.
 func (f *fleet) deleteOthers(c *clusterservicev1.Cluster) {
 	for _, e := range f.auths {
 		if e.ClusterUid == c.Uid && e.Status.Phase != clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED {
@@ -116,7 +116,7 @@ func (f *fleet) deleteOthers(c *clusterservicev1.Cluster) {
 	}
 }
 
-// othersAt are those that changed last at a revision.
+// othersAt returns the events of credentials and revocations that changed last at a revision.
 func (f *fleet) othersAt(uid string, revision int64) []*clusterservicev1.WatchResponse {
 	m := &clusterservicev1.WatchResponse{Revision: revision}
 	if e := f.auths[uid]; e != nil && e.Revision == revision {
@@ -134,7 +134,7 @@ func (f *fleet) othersAt(uid string, revision int64) []*clusterservicev1.WatchRe
 	return []*clusterservicev1.WatchResponse{m}
 }
 
-// usable refuses what is asked of a cluster that is not there, or not for long.
+// usable returns an error if the cluster does not exist or is being deleted.
 func (f *fleet) usable(cluster string) error {
 	c := f.clusters[cluster]
 	switch {
@@ -148,7 +148,7 @@ func (f *fleet) usable(cluster string) error {
 	return nil
 }
 
-// revoking refuses what is asked of a class that is being revoked.
+// revoking returns an error if the class is being revoked.
 func (f *fleet) revoking(cluster string, class clusterservicev1.BreakGlassClass) error {
 	for _, running := range f.revokes {
 		if running.ClusterUid == cluster && running.Class == class && running.Status.CompletionTime == nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 )
 
-// What SREs ask of the fleet. Each has its effect once for its uid, or, where the request has none, for the id of the call;
-// what is asked for again without either finds that it makes no sense any more.
+// The fleet's actions of engineers. Each has its effect once per UID or, if the request has none, per call ID. A
+// repetition without either fails.
 
-// intervene does something once, and keeps in words what was done.
-func (f *fleet) intervene(ctx context.Context, uid string, do func() (what string, err error)) error {
+// execute executes an action once per UID or call ID, and records a description of its effect.
+func (f *fleet) execute(ctx context.Context, uid string, do func() (effect string, err error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
@@ -36,19 +36,19 @@ func (f *fleet) intervene(ctx context.Context, uid string, do func() (what strin
 		return err
 	}
 	f.done[id] = true
-	f.interventions = append(f.interventions, what)
+	f.actions = append(f.actions, what)
 	return nil
 }
 
 func (f *fleet) PauseCluster(ctx context.Context, r *clusterservicev1.PauseClusterRequest) (*clusterservicev1.ClusterAction, error) {
-	return &clusterservicev1.ClusterAction{Uid: r.Uid}, f.intervene(ctx, r.Uid, func() (string, error) {
+	return &clusterservicev1.ClusterAction{Uid: r.Uid}, f.execute(ctx, r.Uid, func() (string, error) {
 		return "pause until " + r.Until.AsTime().String(), f.usable(r.ClusterUid)
 	})
 }
 
-// StartUpgrade has the cluster run another version soon.
+// StartUpgrade sets the target version of the cluster.
 func (f *fleet) StartUpgrade(ctx context.Context, r *clusterservicev1.StartUpgradeRequest) (*clusterservicev1.Upgrade, error) {
-	return &clusterservicev1.Upgrade{Uid: r.Uid, ClusterUid: r.ClusterUid}, f.intervene(ctx, r.Uid, func() (string, error) {
+	return &clusterservicev1.Upgrade{Uid: r.Uid, ClusterUid: r.ClusterUid}, f.execute(ctx, r.Uid, func() (string, error) {
 		if err := f.usable(r.ClusterUid); err != nil {
 			return "", err
 		}
@@ -61,7 +61,7 @@ func (f *fleet) StartUpgrade(ctx context.Context, r *clusterservicev1.StartUpgra
 }
 
 func (f *fleet) DeleteUpgradePolicy(ctx context.Context, r *clusterservicev1.DeleteUpgradePolicyRequest) (*clusterservicev1.DeleteUpgradePolicyResponse, error) {
-	return &clusterservicev1.DeleteUpgradePolicyResponse{}, f.intervene(ctx, "", func() (string, error) {
+	return &clusterservicev1.DeleteUpgradePolicyResponse{}, f.execute(ctx, "", func() (string, error) {
 		if !f.policies[r.Name] {
 			return "", refused(apierror.NotFound, "UPGRADE_POLICY_UNKNOWN")
 		}
@@ -70,9 +70,9 @@ func (f *fleet) DeleteUpgradePolicy(ctx context.Context, r *clusterservicev1.Del
 	})
 }
 
-// ForceDeletionStep ends what a cluster's deletion waits for.
+// ForceDeletionStep ends the wait of a cluster's deletion.
 func (f *fleet) ForceDeletionStep(ctx context.Context, r *clusterservicev1.ForceDeletionStepRequest) (*clusterservicev1.DeletionStep, error) {
-	return &clusterservicev1.DeletionStep{Name: r.Step}, f.intervene(ctx, "", func() (string, error) {
+	return &clusterservicev1.DeletionStep{Name: r.Step}, f.execute(ctx, "", func() (string, error) {
 		if !f.waiting[r.ClusterUid] || f.clusters[r.ClusterUid].GetDeleteTime() == nil {
 			return "", refused(apierror.FailedPrecondition, "STEP_NOT_FORCIBLE")
 		}

@@ -64,7 +64,7 @@ func (f *fleet) GetClusterRecovery(_ context.Context, r *clusterservicev1.GetClu
 	return proto.CloneOf(f.recovery(c)), nil
 }
 
-// recovery is what the fleet needs of a cluster to have it again as it was; f.mu is held.
+// recovery returns the recovery data of a cluster. The caller holds f.mu.
 func (f *fleet) recovery(c *clusterservicev1.Cluster) *clusterservicev1.ClusterRecovery {
 	return &clusterservicev1.ClusterRecovery{ProvisionShard: c.Status.ProvisionShard, ReleaseVersion: c.Spec.GetVersion().GetId() + ".0", ReleaseImage: "image",
 		SigningKey: []byte("sealed for " + c.Uid), CreateTime: c.CreateTime}

@@ -21,8 +21,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// fleet is a Cluster Service in memory that keeps the contract of its API: writes keyed by uid and generation,
-// tombstones, revisions, a resumable watch. Its clusters move on their own, a phase at a time.
+// fleet is a Cluster Service in memory with the contract of its API: writes by UID and generation, tombstones,
+// revisions, a resumable watch. Its clusters advance by themselves, one phase at a time.
 type fleet struct {
 	clusterservicev1.UnimplementedClusterServiceServer
 
@@ -35,37 +35,39 @@ type fleet struct {
 	auths     map[string]*clusterservicev1.ExternalAuth
 	creds     map[string]*clusterservicev1.BreakGlassCredential
 	revokes   map[string]*clusterservicev1.BreakGlassRevocation
-	// moving are those that have not come to rest, by uid; log names what changed at each revision from 101 on.
+	// moving are the UIDs of resources that will advance. log has the UID that changed at each revision from 101 on.
 	moving map[string]bool
 	log    []string
-	// frozen keeps everything in its phase; broken makes clusters of these names fail; refuse answers every call.
+	// frozen keeps all resources in their phases. broken makes clusters with these names fail. refuse, if not nil, is
+	// the response to every call.
 	frozen bool
 	// history counts how often the fleet was restored to an earlier state, which ends all watches.
 	history int
 	broken  map[string]bool
 	refuse  error
-	// secrets says that the secrets of confidential clients are there.
+	// secrets is set if the secrets of confidential clients exist.
 	secrets bool
-	// stuck makes the deletion of clusters be refused for good, by uid; waiting makes it wait for its step to be forced.
+	// stuck rejects the deletion of clusters permanently, by UID. waiting delays a deletion until its step is forced.
 	stuck, waiting map[string]bool
-	// held keeps credentials from being issued.
+	// held prevents credentials from being issued.
 	held bool
-	// upgrading are the versions that clusters are to run, by uid; policies those of upgrades that there are, by name.
+	// upgrading has the target versions of clusters by UID, policies the names of the upgrade policies.
 	upgrading map[string]string
 	policies  map[string]bool
-	// recovered are the signing keys that clusters were given back, by uid.
+	// recovered has the signing keys that clusters were recreated with, by UID.
 	recovered map[string]string
-	// interventions are those that had an effect, in words; done are their ids.
-	interventions []string
-	done          map[string]bool
-	// calls counts Apply and Delete calls by uid, effects those that changed anything, deletions those that began one.
+	// actions describes the actions that had an effect. done has their IDs.
+	actions []string
+	done    map[string]bool
+	// calls counts Apply and Delete calls by UID, effects those that changed something, deletions those that started a
+	// deletion.
 	calls, effects, deletions map[string]int
 	stop                      chan struct{}
-	// dial makes one more connection.
+	// dial opens another connection.
 	dial func(options ...grpc.DialOption) *grpc.ClientConn
 }
 
-// firstRevision is the revision of a fleet in which nothing has happened.
+// firstRevision is the revision of a new fleet.
 const firstRevision = 100
 
 func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
@@ -110,7 +112,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	return f, connection
 }
 
-// move brings one resource after the other a phase further.
+// move advances one resource after the other by a phase.
 func (f *fleet) move() {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -198,7 +200,7 @@ func (f *fleet) movePool(p *clusterservicev1.NodePool) {
 	p.Revision = f.next(p.Uid)
 }
 
-// next is the revision of a change of the resource of that uid.
+// next returns the revision of a change of the resource with a UID.
 func (f *fleet) next(uid string) int64 {
 	f.revision++
 	f.log = append(f.log, uid)
@@ -360,7 +362,7 @@ func (f *fleet) ListNodePools(_ context.Context, r *clusterservicev1.ListNodePoo
 	return response, nil
 }
 
-// compact forgets all changes so far.
+// compact removes all changes so far.
 func (f *fleet) compact() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -391,7 +393,8 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	}
 }
 
-// wake has those who wait look again for why they should not. Without the lock it could come between their look and their wait.
+// wake notifies the watches. It holds the lock, so that the notification cannot arrive between their check and their
+// wait.
 func (f *fleet) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -419,7 +422,7 @@ func (f *fleet) changesAfter(ctx context.Context, after int64, history int) ([]*
 	for i := max(0, int(after-firstRevision)); i < len(f.log); i++ {
 		revision := firstRevision + int64(i) + 1
 		messages = append(messages, f.othersAt(f.log[i], revision)...)
-		// What has changed again since comes with its last change.
+		// A resource that has changed again since appears only with its last change.
 		if c := f.clusters[f.log[i]]; c != nil && c.Revision == revision {
 			messages = append(messages, &clusterservicev1.WatchResponse{Revision: revision, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: proto.Clone(c).(*clusterservicev1.Cluster)}})
 		}

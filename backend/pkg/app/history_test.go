@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// backup is what a fleet knew at a moment.
+// backup is the state of a fleet at a time.
 type backup struct {
 	clusters map[string]*clusterservicev1.Cluster
 	pools    map[string]*clusterservicev1.NodePool
@@ -36,8 +36,8 @@ func (f *fleet) backup() backup {
 	return backup{clones(f.clusters), clones(f.pools), clones(f.auths), clones(f.creds), clones(f.revokes), maps.Clone(f.effects)}
 }
 
-// restore has the fleet lose what happened since. As Cluster Service does when it learns that its database was restored, it ends
-// the watches, and begins its revisions anew beyond all that it gave, with everything counting as changed.
+// restore resets the fleet to a backup. Like Cluster Service after its database was restored, it ends the watches and
+// starts with revisions beyond all earlier ones, with every resource changed.
 func (f *fleet) restore(b backup) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,9 +63,9 @@ func (f *fleet) restore(b backup) {
 	}
 }
 
-// unlucky begins operations of every kind in a fleet that stands still, and waits until they are as far as they can get: the
-// fleet has them, and it is written down that it does.
-func (r *region) unlucky() (operations []database.Key) {
+// startOperations starts operations of every kind in a frozen fleet, and waits until the fleet has accepted them and
+// this is stored.
+func (r *region) startOperations() (operations []database.Key) {
 	r.t.Helper()
 	key := func(name string) database.Key { return clusterKey(subscription, name) }
 	operations = []database.Key{
@@ -75,10 +75,10 @@ func (r *region) unlucky() (operations []database.Key) {
 	credential, _ := r.requestCredential(key("parent"))
 	operations = append(operations, credential, r.revoke(key("revoked")))
 	accepted := func(name string, holds func(*database.ClusterDocument) bool) {
-		r.eventually("what was accepted of "+name, func() string {
+		r.eventually("the accepted request of "+name, func() string {
 			item, err := r.db.Clusters().Get(r.t.Context(), key(name))
 			if err != nil || !holds(&item.Value) {
-				return "is not noted"
+				return "it is not stored"
 			}
 			return ""
 		})
@@ -86,19 +86,19 @@ func (r *region) unlucky() (operations []database.Key) {
 	accepted("created", func(d *database.ClusterDocument) bool { return d.Fleet.AcceptedGeneration == 1 })
 	accepted("changed", func(d *database.ClusterDocument) bool { return d.Fleet.AcceptedGeneration == 2 })
 	accepted("deleted", func(d *database.ClusterDocument) bool { return d.Fleet.Phase == clusterservice.PhaseDeleting })
-	r.eventually("the rest", func() string {
+	r.eventually("the other requests", func() string {
 		r.fleet.mu.Lock()
 		defer r.fleet.mu.Unlock()
 		if len(r.fleet.pools) != 1 || len(r.fleet.auths) != 1 || len(r.fleet.creds) != 1 || len(r.fleet.revokes) != 1 {
-			return "is not in Cluster Service"
+			return "Cluster Service does not have all of them"
 		}
 		return ""
 	})
 	return operations
 }
 
-// settled makes the clusters that unlucky works on, and returns the fleet as it is then.
-func (r *region) settled() backup {
+// prepare creates the clusters for startOperations, and returns a backup of the fleet.
+func (r *region) prepare() backup {
 	r.t.Helper()
 	for _, name := range []string{"changed", "deleted", "parent", "revoked"} {
 		r.ends(r.createCluster(clusterKey(subscription, name)), hub.Succeeded)
@@ -106,9 +106,9 @@ func (r *region) settled() backup {
 	return r.fleet.backup()
 }
 
-// TestClusterServiceIsRestored has Cluster Service lose what it had accepted: a cluster, a node pool, an external auth and a
-// credential that are being made, a change, a deletion and a revocation. The backend lists it anew, tells it again what is
-// under way, and every operation ends. So it does when none ran meanwhile.
+// TestClusterServiceIsRestored makes Cluster Service lose accepted requests: the creation of a cluster, a node pool, an
+// external authentication and a credential, an update, a deletion and a revocation. The backend lists the fleet and
+// sends the active requests again, so that every operation ends. This also holds if no backend ran during the restore.
 func TestClusterServiceIsRestored(t *testing.T) {
 	for name, down := range map[string]bool{"while a backend runs": false, "while none runs": true} {
 		t.Run(name, func(t *testing.T) {
@@ -116,9 +116,9 @@ func TestClusterServiceIsRestored(t *testing.T) {
 			r := newRegion(t)
 			r.fleet.secrets = true
 			stop := r.start("backend-0")
-			before := r.settled()
+			before := r.prepare()
 			r.freeze(true)
-			operations := r.unlucky()
+			operations := r.startOperations()
 			if down {
 				stop()
 			}
@@ -134,12 +134,12 @@ func TestClusterServiceIsRestored(t *testing.T) {
 	}
 }
 
-// TestSweepRestoration does the same with a backend that is killed at every external write, before and after.
+// TestSweepRestoration does the same while the backend crashes before and after each external write.
 func TestSweepRestoration(t *testing.T) {
 	sweep(t, nil, func(r *region) {
-		before := r.settled()
+		before := r.prepare()
 		r.freeze(true)
-		operations := r.unlucky()
+		operations := r.startOperations()
 		r.fleet.restore(before)
 		r.freeze(false)
 		for _, operation := range operations {

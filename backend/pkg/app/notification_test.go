@@ -15,8 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// listener is who wants to be notified. It refuses as long as refusing says so. point, if not nil, is passed before and after
-// it is told.
+// listener receives notifications. It rejects the first refusing of them. point, if not nil, is called before and after
+// it receives one.
 type listener struct {
 	url   string
 	point func(name string) error
@@ -24,7 +24,7 @@ type listener struct {
 	mu       sync.Mutex
 	refusing int
 	attempts int
-	heard    []asyncoperation.Status
+	received []asyncoperation.Status
 }
 
 func newListener(t *testing.T) *listener {
@@ -32,11 +32,11 @@ func newListener(t *testing.T) *listener {
 	l := &listener{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.point != nil {
-			if l.point("before telling") != nil {
+			if l.point("before notification") != nil {
 				panic(http.ErrAbortHandler)
 			}
 			defer func() {
-				if l.point("after telling") != nil {
+				if l.point("after notification") != nil {
 					panic(http.ErrAbortHandler)
 				}
 			}()
@@ -53,7 +53,7 @@ func newListener(t *testing.T) *listener {
 		case err != nil || r.Method != http.MethodPost || json.Unmarshal(body, &status) != nil:
 			t.Errorf("a notification: %s %v %q", r.Method, err, body)
 		default:
-			l.heard = append(l.heard, status)
+			l.received = append(l.received, status)
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -64,10 +64,10 @@ func newListener(t *testing.T) *listener {
 func (l *listener) counts() (attempts, heard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.attempts, len(l.heard)
+	return l.attempts, len(l.received)
 }
 
-// createWatched is createCluster by a caller that wants to be notified.
+// createWatched is createCluster by a caller that requests a notification.
 func (r *region) createWatched(key database.Key, uri string) (operation database.Key) {
 	r.t.Helper()
 	uid := "uid-" + key.ResourceID[len(key.ResourceID)-1:]
@@ -82,7 +82,7 @@ func (r *region) createWatched(key database.Key, uri string) (operation database
 	return opKey
 }
 
-// notified waits until nothing more is to be done for the notification of an operation.
+// notified waits for the end of the notification of an operation.
 func (r *region) notified(operation database.Key) database.NotificationState {
 	r.t.Helper()
 	var got database.NotificationState
@@ -106,15 +106,16 @@ func TestNotification(t *testing.T) {
 	ended := r.ends(operation, hub.Succeeded)
 	state := r.notified(operation)
 	if attempts, heard := l.counts(); !state.Delivered || state.Attempts != 4 || attempts != 4 || heard != 1 {
-		t.Errorf("%+v, with %d attempts and %d heard", state, attempts, heard)
+		t.Errorf("%+v, with %d attempts and %d received", state, attempts, heard)
 	}
-	if got := l.heard[0]; got.Status != "Succeeded" || got.Name != ended.OperationID || got.EndTime == nil {
-		t.Errorf("the status that was told: %+v", got)
+	if got := l.received[0]; got.Status != "Succeeded" || got.Name != ended.OperationID || got.EndTime == nil {
+		t.Errorf("the notified status: %+v", got)
 	}
 }
 
-// TestNotificationIsGivenUp: one that nobody takes ends some time, and one that is not allowed is never sent.
-func TestNotificationIsGivenUp(t *testing.T) {
+// TestUndeliverableNotificationIsAbandoned: a notification that is never accepted ends, and one to a forbidden target
+// is never sent.
+func TestUndeliverableNotificationIsAbandoned(t *testing.T) {
 	t.Parallel()
 	r, l := newRegion(t), newListener(t)
 	l.refusing = 1000
@@ -122,29 +123,29 @@ func TestNotificationIsGivenUp(t *testing.T) {
 	refused := r.createWatched(clusterKey(subscription, "a"), l.url)
 	foreign := r.createWatched(clusterKey(subscription, "b"), "http://169.254.169.254/metadata")
 	if state := r.notified(refused); state.Delivered || state.Attempts != 14 {
-		t.Errorf("a notification that nobody takes: %+v", state)
+		t.Errorf("a notification that is never accepted: %+v", state)
 	}
 	if state := r.notified(foreign); state.Delivered {
-		t.Errorf("a notification to where none may go: %+v", state)
+		t.Errorf("a notification to a forbidden target: %+v", state)
 	}
 	if attempts, _ := l.counts(); attempts != 14 {
 		t.Errorf("it was sent %d times", attempts)
 	}
 }
 
-// TestOperationsExpire: an operation is there for seven days after its end, however late it is written last.
+// TestOperationsExpire: an operation expires seven days after its end, however late it was last written.
 func TestOperationsExpire(t *testing.T) {
 	t.Parallel()
 	r, l := newRegion(t), newListener(t)
 	key, operation := newOperation(database.CreateRequest, clusterKey(subscription, "a"), "uid", 1)
-	// Time enough to tell it on a machine that is busy: what has expired is not told any more.
+	// This leaves enough time to send the notification on a busy machine; expired operations are not notified.
 	operation.End(hub.Succeeded, nil, time.Now().Add(-database.OperationTTL+8*time.Second))
 	operation.NotificationURI = l.url
 	r.commit(subscription, func(batch *database.Batch) { database.Create(batch, r.db.Operations(), key, operation) })
 	r.start("backend-0")
 	r.eventually("the notification", func() string {
 		if asked, heard := l.counts(); heard != 1 {
-			return fmt.Sprintf("was sent %d times and heard %d times", asked, heard)
+			return fmt.Sprintf("was sent %d times and received %d times", asked, heard)
 		}
 		return ""
 	})

@@ -15,14 +15,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// fleetSays is what a fleet holds, in words and without what differs from one run to another.
-func (r *region) fleetSays() []string {
+// fleetState describes what the fleet has, without values that differ between runs.
+func (r *region) fleetState() []string {
 	r.fleet.mu.Lock()
 	defer r.fleet.mu.Unlock()
 	var all []string
 	add := func(id, phase string, generation, observed int64, spec fmt.Stringer) {
 		if phase == "DELETED" {
-			return // there is a tombstone, or there is none
+			return // tombstones may or may not be there
 		}
 		all = append(all, fmt.Sprintf("%s %s %d %d %s", strings.ToLower(id[strings.LastIndex(id, "/providers/")+1:]), phase, generation, observed, spec))
 	}
@@ -39,8 +39,8 @@ func (r *region) fleetSays() []string {
 	return all
 }
 
-// customersSee is what customers see of a subscription: the ETag of everything in it, and its operations.
-func (r *region) customersSee(sub string) map[string]string {
+// customerView returns what customers see of a subscription: the ETags of all resources, and the operations.
+func (r *region) customerView(sub string) map[string]string {
 	r.t.Helper()
 	seen := map[string]string{}
 	note := func(err error) {
@@ -70,15 +70,16 @@ func (r *region) customersSee(sub string) map[string]string {
 func (r *region) fleetBecomes(want []string) {
 	r.t.Helper()
 	r.eventually("the fleet", func() string {
-		if got := r.fleetSays(); !slices.Equal(got, want) {
+		if got := r.fleetState(); !slices.Equal(got, want) {
 			return "is\n" + strings.Join(got, "\n") + "\nwant\n" + strings.Join(want, "\n")
 		}
 		return ""
 	})
 }
 
-// kept makes what is there before a backup, and promised what customers are promised after it; all of it has ended then.
-func (r *region) kept() {
+// createBefore creates resources before a backup and changeAfter changes them after it. All operations have ended when
+// they return.
+func (r *region) createBefore() {
 	r.t.Helper()
 	for _, name := range []string{"changed", "deleted", "parent", "same"} {
 		r.ends(r.createCluster(clusterKey(subscription, name)), hub.Succeeded)
@@ -89,7 +90,7 @@ func (r *region) kept() {
 	r.ends(r.createPool(clusterKey(subscription, "deleted"), "np1"), hub.Succeeded)
 }
 
-func (r *region) promised() {
+func (r *region) changeAfter() {
 	r.t.Helper()
 	created := clusterKey(subscription, "created")
 	r.ends(r.createCluster(created), hub.Succeeded)
@@ -104,7 +105,7 @@ func (r *region) promised() {
 	r.ends(r.createCluster(again), hub.Succeeded) // another incarnation of the name
 }
 
-// gauge is the value of a metric of the backend that was started last, with one label.
+// gauge returns the value of a metric of the backend that was started last, by its label.
 func (r *region) gauge(name, label string) float64 {
 	r.t.Helper()
 	r.mu.Lock()
@@ -125,19 +126,19 @@ func (r *region) gauge(name, label string) float64 {
 	return 0
 }
 
-// TestWhatTheFleetLostIsSentAgain has Cluster Service lose what had ended: clusters with what belongs to them, a change, deletions,
-// and that a name is another's. All of it comes back, and no customer sees anything of that.
-func TestWhatTheFleetLostIsSentAgain(t *testing.T) {
+// TestLostStateIsSentAgain makes Cluster Service lose completed changes: clusters and their children, an update,
+// deletions, and the reuse of a name. All are sent again, and customers see no difference.
+func TestLostStateIsSentAgain(t *testing.T) {
 	for name, down := range map[string]bool{"while a backend runs": false, "while none runs": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRegion(t)
 			r.fleet.secrets = true
 			stop := r.start("backend-0")
-			r.kept()
+			r.createBefore()
 			before := r.fleet.backup()
-			r.promised()
-			want, seen := r.fleetSays(), r.customersSee(subscription)
+			r.changeAfter()
+			want, seen := r.fleetState(), r.customerView(subscription)
 			if down {
 				stop()
 			}
@@ -146,8 +147,8 @@ func TestWhatTheFleetLostIsSentAgain(t *testing.T) {
 				r.start("backend-0")
 			}
 			r.fleetBecomes(want)
-			if now := r.customersSee(subscription); !maps.Equal(now, seen) {
-				t.Errorf("customers saw %v, and see %v", seen, now)
+			if now := r.customerView(subscription); !maps.Equal(now, seen) {
+				t.Errorf("customers see a difference: before %v, now %v", seen, now)
 			}
 			created, err := r.db.Clusters().Get(t.Context(), clusterKey(subscription, "created"))
 			if err != nil {
@@ -162,21 +163,22 @@ func TestWhatTheFleetLostIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestSweepReconciliation does the same with a backend that is killed at every external write, before and after.
+// TestSweepReconciliation does the same while the backend crashes before and after each external write.
 func TestSweepReconciliation(t *testing.T) {
 	sweep(t, func(r *region) {
-		r.kept()
+		r.createBefore()
 		before := r.fleet.backup()
-		r.promised()
-		r.lost, r.want = before, r.fleetSays()
+		r.changeAfter()
+		r.lost, r.want = before, r.fleetState()
 	}, func(r *region) {
 		r.fleet.restore(r.lost)
 		r.fleetBecomes(r.want)
 	})
 }
 
-// TestCustomersGoOnMeanwhile has customers change, delete and create while what was lost is sent again: what they ask for wins.
-func TestCustomersGoOnMeanwhile(t *testing.T) {
+// TestCustomerRequestsDuringReconciliation changes, deletes and creates resources while lost state is sent again. The
+// customers' requests win.
+func TestCustomerRequestsDuringReconciliation(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.fleet.secrets = true
@@ -235,10 +237,10 @@ func TestCustomersGoOnMeanwhile(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyCanKnowIsLeftAlone has the fleet hold what Cosmos DB, restored to an earlier state, does not know: a cluster, a
-// newer generation, and another change under a generation's number. None of it is taken back before a customer asks for
-// something; then that counts.
-func TestWhatNobodyCanKnowIsLeftAlone(t *testing.T) {
+// TestUnknownFleetStateIsKept: the fleet has state that Cosmos DB, restored to an earlier state, does not have: a
+// cluster, a newer generation, and other content under the same generation. It is not reverted until a customer makes a
+// request, which then wins.
+func TestUnknownFleetStateIsKept(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
@@ -267,17 +269,17 @@ func TestWhatNobodyCanKnowIsLeftAlone(t *testing.T) {
 		}
 		return ""
 	})
-	want := r.fleetSays()
-	r.fleet.restore(r.fleet.backup()) // which has everything compared
+	want := r.fleetState()
+	r.fleet.restore(r.fleet.backup()) // this requests a comparison of all groups
 	for concern, want := range map[string]float64{"Orphan": 1, "Newer": 2} {
-		r.eventually("the concerns", func() string {
+		r.eventually("the findings", func() string {
 			if got := r.gauge("backend_reconciliation_findings", concern); got != want {
 				return fmt.Sprintf("are %v of %s, want %v", got, concern, want)
 			}
 			return ""
 		})
 	}
-	if got := r.fleetSays(); !slices.Equal(got, want) {
+	if got := r.fleetState(); !slices.Equal(got, want) {
 		t.Errorf("the fleet was %q and is %q", want, got)
 	}
 	for _, key := range []database.Key{newer, other} {

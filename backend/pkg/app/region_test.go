@@ -29,16 +29,16 @@ import (
 
 const subscription = "00000000-0000-0000-0000-0000000000aa"
 
-// region is a Cosmos DB, a Cluster Service and what a frontend does to them.
+// region is a Cosmos DB and a Cluster Service. Its methods write what a frontend writes.
 type region struct {
-	// resync is the safety net's period; 0 means the default.
+	// resync is the interval of periodic resyncs; 0 means the default.
 	resync     time.Duration
 	t          testing.TB
 	db         *database.DB
 	cosmos     *databasetest.Server
 	fleet      *fleet
 	connection *grpc.ClientConn
-	// lost is a backup that the fleet is restored to, and want what it is to hold afterwards.
+	// lost is a backup to which the fleet is restored, and want is the state that it must have afterwards.
 	lost backup
 	want []string
 
@@ -70,7 +70,7 @@ func (r *region) start(replica string) (stop func()) {
 	return stop
 }
 
-// log is a replica's, into the test's output: errors, or everything with BACKEND_TEST_LOG.
+// log returns a replica's logger, which writes errors to the test's output, or everything with BACKEND_TEST_LOG.
 func (r *region) log(replica string) *slog.Logger {
 	level := slog.LevelError
 	if os.Getenv("BACKEND_TEST_LOG") != "" {
@@ -143,7 +143,7 @@ func newCluster(key database.Key, uid string) database.ClusterDocument {
 	return document
 }
 
-// createCluster does what the frontend does with a PUT, but never sends anything to Cluster Service itself.
+// createCluster writes what the frontend writes for a PUT. It never sends the request to Cluster Service itself.
 func (r *region) createCluster(key database.Key) (operation database.Key) {
 	r.t.Helper()
 	uid := uuid.NewString()
@@ -179,29 +179,29 @@ func (r *region) createPool(cluster database.Key, name string) (operation databa
 	return opKey
 }
 
-// moving is what an operation moves of a document, wherever that has it.
-type moving struct {
+// operationFields are the fields of a document that an operation changes.
+type operationFields struct {
 	uid        string
 	generation *int64
 	state      *hub.ProvisioningState
 	operation  *string
 }
 
-func movingCluster(d *database.ClusterDocument) moving {
-	return moving{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
+func clusterFields(d *database.ClusterDocument) operationFields {
+	return operationFields{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
 }
 
-func movingPool(d *database.NodePoolDocument) moving {
-	return moving{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
+func poolFields(d *database.NodePoolDocument) operationFields {
+	return operationFields{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
 }
 
-func movingAuth(d *database.ExternalAuthDocument) moving {
-	return moving{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
+func authFields(d *database.ExternalAuthDocument) operationFields {
+	return operationFields{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
 }
 
-// begin gives a document another operation, as PATCH and DELETE do. also, which may be nil, comes first: it changes the document and
-// adds to the batch.
-func begin[D any](r *region, in *database.Collection[D], of func(*D) moving, key database.Key, request database.OperationRequest, also func(context.Context, *database.Batch, *D) error) (operation database.Key) {
+// begin starts another operation on a document, as PATCH and DELETE do. also, which may be nil, is called first; it
+// changes the document and adds to the batch.
+func begin[D any](r *region, in *database.Collection[D], of func(*D) operationFields, key database.Key, request database.OperationRequest, also func(context.Context, *database.Batch, *D) error) (operation database.Key) {
 	r.t.Helper()
 	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
 		item, err := in.Get(ctx, key)
@@ -233,14 +233,14 @@ func begin[D any](r *region, in *database.Collection[D], of func(*D) moving, key
 	return operation
 }
 
-// change gives a cluster another operation.
+// change starts another operation on a cluster.
 func (r *region) change(key database.Key, request database.OperationRequest) (operation database.Key) {
 	r.t.Helper()
-	return begin(r, r.db.Clusters(), movingCluster, key, request, nil)
+	return begin(r, r.db.Clusters(), clusterFields, key, request, nil)
 }
 
-// update has a PATCH change a document.
-func update[D any](r *region, in *database.Collection[D], of func(*D) moving, key database.Key, patch func(*D)) (operation database.Key) {
+// update writes what the frontend writes for a PATCH.
+func update[D any](r *region, in *database.Collection[D], of func(*D) operationFields, key database.Key, patch func(*D)) (operation database.Key) {
 	r.t.Helper()
 	return begin(r, in, of, key, database.UpdateRequest, func(_ context.Context, _ *database.Batch, document *D) error {
 		patch(document)
@@ -250,7 +250,7 @@ func update[D any](r *region, in *database.Collection[D], of func(*D) moving, ke
 
 func (r *region) deletePool(key database.Key) (operation database.Key) {
 	r.t.Helper()
-	return begin(r, r.db.NodePools(), movingPool, key, database.DeleteRequest, nil)
+	return begin(r, r.db.NodePools(), poolFields, key, database.DeleteRequest, nil)
 }
 
 func (r *region) commit(sub string, add func(batch *database.Batch)) {
@@ -262,7 +262,7 @@ func (r *region) commit(sub string, add func(batch *database.Batch)) {
 	}
 }
 
-// eventually waits until check returns an empty string, which it else explains itself by.
+// eventually waits until check returns an empty string. Otherwise check describes the current state.
 func (r *region) eventually(what string, check func() string) {
 	r.t.Helper()
 	r.within(60*time.Second, what, check)
@@ -298,7 +298,7 @@ func (r *region) ends(operation database.Key, want hub.ProvisioningState) databa
 	return got
 }
 
-// nothingLeft checks that a subscription holds no live document but terminal operations.
+// nothingLeft checks that a subscription has no documents except terminal operations.
 func (r *region) nothingLeft(sub string) {
 	r.t.Helper()
 	count := func(found int, err error) string {

@@ -15,8 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// census reads the gauge of a process.
-func census(t *testing.T, p *process.Process) map[string]int {
+// resourceCounts returns the values of the gauge.
+func resourceCounts(t *testing.T, p *process.Process) map[string]int {
 	t.Helper()
 	families, err := p.Metrics.Gather()
 	if err != nil {
@@ -34,12 +34,12 @@ func census(t *testing.T, p *process.Process) map[string]int {
 	return counts
 }
 
-// TestCensus: the gauge shows what there is, whether it was there before the backend or not.
-func TestCensus(t *testing.T) {
+// TestResourceCounts: the gauge counts resources that existed before the backend and new ones.
+func TestResourceCounts(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.seedClusters(subscription, 7)
-	// What Cluster Service has not taken stays as it was accepted; what it has taken, and does nothing with, shows soon that it moves.
+	// A cluster that Cluster Service has not accepted stays Accepted; otherwise it would soon be Provisioning.
 	r.refuse(status.Error(codes.Unavailable, "not now"))
 	ctx, cancel := context.WithCancel(t.Context())
 	p := process.New("backend", slog.New(slog.DiscardHandler))
@@ -51,7 +51,7 @@ func TestCensus(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done })
 	shows := func(want map[string]int) {
 		t.Helper()
-		r.eventually("the census", func() string { return cmp.Diff(want, census(t, p)) })
+		r.eventually("the resource counts", func() string { return cmp.Diff(want, resourceCounts(t, p)) })
 	}
 	shows(map[string]int{"cluster Succeeded": 7})
 

@@ -1,28 +1,32 @@
 package app_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// fewPoints is how many points of each life are tried with -short.
-const fewPoints = 5
+// shortPoints is the number of crash points per scenario with -short.
+const shortPoints = 5
 
-// sweep plays a life in a region of its own. prepare, which may be nil, is done by a backend that does not die; live is what
-// customers and SREs ask for, and returns when all of it has ended.
-func sweep(t *testing.T, prepare, live func(r *region)) {
+// sweep runs a scenario in a region of its own. prepare, which may be nil, runs with a backend that does not crash. run
+// makes the requests of customers and engineers, and returns after all of them have ended.
+func sweep(t *testing.T, prepare, run func(r *region)) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: fewPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: shortPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		r := newRegion(t)
 		r.fleet.secrets = true
 		if prepare != nil {
@@ -30,19 +34,67 @@ func sweep(t *testing.T, prepare, live func(r *region)) {
 			prepare(r)
 			stop()
 		}
-		end := r.mortal(d)
-		live(r)
-		end()
-		// Whatever is still to be done is done by one that lives: what it finds to do would show.
-		stop := r.start("backend-0")
-		r.atRest()
+		stop := r.supervise(d)
+		run(r)
 		stop()
-		return r.world(subscription)
+		// A backend that does not crash completes the rest, which would show in the final state.
+		stop = r.start("backend-0")
+		r.idle()
+		stop()
+		return r.state(subscription)
 	})
 }
 
-// atRest waits until nothing is under way.
-func (r *region) atRest() {
+// supervise runs a backend that crashes at its external writes: writes to Resources and Billing, and calls of Cluster
+// Service. A replacement with the same name follows each crash. Writes of leases are no crash points, because they are
+// frequent, and a crash there is a crash between two other points.
+func (r *region) supervise(injector *crashsweep.Injector) (stop func()) {
+	r.t.Helper()
+	stop = injector.Supervise(func() func() { return r.startCrashing(injector) })
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// startCrashing starts one instance of a backend that crashes at the injector's points. stop waits for its end.
+func (r *region) startCrashing(injector *crashsweep.Injector) (stop func()) {
+	// The context of the test ends before its cleanup, which waits for the instance.
+	ctx, cancel := context.WithCancel(context.Background())
+	options := r.cosmos.Options
+	options.Transport = injector.Transport(databasetest.WriteContainer)
+	db, err := database.Open(ctx, options)
+	if err != nil {
+		r.t.Errorf("opening the database for another instance: %v", err)
+		return cancel
+	}
+	connection := r.fleet.dial(grpc.WithUnaryInterceptor(injector.UnaryClientInterceptor()))
+	var group sync.WaitGroup
+	group.Go(func() { _ = r.work(ctx, r.log("backend-0"), db, connection, "backend-0") })
+	return sync.OnceFunc(func() {
+		cancel()
+		group.Wait()
+		_ = connection.Close()
+		db.Close()
+	})
+}
+
+// runUntilCrash runs a backend until it crashes at a point, counted from 1, or until done returns true. It reports whether
+// the backend has crashed.
+func (r *region) runUntilCrash(point int, done func() bool) (crashed bool) {
+	r.t.Helper()
+	injector := crashsweep.NewInjector(point)
+	stop := r.startCrashing(injector)
+	defer stop()
+	r.within(time.Hour, "the backend has crashed or is done", func() string {
+		if injector.Crashed() || done() {
+			return ""
+		}
+		return "it is running"
+	})
+	return injector.Crashed()
+}
+
+// idle waits until no operation or notification is open.
+func (r *region) idle() {
 	r.t.Helper()
 	r.eventually("rest", func() string {
 		problem := ""
@@ -55,7 +107,7 @@ func (r *region) atRest() {
 		})
 		if err == nil {
 			err = r.db.UnnotifiedOperations(r.t.Context(), func(i *database.Item[database.OperationDocument]) error {
-				return note("the end of operation %s of %s is not told", i.Value.Request, i.Value.ResourceID)
+				return note("the notification of operation %s of %s is open", i.Value.Request, i.Value.ResourceID)
 			})
 		}
 		if err == nil {
@@ -73,7 +125,7 @@ func (r *region) atRest() {
 	})
 }
 
-// uid of a cluster.
+// uid returns the UID of a cluster.
 func (r *region) uid(key database.Key) string {
 	r.t.Helper()
 	item, err := r.db.Clusters().Get(r.t.Context(), key)
@@ -83,15 +135,16 @@ func (r *region) uid(key database.Key) string {
 	return item.Value.UID
 }
 
-// ready makes a cluster with a node pool and an external auth.
-func (r *region) ready(key database.Key) {
+// createReady creates a cluster with a node pool and an external authentication.
+func (r *region) createReady(key database.Key) {
 	r.t.Helper()
 	for _, operation := range []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createAuth(key, "entra")} {
 		r.ends(operation, hub.Succeeded)
 	}
 }
 
-// pendingCredential is requestCredential in a fleet that holds it, once Cluster Service has heard of it.
+// pendingCredential requests a credential in a fleet that holds it back, and waits until Cluster Service has the
+// request.
 func (r *region) pendingCredential(key database.Key) (operation database.Key) {
 	r.t.Helper()
 	r.fleet.hold(true)
@@ -104,15 +157,15 @@ func (r *region) pendingCredential(key database.Key) (operation database.Key) {
 		r.fleet.mu.Lock()
 		defer r.fleet.mu.Unlock()
 		if r.fleet.creds[item.Value.UID] == nil {
-			return "Cluster Service has not heard of it"
+			return "Cluster Service does not have the request"
 		}
 		return ""
 	})
 	return operation
 }
 
-// intervene writes down what an SRE asks for, as admin does.
-func (r *region) intervene(action string, target database.AdminTarget, parameters any) {
+// requestAction writes an admin operation, as admin does.
+func (r *region) requestAction(action string, target database.AdminTarget, parameters any) {
 	r.t.Helper()
 	content, err := json.Marshal(parameters)
 	if err != nil {
@@ -130,11 +183,11 @@ func (r *region) intervene(action string, target database.AdminTarget, parameter
 
 var swept = clusterKey(subscription, "a")
 
-// TestSweepCreation kills the backend at every external write while a cluster is made with a node pool, an external auth and a
-// credential that are asked for at once.
+// TestSweepCreation crashes the backend at every external write while a cluster is created with a node pool, an
+// external authentication and a credential at the same time.
 //
-// That it finds what it is for was tried by hand: with the beginning of the cluster's life noted for billing just after it is
-// written that the cluster is ready, instead of just before, a backend that ends between the two leaves it out for good.
+// The sweep was verified by hand: if the start of the billing is written just after the cluster is written as ready,
+// instead of just before, a crash in between loses it permanently.
 func TestSweepCreation(t *testing.T) {
 	sweep(t, nil, func(r *region) {
 		operations := []database.Key{r.createCluster(swept), r.createPool(swept, "np1"), r.createAuth(swept, "entra")}
@@ -145,18 +198,18 @@ func TestSweepCreation(t *testing.T) {
 	})
 }
 
-// TestSweepUpgrade does the same while the versions of a cluster and then of its node pool are changed.
+// TestSweepUpgrade does the same while the versions of a cluster and then of its node pool change.
 func TestSweepUpgrade(t *testing.T) {
-	sweep(t, func(r *region) { r.ready(swept) }, func(r *region) {
-		r.ends(update(r, r.db.Clusters(), movingCluster, swept, func(d *database.ClusterDocument) { d.Cluster.Properties.Version.ID = "4.21" }), hub.Succeeded)
-		r.ends(update(r, r.db.NodePools(), movingPool, poolKey(swept, "np1"), func(d *database.NodePoolDocument) { d.NodePool.Properties.Version.ID = "4.21.3" }), hub.Succeeded)
+	sweep(t, func(r *region) { r.createReady(swept) }, func(r *region) {
+		r.ends(update(r, r.db.Clusters(), clusterFields, swept, func(d *database.ClusterDocument) { d.Cluster.Properties.Version.ID = "4.21" }), hub.Succeeded)
+		r.ends(update(r, r.db.NodePools(), poolFields, poolKey(swept, "np1"), func(d *database.NodePoolDocument) { d.NodePool.Properties.Version.ID = "4.21.3" }), hub.Succeeded)
 	})
 }
 
-// TestSweepRevocation does the same while credentials are revoked of which one is issued and one is not, and while another
-// one is requested afterwards.
+// TestSweepRevocation does the same while an issued and a pending credential are revoked, and while another one is
+// requested afterwards.
 func TestSweepRevocation(t *testing.T) {
-	sweep(t, func(r *region) { r.ready(swept) }, func(r *region) {
+	sweep(t, func(r *region) { r.createReady(swept) }, func(r *region) {
 		issued, _ := r.requestCredential(swept)
 		r.ends(issued, hub.Succeeded)
 		canceled := r.pendingCredential(swept)
@@ -169,11 +222,11 @@ func TestSweepRevocation(t *testing.T) {
 	})
 }
 
-// TestSweepDeletion does the same while a node pool is deleted, and then the cluster with another one, an external auth, and a
-// credential that is still to be issued.
+// TestSweepDeletion does the same while a node pool is deleted, and then its cluster with another node pool, an
+// external authentication and a pending credential.
 func TestSweepDeletion(t *testing.T) {
 	sweep(t, func(r *region) {
-		r.ready(swept)
+		r.createReady(swept)
 		r.ends(r.createPool(swept, "np2"), hub.Succeeded)
 		issued, _ := r.requestCredential(swept)
 		r.ends(issued, hub.Succeeded)
@@ -190,7 +243,7 @@ func TestSweepDeletion(t *testing.T) {
 func TestSweepCascade(t *testing.T) {
 	sweep(t, func(r *region) {
 		r.setSubscription(subscription, hub.Registered)
-		r.ready(swept)
+		r.createReady(swept)
 		r.seedClusters(subscription, 2)
 	}, func(r *region) {
 		r.setSubscription(subscription, hub.Deleted)
@@ -204,15 +257,16 @@ func TestSweepCascade(t *testing.T) {
 	})
 }
 
-// TestSweepInterventions does the same while an SRE pauses a cluster, upgrades it, scales its node pool, revokes its
-// credentials, ends an upgrade policy, and forces a step of its deletion. None of it may be done twice, nor be said to have
-// failed because it was done before; the last two have no uid of their own, and are known by the id of their call.
+// TestSweepActions does the same while an engineer pauses a cluster, upgrades it, scales its node pool, revokes its
+// credentials, deletes an upgrade policy and forces a step of its deletion. Every action must have its effect once, and
+// none may fail because it was executed before. The last two have no UID; Cluster Service recognizes them by their call
+// ID.
 //
-// That the sweep finds what it is for was tried by hand: with the call's id left out of byRPC in package intervention, the
-// policy, which the process had ended before it died, is not found by the next, and the operation is said to have Failed.
-func TestSweepInterventions(t *testing.T) {
+// The sweep was verified by hand: if forward in package adminoperation leaves out the call ID, the operation that
+// deletes the policy fails after a crash, because the policy no longer exists.
+func TestSweepActions(t *testing.T) {
 	sweep(t, func(r *region) {
-		r.ready(swept)
+		r.createReady(swept)
 		issued, _ := r.requestCredential(swept)
 		r.ends(issued, hub.Succeeded)
 		r.fleet.mu.Lock()
@@ -226,8 +280,8 @@ func TestSweepInterventions(t *testing.T) {
 		uid := r.uid(swept)
 		cluster := database.AdminTarget{Kind: "cluster", ID: uid, ResourceID: swept.ResourceID, ClusterUID: uid}
 		ask := func(action string, target database.AdminTarget, parameters any) {
-			r.intervene(action, target, parameters)
-			r.atRest()
+			r.requestAction(action, target, parameters)
+			r.idle()
 		}
 		ask(adminv1.ActionClusterPause, cluster, map[string]string{"clusterUid": uid, "until": "2100-01-01T00:00:00Z"})
 		ask(adminv1.ActionUpgradeStart, cluster, map[string]string{"clusterUid": uid, "version": "4.21.3"})
@@ -264,36 +318,36 @@ func TestSweepInterventions(t *testing.T) {
 			}
 			return ""
 		})
-		r.intervene(adminv1.ActionDeletionForce, cluster, map[string]string{"clusterUid": uid, "step": "hosted-cluster"})
+		r.requestAction(adminv1.ActionDeletionForce, cluster, map[string]string{"clusterUid": uid, "step": "hosted-cluster"})
 		r.ends(deletion, hub.Succeeded)
-		r.atRest()
+		r.idle()
 	})
 }
 
-// TestSweepNotification does the same while two clusters are made for a caller who wants to be told, and who refuses to hear
-// it once. The notifications are external writes, too, and the only ones that a death may repeat.
+// TestSweepNotification does the same while two clusters are created for a caller that requests notifications and
+// rejects the first one. Notifications are external writes, too, and the only ones that a crash may repeat.
 func TestSweepNotification(t *testing.T) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: fewPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: shortPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		r, l := newRegion(t), newListener(t)
 		l.refusing, l.point = 1, d.Point
-		end := r.mortal(d)
+		stop := r.supervise(d)
 		for _, name := range []string{"a", "b"} {
 			operation := r.createWatched(clusterKey(subscription, name), l.url)
 			r.ends(operation, hub.Succeeded)
 			r.notified(operation)
 		}
-		end()
-		w := r.world(subscription)
+		stop()
+		w := r.state(subscription)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		told := map[string]bool{}
-		for _, heard := range l.heard {
-			// What a crash had repeated was heard twice, and says the same.
-			if !told[heard.Name+heard.Status] {
-				w.Heard = append(w.Heard, heard.Status)
+		received := map[string]bool{}
+		for _, notification := range l.received {
+			// A notification that a crash has repeated has the same content.
+			if !received[notification.Name+notification.Status] {
+				w.Notifications = append(w.Notifications, notification.Status)
 			}
-			told[heard.Name+heard.Status] = true
+			received[notification.Name+notification.Status] = true
 		}
 		return w
 	})

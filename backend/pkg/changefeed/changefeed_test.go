@@ -13,91 +13,91 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// seeker writes down how it was asked to look, and fails as it is told.
-type seeker struct {
-	fail  func(look int) error
-	looks []bool
+// recorder records its resyncs. fail returns the error of each.
+type recorder struct {
+	fail    func(resync int) error
+	resyncs []bool
 }
 
-func (s *seeker) HandleChange(context.Context, database.Change) {}
+func (s *recorder) HandleChange(context.Context, database.Change) {}
 
-func (s *seeker) Resync(_ context.Context, refresh bool) error {
-	s.looks = append(s.looks, refresh)
+func (s *recorder) Resync(_ context.Context, refresh bool) error {
+	s.resyncs = append(s.resyncs, refresh)
 	if s.fail == nil {
 		return nil
 	}
-	return s.fail(len(s.looks))
+	return s.fail(len(s.resyncs))
 }
 
-var errAway = errors.New("the store is away")
+var errUnavailable = errors.New("the store is unavailable")
 
-// TestOnlyWhoseLookFailedIsAskedAgain: a seeker that cannot look is asked again until it could; the others are left alone.
-func TestOnlyWhoseLookFailedIsAskedAgain(t *testing.T) {
+// TestFailedResyncIsRepeated: only the handler whose resync failed is resynced again.
+func TestFailedResyncIsRepeated(t *testing.T) {
 	tests := map[string]struct {
-		reason string
-		fail   func(look int) error
-		looks  int
+		reason  string
+		fail    func(resync int) error
+		resyncs int
 	}{
-		"Away": {"it may be there the next time", func(look int) error {
-			if look < 4 {
-				return errAway
+		"Unavailable": {"it may be available the next time", func(resync int) error {
+			if resync < 4 {
+				return errUnavailable
 			}
 			return nil
 		}, 4},
-		"CannotBeRead": {"a document that cannot be read is no other the next time", func(int) error {
+		"Undecodable": {"a document that cannot be decoded stays the same", func(int) error {
 			return fmt.Errorf("looking: %w", &database.UnreadableError{Count: 1, First: errors.New("a number where a text should be")})
 		}, 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				failing, healthy := &seeker{fail: tc.fail}, &seeker{}
+				failing, healthy := &recorder{fail: tc.fail}, &recorder{}
 				f := New(nil, nil, database.FeedOptions{}, time.Hour, slog.New(slog.DiscardHandler), failing, healthy)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				f.GroupAcquired(0)
 				f.RunResync(ctx)
-				if !slices.Equal(failing.looks, make([]bool, tc.looks)) || !slices.Equal(healthy.looks, []bool{false}) {
-					t.Errorf("%s: asked %v, and the other %v", tc.reason, failing.looks, healthy.looks)
+				if !slices.Equal(failing.resyncs, make([]bool, tc.resyncs)) || !slices.Equal(healthy.resyncs, []bool{false}) {
+					t.Errorf("%s: resyncs %v, and of the other handler %v", tc.reason, failing.resyncs, healthy.resyncs)
 				}
 			})
 		})
 	}
 }
 
-// TestWhatTheSafetyNetAskedForIsAskedForAgain: a look that was to refresh still is when it is repeated, whatever came meanwhile.
-func TestWhatTheSafetyNetAskedForIsAskedForAgain(t *testing.T) {
+// TestRepeatedResyncKeepsRefresh: the repetition of a failed periodic resync is also one with refresh.
+func TestRepeatedResyncKeepsRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var f *Dispatcher
-		failing := &seeker{fail: func(look int) error {
-			if look == 1 {
+		failing := &recorder{fail: func(resync int) error {
+			if resync == 1 {
 				f.GroupAcquired(0)
-				return errAway
+				return errUnavailable
 			}
 			cancel()
 			return nil
 		}}
 		f = New(nil, nil, database.FeedOptions{}, time.Hour, slog.New(slog.DiscardHandler), failing)
 		f.RunResync(ctx)
-		if !slices.Equal(failing.looks, []bool{true, true}) {
-			t.Errorf("asked %v", failing.looks)
+		if !slices.Equal(failing.resyncs, []bool{true, true}) {
+			t.Errorf("resyncs %v", failing.resyncs)
 		}
 	})
 }
 
-// TestAskingAgainIsBounded: a store that stays away is asked ever more rarely, and for ever.
-func TestAskingAgainIsBounded(t *testing.T) {
+// TestResyncsBackOff: failing resyncs are repeated with growing pauses, without an end.
+func TestResyncsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &seeker{fail: func(int) error { return errAway }}
+		s := &recorder{fail: func(int) error { return errUnavailable }}
 		f := New(nil, nil, database.FeedOptions{}, 24*time.Hour, slog.New(slog.DiscardHandler), s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		f.GroupAcquired(0)
 		f.RunResync(ctx)
-		if least, most := int(time.Hour/(maxBackoff*3/2))-1, int(time.Hour/(maxBackoff/2))+8; len(s.looks) < least || len(s.looks) > most {
-			t.Errorf("asked %d times within an hour, want %d to %d", len(s.looks), least, most)
+		if least, most := int(time.Hour/(maxBackoff*3/2))-1, int(time.Hour/(maxBackoff/2))+8; len(s.resyncs) < least || len(s.resyncs) > most {
+			t.Errorf("%d resyncs within an hour, want %d to %d", len(s.resyncs), least, most)
 		}
 	})
 }

@@ -39,32 +39,32 @@ func TestDecide(t *testing.T) {
 		want   Decision
 	}{
 		"create, just accepted": {
-			"the frontend sends it itself at first",
+			"the frontend sends the request itself first",
 			Situation{Operation: operation(database.CreateRequest, 1, 100*time.Millisecond, hub.Accepted), State: hub.Accepted},
 			Decision{Action: Collect, After: 400 * time.Millisecond},
 		},
 		"create, not in Cluster Service": {
-			"the frontend had its time",
+			"the grace period has ended",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted},
 			Decision{Action: Apply},
 		},
-		"create, of a clock that is ahead": {
-			"a wait is never longer than the grace",
+		"create, clock of the frontend ahead": {
+			"a pause is never longer than the grace period",
 			Situation{Operation: operation(database.CreateRequest, 1, -time.Hour, hub.Accepted), State: hub.Accepted},
 			Decision{Action: Collect, After: 500 * time.Millisecond},
 		},
-		"create, installing, first news": {
-			"it may be ready before the news is worth a write",
+		"create, installing, first report": {
+			"it may be ready before the progress must be written",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseInstalling, 1, 0), StatusChanged: true, UnhandledSince: now.Add(-300 * time.Millisecond)},
 			Decision{Action: Collect, After: 700 * time.Millisecond},
 		},
 		"create, installing for a while": {
-			"the customer sees that it moves",
+			"the customer sees the progress",
 			Situation{Operation: operation(database.CreateRequest, 1, 3*time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseInstalling, 1, 0), UnhandledSince: now.Add(-time.Second)},
 			Decision{Action: Record, State: hub.Provisioning, Status: hub.Provisioning, After: time.Hour - 3*time.Second},
 		},
-		"create, installing, nothing new": {
-			"no write that nobody can see",
+		"create, installing, no change": {
+			"nothing that the customer sees has changed",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Minute, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0), UnhandledSince: now.Add(-time.Minute)},
 			Decision{Action: Wait, State: hub.Provisioning, Status: hub.Provisioning, After: 59 * time.Minute},
 		},
@@ -74,12 +74,12 @@ func TestDecide(t *testing.T) {
 			Decision{Action: Finish, State: hub.Succeeded, Status: hub.Succeeded},
 		},
 		"create, failed": {
-			"Degraded says more than Available",
+			"Degraded explains more than Available",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Provisioning), State: hub.Provisioning, Report: broken},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "Broken", Message: "It is broken."}},
 		},
 		"create, overdue": {
-			"an operation always ends",
+			"every operation ends",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0)},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
 		},
@@ -99,107 +99,107 @@ func TestDecide(t *testing.T) {
 			Decision{Action: Apply},
 		},
 		"update, accepted before a restart": {
-			"the store remembers that Cluster Service has it",
+			"the document shows that Cluster Service has it",
 			Situation{Operation: operation(database.UpdateRequest, 2, time.Minute, hub.Updating), State: hub.Updating, Fleet: database.FleetState{AcceptedGeneration: 2}},
 			Decision{Action: Wait, State: hub.Updating, Status: hub.Updating, After: 59 * time.Minute},
 		},
 		"update, lost by the fleet": {
-			"what is heard now counts, not what the store remembers",
+			"the report counts, not the stored state",
 			Situation{Operation: operation(database.UpdateRequest, 2, time.Minute, hub.Updating), State: hub.Updating, Fleet: database.FleetState{AcceptedGeneration: 2}, Report: report(clusterservice.PhaseReady, 1, 1)},
 			Decision{Action: Apply},
 		},
 		"update, being deleted in the fleet": {
-			"somebody deleted it behind ARM's back",
+			"it was deleted without ARM",
 			Situation{Operation: operation(database.UpdateRequest, 2, time.Second, hub.Updating), State: hub.Updating, Report: deleting},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "Conflict", Message: "The resource is being deleted."}},
 		},
 		"delete, not in Cluster Service": {
-			"the frontend had its time",
+			"the grace period has ended",
 			Situation{Operation: operation(database.DeleteRequest, 1, time.Second, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseReady, 1, 1)},
 			Decision{Action: Remove},
 		},
 		"delete, lost by the fleet": {
-			"what is heard now counts, not what the store remembers",
+			"the report counts, not the stored state",
 			Situation{Operation: operation(database.DeleteRequest, 1, time.Minute, hub.Deleting), State: hub.Deleting, Fleet: database.FleetState{Phase: clusterservice.PhaseDeleting}, Report: report(clusterservice.PhaseReady, 1, 1)},
 			Decision{Action: Remove},
 		},
-		"create, never taken": {
-			"an operation always ends: it is sent for the last time",
+		"create, never accepted": {
+			"every operation ends: this is the last attempt",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Accepted), State: hub.Accepted},
 			Decision{Action: Apply, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
 		},
-		"delete, never taken": {
-			"an operation always ends: it is sent for the last time",
+		"delete, never accepted": {
+			"every operation ends: this is the last attempt",
 			Situation{Operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseReady, 1, 1)},
 			Decision{Action: Remove, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
 		},
-		"delete, under way": {
-			"nothing to see",
+		"delete, running": {
+			"nothing has changed",
 			Situation{Operation: operation(database.DeleteRequest, 1, time.Hour, hub.Deleting), State: hub.Deleting, Report: deleting},
 			Decision{Action: Wait, State: hub.Deleting, Status: hub.Deleting, After: 11 * time.Hour},
 		},
 		"delete, overdue": {
-			"an operation always ends",
+			"every operation ends",
 			Situation{Operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), State: hub.Deleting, Report: deleting},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
 		},
 		"delete, deleted": {
-			"all of it goes",
+			"the resource is removed",
 			Situation{Operation: operation(database.DeleteRequest, 1, time.Second, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseDeleted, 1, 1)},
 			Decision{Action: Purge, Status: hub.Succeeded},
 		},
 		"create, deleted": {
-			"what is no more cannot come to be",
+			"a deleted resource cannot be created",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseDeleted, 1, 0)},
 			Decision{Action: Purge, Status: hub.Canceled, Failure: &database.OperationError{Code: "Canceled", Message: "The resource was deleted before the operation was complete."}},
 		},
 		"no operation, deleted": {
-			"a node pool goes with its cluster, with no operation of its own",
+			"a node pool is deleted with its cluster, without an operation of its own",
 			Situation{State: hub.Deleting, Report: report(clusterservice.PhaseDeleted, 1, 1)},
 			Decision{Action: Purge, Status: hub.Succeeded},
 		},
 		"create, over the limit of its tags": {
-			"the customer wanted to know earlier",
+			"the customer has set a shorter deadline",
 			Situation{Operation: operation(database.CreateRequest, 1, 2*time.Minute, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0), Limits: Limits{Creation: 90 * time.Second}},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m30s."}},
 		},
 		"update, over the limit of creation": {
-			"that is for the creation alone",
+			"the limit applies to the creation only",
 			Situation{Operation: operation(database.UpdateRequest, 2, 2*time.Minute, hub.Updating), State: hub.Updating, Report: report(clusterservice.PhaseUpdating, 2, 1), Limits: Limits{Creation: 90 * time.Second}},
 			Decision{Action: Wait, State: hub.Updating, Status: hub.Updating, After: 58 * time.Minute},
 		},
 		"delete, over the limit of its tags": {
-			"the customer wanted to know earlier",
+			"the customer has set a shorter deadline",
 			Situation{Operation: operation(database.DeleteRequest, 1, 2*time.Minute, hub.Deleting), State: hub.Deleting, Report: deleting, Limits: Limits{Deletion: time.Minute}},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m0s."}},
 		},
 		"external auth, without its secret": {
-			"the customer is to give it",
+			"the customer must provide the secret",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Minute, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseAwaitingSecret, 1, 1), StatusChanged: true},
 			Decision{Action: Record, State: hub.AwaitingSecret, Status: hub.AwaitingSecret, After: 59 * time.Minute},
 		},
 		"external auth, after a restart": {
-			"what was last heard still holds",
+			"the last report still holds",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Minute, hub.AwaitingSecret), State: hub.AwaitingSecret, Fleet: database.FleetState{AcceptedGeneration: 1, Phase: clusterservice.PhaseAwaitingSecret}},
 			Decision{Action: Wait, State: hub.AwaitingSecret, Status: hub.AwaitingSecret, After: 59 * time.Minute},
 		},
-		"external auth, secret never given": {
-			"an operation always ends",
+		"external auth, secret never provided": {
+			"every operation ends",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.AwaitingSecret), State: hub.AwaitingSecret, Report: awaiting},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within 1h0m0s. The secret a/b is missing."}},
 		},
-		"external auth, secret given late": {
-			"it works, so it is not failed any more",
+		"external auth, secret provided late": {
+			"it is in effect, so it is no longer Failed",
 			Situation{Generation: 1, State: hub.Failed, Fleet: database.FleetState{AcceptedGeneration: 1, Phase: clusterservice.PhaseAwaitingSecret}, Report: report(clusterservice.PhaseReady, 1, 1)},
 			Decision{Action: Record, State: hub.Succeeded},
 		},
-		"no operation, news": {
-			"the customer sees how the cluster fares",
+		"no operation, changed": {
+			"the customer sees the status of the cluster",
 			Situation{State: hub.Succeeded, Report: report(clusterservice.PhaseReady, 1, 1), StatusChanged: true, UnhandledSince: now.Add(-time.Second)},
 			Decision{Action: Record, State: hub.Succeeded},
 		},
-		"no operation, nothing new": {
-			"no write that nobody can see",
+		"no operation, no change": {
+			"nothing that the customer sees has changed",
 			Situation{State: hub.Succeeded, Report: report(clusterservice.PhaseReady, 1, 1), UnhandledSince: now.Add(-time.Second)},
 			Decision{Action: Wait, State: hub.Succeeded},
 		},
@@ -220,7 +220,7 @@ func TestRefusal(t *testing.T) {
 		err    error
 		want   *database.OperationError
 	}{
-		"a wrong field": {
+		"an invalid field": {
 			"every field is named",
 			apierror.InvalidFields([]apierror.Violation{{Field: "spec.a", Message: "Required value"}, {Field: "spec.b", Message: "Required value"}}),
 			&database.OperationError{Code: "InvalidRequestContent", Message: "Required value", Target: "spec.a", Details: []database.OperationError{
@@ -228,14 +228,14 @@ func TestRefusal(t *testing.T) {
 			}},
 		},
 		"the uid is deleted": {
-			"it will never come back",
+			"a UID is never used again",
 			apierror.New(apierror.FailedPrecondition, "The uid was deleted.").WithReason(clusterservice.ReasonUIDDeleted),
 			&database.OperationError{Code: "Conflict", Message: "The uid was deleted."},
 		},
-		"the last incarnation is still there": {"it will not be for long", apierror.New(apierror.FailedPrecondition, "in use").WithReason(clusterservice.ReasonResourceIDInUse), nil},
-		"the cluster is not there yet":        {"it is sent on its own", apierror.New(apierror.FailedPrecondition, "unknown").WithReason(clusterservice.ReasonClusterUnknown), nil},
-		"nobody answers":                      {"somebody will", apierror.New(apierror.Unavailable, "no"), nil},
-		"a fault of the service":              {"it may pass", apierror.New(apierror.Internal, "no"), nil},
+		"the last incarnation is still there": {"its deletion will end", apierror.New(apierror.FailedPrecondition, "in use").WithReason(clusterservice.ReasonResourceIDInUse), nil},
+		"the cluster was not sent yet":        {"its own operation sends it", apierror.New(apierror.FailedPrecondition, "unknown").WithReason(clusterservice.ReasonClusterUnknown), nil},
+		"unavailable":                         {"it will be available", apierror.New(apierror.Unavailable, "no"), nil},
+		"an internal error":                   {"it may be transient", apierror.New(apierror.Internal, "no"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, Refusal(c.err)); diff != "" {
@@ -245,7 +245,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-func TestLimitsOf(t *testing.T) {
+func TestLimitsFromTags(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
 		tags   map[string]string
@@ -253,10 +253,10 @@ func TestLimitsOf(t *testing.T) {
 		want   Limits
 	}{
 		"both":         {"as they are written", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m", "aro-hcp.experimental.cluster.max-deletion-duration": "2h"}, "cluster", Limits{90 * time.Minute, 2 * time.Hour}},
-		"any casing":   {"ARM's tag names have none", map[string]string{"ARO-HCP.Experimental.Nodepool.Max-Creation-Duration": "1h"}, "nodepool", Limits{Creation: time.Hour}},
-		"another kind": {"is none of its business", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m"}, "nodepool", Limits{}},
-		"nonsense":     {"leaves it as it is", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "-1h", "a": "1h"}, "cluster", Limits{}},
-		"no tags":      {"leaves it as it is", nil, "cluster", Limits{}},
+		"any casing":   {"ARM ignores the casing of tag names", map[string]string{"ARO-HCP.Experimental.Nodepool.Max-Creation-Duration": "1h"}, "nodepool", Limits{Creation: time.Hour}},
+		"another kind": {"the tag is for the other kind", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m"}, "nodepool", Limits{}},
+		"nonsense":     {"no limit is set", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "-1h", "a": "1h"}, "cluster", Limits{}},
+		"no tags":      {"no limit is set", nil, "cluster", Limits{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := LimitsFromTags(c.tags, c.of); got != c.want {

@@ -14,8 +14,8 @@ func reported(revision int64) *clusterservice.Report {
 	return &clusterservice.Report{UID: "uid", ResourceID: string(resource), Revision: revision}
 }
 
-// dealt is up to where the resource's group has been dealt with.
-func dealt(in *eventqueue.Queue) int64 {
+// handled returns the handled revision of the resource's group.
+func handled(in *eventqueue.Queue) int64 {
 	behind, others := in.HandledRevisions()
 	if up, ok := behind[resource.Group()]; ok {
 		return up
@@ -23,67 +23,67 @@ func dealt(in *eventqueue.Queue) int64 {
 	return others
 }
 
-func TestRevisionsWaitForWhatIsNotDealtWith(t *testing.T) {
+func TestHandledRevisionWaitsForOpenReports(t *testing.T) {
 	in := eventqueue.New()
 	defer in.ShutDown()
 	in.AddReport(reported(7))
 	in.AddReport(reported(9))
 	in.AdvanceRevision(12)
-	if got := dealt(in); got != 6 {
-		t.Errorf("with news of revision 7 it is dealt with up to %d", got)
+	if got := handled(in); got != 6 {
+		t.Errorf("with an open report of revision 7 the handled revision is %d", got)
 	}
 	in.Acknowledge(resource, 7)
-	if got := dealt(in); got != 7 {
-		t.Errorf("with news of revision 9 left it is dealt with up to %d", got)
+	if got := handled(in); got != 7 {
+		t.Errorf("with an open report of revision 9 the handled revision is %d", got)
 	}
 	in.Acknowledge(resource, 9)
-	if got := dealt(in); got != 12 || in.Len() != 0 {
-		t.Errorf("with nothing left it is dealt with up to %d, and %d are in progress", got, in.Len())
+	if got := handled(in); got != 12 || in.Len() != 0 {
+		t.Errorf("without open reports the handled revision is %d, and %d resources are held", got, in.Len())
 	}
 }
 
-// TestADoubtIsClearedUpFirst: a crash must not make the doubts forgotten while the revisions go on.
-func TestADoubtIsClearedUpFirst(t *testing.T) {
+// TestStaleResourceHoldsBackRevision: a crash must not lose the mark while the handled revision advances.
+func TestStaleResourceHoldsBackRevision(t *testing.T) {
 	in := eventqueue.New()
 	defer in.ShutDown()
 	in.AddOperation(resource, "operation", database.Key{})
 	in.AdvanceRevision(1000)
 	in.MarkStale(resource)
-	if got := dealt(in); got != 0 {
-		t.Errorf("while a resource is doubted its group is dealt with up to %d, and would not be listed after a crash", got)
+	if got := handled(in); got != 0 {
+		t.Errorf("with a stale resource the handled revision is %d: the fleet would not be listed after a crash", got)
 	}
 	letter := in.Peek(resource)
 	in.MarkStale(resource)
 	in.FinishRefresh(resource, letter.RefreshRequests)
-	if got := dealt(in); got != 0 {
-		t.Errorf("a doubt that came meanwhile was forgotten: dealt with up to %d", got)
+	if got := handled(in); got != 0 {
+		t.Errorf("a mark during the refresh was lost: the handled revision is %d", got)
 	}
 	letter = in.Peek(resource)
 	if letter.RefreshRequests == 0 {
-		t.Fatal("a turn that failed has forgotten what was asked")
+		t.Fatal("a failed refresh has removed the request")
 	}
 	in.FinishRefresh(resource, letter.RefreshRequests)
-	if got := dealt(in); got != 1000 || in.Peek(resource).RefreshRequests != 0 {
-		t.Errorf("cleared up, it is dealt with up to %d", got)
+	if got := handled(in); got != 1000 || in.Peek(resource).RefreshRequests != 0 {
+		t.Errorf("after the refresh the handled revision is %d", got)
 	}
 	in.RemoveOperation(resource, "operation")
 	if in.Len() != 0 {
-		t.Errorf("%d resources are in progress", in.Len())
+		t.Errorf("%d resources are held", in.Len())
 	}
 }
 
-func TestWhatIsLostIsForgotten(t *testing.T) {
+func TestDiscardReportKeepsNewerReports(t *testing.T) {
 	in := eventqueue.New()
 	defer in.ShutDown()
 	in.AddOperation(resource, "operation", database.Key{})
 	in.AddReport(reported(7))
 	in.DiscardReport(resource, 6)
 	if in.Peek(resource).Report == nil {
-		t.Error("news of later than what was lost was forgotten")
+		t.Error("a report that is newer than the discarded one was removed")
 	}
 	in.DiscardReport(resource, 7)
 	in.AdvanceRevision(12)
-	if letter := in.Peek(resource); letter.Report != nil || !letter.UnhandledSince.IsZero() || dealt(in) != 12 {
-		t.Errorf("what was lost is still there: %+v, dealt with up to %d", letter, dealt(in))
+	if letter := in.Peek(resource); letter.Report != nil || !letter.UnhandledSince.IsZero() || handled(in) != 12 {
+		t.Errorf("the discarded report is still there: %+v, handled revision %d", letter, handled(in))
 	}
 }

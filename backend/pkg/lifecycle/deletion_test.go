@@ -26,7 +26,7 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 		news           bool
 	}{{"a", "", false}, {"a", "fleet-accepted", true}, {"a", "fleet-accepted", false}, {"b", "fleet-accepted", true}, {"a", "fleet-deleted", true}, {"b", "", true}, {"b", "", false}} {
 		if news := m.setStuckStep(eventqueue.Resource("/subscriptions/s/"+one.resource), one.step); news != one.news {
-			t.Errorf("%s in %q: news %v, want %v", one.resource, one.step, news, one.news)
+			t.Errorf("%s in %q: changed %v, want %v", one.resource, one.step, news, one.news)
 		}
 	}
 	families, err := registry.Gather()
@@ -47,8 +47,9 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestTheLastStepsAreToldApart: which of the last steps is stuck follows from where the last turn failed.
-func TestTheLastStepsAreToldApart(t *testing.T) {
+// TestStuckStepFollowsFromLastFailure: which of the last steps is stuck follows from the step at which the last
+// processing failed.
+func TestStuckStepFollowsFromLastFailure(t *testing.T) {
 	const r = eventqueue.Resource("/subscriptions/s/resourcegroups/g/providers/microsoft.redhatopenshift/hcpopenshiftclusters/c")
 	failure := errors.New("throttled")
 	tests := map[string]struct {
@@ -56,11 +57,11 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 		failed error
 		stuck  string
 	}{
-		"Billing":    {"billing comes before what is beneath", fmt.Errorf("purging: %w", withStep(deletion.StepBillingEnded, failure)), deletion.StepBillingEnded},
-		"Beneath":    {"its documents come before the cluster's", withStep(deletion.StepChildrenRemoved, failure), deletion.StepChildrenRemoved},
-		"Elsewhere":  {"the rest is the last transaction", failure, deletion.StepDocumentsRemoved},
-		"NotAtAll":   {"a turn that was never taken", nil, deletion.StepDocumentsRemoved},
-		"NoFailures": {"nothing is no failure", withStep(deletion.StepBillingEnded, nil), deletion.StepDocumentsRemoved},
+		"Billing":    {"billing ends before the children are removed", fmt.Errorf("purging: %w", withStep(deletion.StepBillingEnded, failure)), deletion.StepBillingEnded},
+		"Children":   {"children are removed before the cluster", withStep(deletion.StepChildrenRemoved, failure), deletion.StepChildrenRemoved},
+		"Elsewhere":  {"all other steps are one transaction", failure, deletion.StepDocumentsRemoved},
+		"NotAtAll":   {"the resource was not processed", nil, deletion.StepDocumentsRemoved},
+		"NoFailures": {"nil is not a failure", withStep(deletion.StepBillingEnded, nil), deletion.StepDocumentsRemoved},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 				t.Errorf("stuck in %s at once", got)
 			}
 			if tc.failed != nil {
-				// The operation has ended, so there is nothing to note the failure on.
+				// The operation has ended, so the failure is not stored.
 				c.recordDeletionFailure(t.Context(), r, tc.failed, 3)
 			}
 			look(now.Add(-deletion.StuckAfter))
@@ -89,7 +90,7 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 			}
 			c.forgetDeletion(r)
 			if len(c.deletions) != 0 || len(c.metrics.stuckSteps) != 0 {
-				t.Error("a deletion that is over is still counted")
+				t.Error("an ended deletion is still counted")
 			}
 		})
 	}

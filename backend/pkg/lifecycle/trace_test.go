@@ -12,8 +12,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// TestAnEndedOperationIsASpan of its own, from its request to its end, with a link to the request's trace.
-func TestAnEndedOperationIsASpan(t *testing.T) {
+// TestEndedOperationHasSpan: the span lasts from the request to the end of the operation, in a trace of its own with a
+// link to the request's trace.
+func TestEndedOperationHasSpan(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	c := &Controller{traces: tracing.With(provider, provider.Shutdown)}
@@ -21,7 +22,7 @@ func TestAnEndedOperationIsASpan(t *testing.T) {
 	ended := started.Add(time.Minute)
 	ctx, request := c.traces.Start(t.Context(), "request")
 	defer request.End()
-	for _, reference := range []string{tracing.Reference(ctx), "", "of another release"} {
+	for _, reference := range []string{tracing.Reference(ctx), "", "invalid"} {
 		spans.Reset()
 		c.recordSpan(ctx, &database.OperationDocument{
 			OperationID: "id", Request: database.CreateRequest, Status: hub.Failed, Error: &database.OperationError{Code: "Broken", Message: "secret"},
@@ -32,7 +33,7 @@ func TestAnEndedOperationIsASpan(t *testing.T) {
 			t.Errorf("the span is %+v", got)
 		}
 		if got.SpanContext.TraceID() == request.SpanContext().TraceID() {
-			t.Error("it is in the request's trace")
+			t.Error("the span is in the request's trace")
 		}
 		linked := len(got.Links) == 1 && got.Links[0].SpanContext.SpanID() == request.SpanContext().SpanID()
 		if linked != (reference == tracing.Reference(ctx)) || len(got.Links) > 1 {

@@ -198,9 +198,9 @@ func (r *Reconciler) ReconcileAll(ctx context.Context) (Result, error) {
 }
 
 // run compares the subscriptions of some groups and repairs drift if enabled is set.
-func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, mend bool) (Result, error) {
+func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, enabled bool) (Result, error) {
 	started := time.Now()
-	m := &repair{r: r, enabled: mend, work: make(chan []reconciliation.Drift, r.options.Workers), result: Result{Findings: map[Finding]int{}}}
+	m := &repair{r: r, enabled: enabled, work: make(chan []reconciliation.Drift, r.options.Workers), result: Result{Findings: map[Finding]int{}}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var workers sync.WaitGroup

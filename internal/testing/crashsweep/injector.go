@@ -42,6 +42,10 @@ type Injector struct {
 	done    chan struct{}
 }
 
+// NewInjector returns an injector for a test that is not a sweep. The process crashes at the given points, in ascending order,
+// counted from 1 over all instances.
+func NewInjector(crashAt ...int) *Injector { return newInjector(0, crashAt...) }
+
 func newInjector(seed uint64, crashAt ...int) *Injector {
 	return &Injector{seed: seed, crashAt: crashAt, done: make(chan struct{})}
 }

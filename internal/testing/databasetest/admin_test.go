@@ -11,8 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// TestWhatSREsDidIsInOneOrder lists operations and elevations, newest first, over pages, and by filters.
-func TestWhatSREsDidIsInOneOrder(t *testing.T) {
+// TestAdminRecordsAreOrdered lists operations and elevations, newest first, over pages and with filters.
+func TestAdminRecordsAreOrdered(t *testing.T) {
 	db := databasetest.NewServer(t).Open(t)
 	ctx := t.Context()
 	if err := db.EnsureSchema(ctx); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// BenchmarkGet is a point read over TLS, the caller and the emulator in one process, as the services have it but for that.
-// Its time says little on a machine that does other things; the processor's time of both sides together says more.
+// BenchmarkGet measures a point read over TLS, with the caller and the emulator in one process. On a busy machine the
+// CPU time of both sides (cpu-µs/op) is more meaningful than the elapsed time.
 func BenchmarkGet(b *testing.B) {
 	e, err := emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey})
 	if err != nil {
@@ -67,7 +67,7 @@ func BenchmarkGet(b *testing.B) {
 	b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
 }
 
-// cpuTime is the processor's time of this process.
+// cpuTime returns the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

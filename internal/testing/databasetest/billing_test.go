@@ -8,9 +8,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// TestOneLifePerIncarnation: however often and in whatever order the beginning and the end of an incarnation are noted,
-// there is one life, and once its end was noted it has ended for good.
-func TestOneLifePerIncarnation(t *testing.T) {
+// TestIncarnationHasOneBillingRecord: an incarnation has one record, however often and in whatever order its beginning
+// and its end are recorded. After the end nothing changes it.
+func TestIncarnationHasOneBillingRecord(t *testing.T) {
 	db, _ := databasetest.New(t)
 	key := clusterKey(t, "alpha")
 	at := func(minute int) time.Time { return time.Date(2026, 9, 1, 12, minute, 0, 0, time.UTC) }

@@ -60,7 +60,7 @@ func TestSchemaIsIdempotent(t *testing.T) {
 	}
 }
 
-func TestReadWhatWasWritten(t *testing.T) {
+func TestReadReturnsWrittenDocument(t *testing.T) {
 	db, _ := databasetest.New(t)
 	made := create(t, db, "Alpha", "uid-1")
 	key := clusterKey(t, "aLPHA")
@@ -82,8 +82,8 @@ func TestReadWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestReadWhatChanged: what a reader knows is not read again until it changes, goes, or comes again.
-func TestReadWhatChanged(t *testing.T) {
+// TestFindIfChanged: a known document is not read again until it is changed, removed or created again.
+func TestFindIfChanged(t *testing.T) {
 	db, _ := databasetest.New(t)
 	key := clusterKey(t, "a")
 	read := func(etag string) (*database.Item[database.ClusterDocument], bool) {
@@ -162,7 +162,7 @@ func TestCompareAndSwap(t *testing.T) {
 		t.Errorf("the rest of a lost batch was written: %v", err)
 	}
 
-	// The first writer's item carries its new ETag and can be written again.
+	// The first writer's item has its new ETag and can be written again.
 	batch = db.NewBatch(subscription)
 	first.Value.Generation = 4
 	database.Replace(batch, first)
@@ -171,7 +171,7 @@ func TestCompareAndSwap(t *testing.T) {
 	}
 }
 
-func TestCreateOfWhatExists(t *testing.T) {
+func TestCreateExistingFails(t *testing.T) {
 	db, _ := databasetest.New(t)
 	create(t, db, "a", "uid-1")
 	batch := db.NewBatch(subscription)
@@ -182,7 +182,7 @@ func TestCreateOfWhatExists(t *testing.T) {
 	}
 }
 
-func TestRemoveAndCreateAgain(t *testing.T) {
+func TestCreateReplacesTombstone(t *testing.T) {
 	db, _ := databasetest.New(t)
 	item := create(t, db, "a", "uid-1")
 	batch := db.NewBatch(subscription)
@@ -262,7 +262,7 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// TestExternalAuths: a child of a cluster is found by its id in any casing, and beneath its cluster.
+// TestExternalAuths: a child of a cluster is found by its ID in any casing, and by the prefix of its cluster.
 func TestExternalAuths(t *testing.T) {
 	db, _ := databasetest.New(t)
 	cluster := clusterKey(t, "Alpha")
@@ -324,8 +324,8 @@ func TestActiveOperations(t *testing.T) {
 	}
 }
 
-// TestCommitUnderFaults commits while Cosmos DB misbehaves: a commit that returns nil happened once, one that returns a
-// lost race did not.
+// TestCommitUnderFaults commits while Cosmos DB has faults. A commit that returns nil happened once; one that returns a
+// conflict did not happen.
 func TestCommitUnderFaults(t *testing.T) {
 	for reason, rule := range map[string]faults.Rule{
 		"throttled":                          {Status: http.StatusTooManyRequests, RetryAfterMS: 5, Count: 3},
@@ -340,7 +340,7 @@ func TestCommitUnderFaults(t *testing.T) {
 			t.Parallel()
 			db, server := databasetest.New(t)
 			existing := create(t, db, "existing", "uid-0")
-			doomed := create(t, db, "doomed", "uid-1")
+			removed := create(t, db, "removed", "uid-1")
 			rule.Operations = []string{"batch"}
 			server.InjectFault(t, rule)
 
@@ -348,17 +348,17 @@ func TestCommitUnderFaults(t *testing.T) {
 			made := database.Create(batch, db.Clusters(), clusterKey(t, "made"), cluster("uid-2"))
 			existing.Value.Generation = 2
 			database.Replace(batch, existing)
-			database.Remove(batch, doomed)
+			database.Remove(batch, removed)
 			if err := batch.Commit(t.Context()); err != nil {
 				t.Fatalf("Commit: %v", err)
 			}
 			if server.FaultCount() == 0 {
 				t.Fatal("no fault was injected")
 			}
-			if doomed.Removed == nil {
+			if removed.Removed == nil {
 				t.Error("the removed item does not say so")
 			}
-			// Every item can be written on, so its ETag is that of the commit.
+			// Every item can be written again, so its ETag is that of the commit.
 			batch = db.NewBatch(subscription)
 			made.Value.Generation, existing.Value.Generation = 7, 7
 			database.Replace(batch, made)
@@ -370,9 +370,10 @@ func TestCommitUnderFaults(t *testing.T) {
 	}
 }
 
-// TestLostResponseAndNoAnswer: when it cannot be found out whether a commit happened, that is what is said. It is no lost
-// race, although the batch that was sent again met the first one: a creator that decides anew would find its own document.
-func TestLostResponseAndNoAnswer(t *testing.T) {
+// TestUnknownOutcomeIsNotAConflict: if the outcome of a commit cannot be found out, the error has the kind Unavailable. It is not a
+// conflict, although the repeated batch conflicts with the first one: a creator that decides again would find its own
+// document.
+func TestUnknownOutcomeIsNotAConflict(t *testing.T) {
 	db, server := databasetest.New(t)
 	key := clusterKey(t, "a")
 	batch := db.NewBatch(subscription)
@@ -389,8 +390,8 @@ func TestLostResponseAndNoAnswer(t *testing.T) {
 	}
 }
 
-// TestLostResponseAndOvertaken has another writer write before the first finds out that its commit happened.
-func TestLostResponseAndOvertaken(t *testing.T) {
+// TestLostResponseAndLaterWrite: another writer writes before the first has found out that its commit happened.
+func TestLostResponseAndLaterWrite(t *testing.T) {
 	db, server := databasetest.New(t)
 	item := create(t, db, "a", "uid-1")
 	server.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Count: 1})
@@ -421,13 +422,13 @@ func TestLostResponseAndOvertaken(t *testing.T) {
 	if err := batch.Commit(ctx); err != nil {
 		t.Fatalf("the commit happened, but was reported as: %v", err)
 	}
-	// Whether the other was fast enough or not, nothing is lost and nothing is doubled.
+	// In either order nothing is lost and nothing is written twice.
 	if err := <-overtaken; err != nil && apierror.KindOf(err) != apierror.Conflict {
 		t.Fatal(err)
 	}
 }
 
-func TestRetryDecidesAnew(t *testing.T) {
+func TestRetryRepeatsDecision(t *testing.T) {
 	db, server := databasetest.New(t)
 	create(t, db, "a", "uid-1")
 	const writers, increments = 4, 5
@@ -463,7 +464,7 @@ func TestRetryDecidesAnew(t *testing.T) {
 	}
 }
 
-func TestClientSurvivesAStartBeforeCosmos(t *testing.T) {
+func TestClientStartsBeforeCosmos(t *testing.T) {
 	server := databasetest.NewServer(t)
 	server.InjectFault(t, faults.Rule{Status: http.StatusServiceUnavailable, Count: 3})
 	if err := server.Open(t).EnsureSchema(t.Context()); err != nil {
@@ -471,7 +472,7 @@ func TestClientSurvivesAStartBeforeCosmos(t *testing.T) {
 	}
 }
 
-func TestBatchRefusesMistakes(t *testing.T) {
+func TestBatchRejectsInvalidWrites(t *testing.T) {
 	db, _ := databasetest.New(t)
 	item := create(t, db, "a", "uid-1")
 	for reason, add := range map[string]func(b *database.Batch){

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// TestPendingCredentials: those of the cluster that are pending are found, and no others.
+// TestPendingCredentials: only the pending credentials of the cluster are found.
 func TestPendingCredentials(t *testing.T) {
 	db, _ := databasetest.New(t)
 	cluster, other := clusterKey(t, "Alpha"), clusterKey(t, "Alpha-2")
@@ -50,7 +50,7 @@ func TestPendingCredentials(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	// What was found can be written.
+	// The returned items can be written.
 	batch = db.NewBatch(subscription)
 	for _, item := range pending {
 		item.Value.State = database.CredentialCanceled
@@ -64,8 +64,8 @@ func TestPendingCredentials(t *testing.T) {
 	}
 }
 
-// TestExternalAuthReservation: all external auths of a cluster reserve the same, in whatever casing, and those of another
-// cluster something else.
+// TestExternalAuthReservation: all external authentications of a cluster have the same reservation, in any casing, and
+// those of another cluster have another one.
 func TestExternalAuthReservation(t *testing.T) {
 	of := func(id string) database.Key {
 		for key := range database.ExternalAuthReservations(database.Key{SubscriptionID: subscription, ResourceID: id}, "uid") {

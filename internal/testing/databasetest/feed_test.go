@@ -10,18 +10,18 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// witness remembers the last state seen of each document.
+// witness records the last received state of each document.
 type witness struct {
-	mu      sync.Mutex
-	seen    map[string]string
-	calls   int
-	changed chan struct{}
+	mu    sync.Mutex
+	seen  map[string]string
+	calls int
 }
 
 func newWitness() *witness {
-	return &witness{seen: map[string]string{}, changed: make(chan struct{}, 1)}
+	return &witness{seen: map[string]string{}}
 }
 
 func (w *witness) handle(db *database.DB) database.Handler {
@@ -43,30 +43,20 @@ func (w *witness) handle(db *database.DB) database.Handler {
 			}
 			w.seen[item.Value.UID] = state
 		}
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
 		return nil
 	}
 }
 
 func (w *witness) await(t *testing.T, uid, state string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
+	eventually.Holds(t, 20*time.Second, uid+" is "+state, func() error {
 		w.mu.Lock()
-		got := w.seen[uid]
-		w.mu.Unlock()
-		if got == state {
-			return
+		defer w.mu.Unlock()
+		if got := w.seen[uid]; got != state {
+			return fmt.Errorf("it is %q", got)
 		}
-		select {
-		case <-w.changed:
-		case <-deadline:
-			t.Fatalf("%s was seen as %q, not as %q", uid, got, state)
-		}
-	}
+		return nil
+	})
 }
 
 // start runs a follower until the test ends or stop is called.
@@ -125,8 +115,8 @@ func TestTailRedeliversUntilHandled(t *testing.T) {
 	w.await(t, "uid-1", "1")
 }
 
-// TestFeedSurvivesASplit has a physical partition split while a tail reads it.
-func TestFeedSurvivesASplit(t *testing.T) {
+// TestFeedSurvivesSplit splits a physical partition while a follower reads it.
+func TestFeedSurvivesSplit(t *testing.T) {
 	db, server := databasetest.New(t)
 	tail := newWitness()
 	start(t, func(ctx context.Context) error {

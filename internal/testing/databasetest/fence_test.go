@@ -11,8 +11,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// TestNobodyPassesShutGates: a batch that has passed the gate before it was shut, and is committed afterwards, is not.
-func TestNobodyPassesShutGates(t *testing.T) {
+// TestClosedFencesRejectBatches: a batch that added a fence before the fences were closed cannot be committed
+// afterwards.
+func TestClosedFencesRejectBatches(t *testing.T) {
 	db, server := databasetest.New(t)
 	pass := func(name string) *database.Batch {
 		t.Helper()
@@ -23,7 +24,7 @@ func TestNobodyPassesShutGates(t *testing.T) {
 		database.Create(batch, db.Clusters(), clusterKey(t, name), cluster(name))
 		return batch
 	}
-	// Of 64 batches most replace a gate that exists by then, the others create one.
+	// Of 64 batches most replace an existing fence; the others create one.
 	for i := range 32 {
 		if err := pass(fmt.Sprintf("early-%d", i)).Commit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -53,8 +54,8 @@ func TestNobodyPassesShutGates(t *testing.T) {
 	}
 }
 
-// TestManyPassTheGates: creates at the same time do not keep each other from being made.
-func TestManyPassTheGates(t *testing.T) {
+// TestConcurrentBatchesWithFences: batches at the same time do not prevent each other.
+func TestConcurrentBatchesWithFences(t *testing.T) {
 	db, _ := databasetest.New(t)
 	var wg sync.WaitGroup
 	for i := range 48 {

@@ -12,9 +12,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// TestOneUnreadableOperationHidesNoOther: what looks through a region finds everything that can be read, and says that there was
-// something else.
-func TestOneUnreadableOperationHidesNoOther(t *testing.T) {
+// TestUnreadableOperationHidesNoOthers: a scan of a region returns all documents that can be decoded, and reports the
+// others.
+func TestUnreadableOperationHidesNoOthers(t *testing.T) {
 	db, server := databasetest.New(t)
 	want := map[string]bool{"first": true, "last": true}
 	add := func(id string) {
@@ -34,7 +34,7 @@ func TestOneUnreadableOperationHidesNoOther(t *testing.T) {
 	})
 	var unreadable *database.UnreadableError
 	if !errors.As(err, &unreadable) || unreadable.Count != 1 || !strings.Contains(err.Error(), "of-another-release") {
-		t.Errorf("the one that cannot be read is told as %v", err)
+		t.Errorf("the error about the skipped document is %v", err)
 	}
 	if len(want) > 0 {
 		t.Errorf("not found: %v", want)
@@ -45,8 +45,8 @@ func TestOneUnreadableOperationHidesNoOther(t *testing.T) {
 	}
 }
 
-// TestFeedPassesOverWhatCannotBeRead: a document that is none of ours must not end the change feed for all that come after it.
-func TestFeedPassesOverWhatCannotBeRead(t *testing.T) {
+// TestFeedSkipsUnreadableDocuments: a document of another program must not stop the change feed.
+func TestFeedSkipsUnreadableDocuments(t *testing.T) {
 	db, server := databasetest.New(t)
 	w := newWitness()
 	start(t, func(ctx context.Context) error {

@@ -9,14 +9,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// world is all that can be seen of a region from outside when it has come to rest, in words, without what differs between
-// two plays: uids and times.
-type world struct {
-	Documents, Operations, Interventions, Billing, Fleet, Heard []string
+// state describes everything that is visible of a region from outside, without values that differ between runs: UIDs
+// and times.
+type state struct {
+	Documents, Operations, Actions, Billing, Fleet, Notifications []string
 }
 
-// world as it is for a subscription, and for SREs. operations are the customer's.
-func (r *region) world(sub string) (w world) {
+// state returns the state of a subscription and of the admin operations. The region must be idle.
+func (r *region) state(sub string) (w state) {
 	r.t.Helper()
 	add := func(list *[]string, format string, values ...any) {
 		*list = append(*list, fmt.Sprintf(format, values...))
@@ -66,7 +66,7 @@ func (r *region) world(sub string) (w world) {
 		o := i.Value
 		what := short(o.ResourceID)
 		if at := strings.IndexByte(what, '/'); at > 0 && (strings.HasPrefix(what, "admincredentials/") || strings.HasPrefix(what, "credentialrevocations/")) {
-			what = what[:at] // the rest is an id
+			what = what[:at] // the rest is an ID
 		}
 		code := ""
 		if o.Error != nil {
@@ -81,7 +81,7 @@ func (r *region) world(sub string) (w world) {
 		if o.Error != nil {
 			problem = o.Error.Message
 		}
-		add(&w.Interventions, "%s %s %s", o.Action, o.State, problem)
+		add(&w.Actions, "%s %s %s", o.Action, o.State, problem)
 		return nil
 	}))
 	f := r.fleet
@@ -108,10 +108,10 @@ func (r *region) world(sub string) (w world) {
 	for uid, v := range f.revokes {
 		add(&w.Fleet, "revocation %s, %d effects", v.Status.State, f.effects[uid])
 	}
-	for _, done := range f.interventions {
-		add(&w.Fleet, "intervention: %s", done)
+	for _, done := range f.actions {
+		add(&w.Fleet, "action: %s", done)
 	}
-	for _, list := range [][]string{w.Documents, w.Operations, w.Interventions, w.Billing, w.Fleet} {
+	for _, list := range [][]string{w.Documents, w.Operations, w.Actions, w.Billing, w.Fleet} {
 		slices.SortFunc(list, cmp.Compare[string])
 	}
 	return w
