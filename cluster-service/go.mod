@@ -18,7 +18,7 @@ require (
 	github.com/hcpmesh/hcpmesh/tooling/azure-emulator v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/openshift/api v0.0.0-20260429122012-1180c0f5c3e9
-	// HyperShift's types. tooling/third-party/hypershift-crds pins its CRDs at v0.1.81, because older releases reject node pools
+	// HyperShift's types. tooling/third-party/crds pins its CRDs at v0.1.81, because older releases reject node pools
 	// with autoScaling.min 0 on Azure. HyperShift does not tag this module, and the module proxy has no version of it at the
 	// commit of a release. pkg/render applies its golden renderings to the CRDs, so that tests prove that both fit together.
 	github.com/openshift/hypershift/api v0.0.0-20260602200802-c135e0c47b37
