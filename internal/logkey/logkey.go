@@ -82,7 +82,7 @@ const (
 const (
 	Held      = "held"      // Works that the agent has.
 	Ordered   = "ordered"   // Deliveries that the resync ordered.
-	Confirmed = "confirmed" // Deliveries that the resync confirmed.
+	Confirmed = "confirmed" // Deliveries that the resync confirmed, or clusters that confirmed a new rendering.
 	Unwanted  = "unwanted"  // Works of the agent whose deletion was confirmed before.
 	Unknown   = "unknown"   // Works of the agent that the server has no record of.
 	Parts     = "parts"     // Messages that a list was split into.
@@ -133,4 +133,21 @@ const (
 	AppID          = "app_id"           // Microsoft Entra application.
 	Result         = "result"           // Success, Failure or Denied.
 	Role           = "role"             // Role that a route requires.
+)
+
+// Audit records of the access to clusters.
+const (
+	CredentialUID = "credential_uid" // UID of a break-glass credential.
+	RevocationUID = "revocation_uid" // UID of a revocation of break-glass credentials.
+	Lifetime      = "lifetime"       // Requested lifetime of a certificate.
+	Until         = "until"          // End of a certificate's validity.
+	FirstUse      = "first_use"      // Time of the first use of a credential.
+	LastUse       = "last_use"       // Time of the latest use of a credential.
+	Addresses     = "addresses"      // Network addresses of the clients that used a credential.
+	FirstRequest  = "first_request"  // Verb and resource of the first request with a credential.
+)
+
+// Numbers of clusters in a pass over all clusters.
+const (
+	Refused = "refused" // Clusters whose management cluster has refused the rendering.
 )

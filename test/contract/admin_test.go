@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -317,7 +318,7 @@ func (h *adminFixture) orphan() string {
 	e := h.region.Endpoints()
 	identity, err := mesh.LoadIdentity(e.Identities[string(mesh.ClusterService)])
 	h.must(err)
-	client, err := csmaestro.NewClient("passthrough:///"+e.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)))
+	client, err := csmaestro.NewClient("passthrough:///"+e.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler))
 	h.must(err)
 	defer func() { _ = client.Close() }()
 	id := uuid.NewString()

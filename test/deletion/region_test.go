@@ -172,7 +172,7 @@ func (r *region) startService() {
 	}
 	hub := watch.NewHub(database, 64)
 	identity := r.Identity(string(mesh.ClusterService))
-	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer))))(r.t)
+	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
 	keeper := must(seal.New())(r.t)
 	place := fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true}
 	limits := map[string]time.Duration{}

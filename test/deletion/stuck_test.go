@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -126,7 +127,7 @@ func orphanedNamespaceBundle(r *region) {
 	c.remove()
 	c.deleted()
 	c.nothingLeft()
-	client := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))))(r.t)
+	client := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
 	defer client.Close()
 	name := "ocm-local-orphan"
 	manifest := must(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(r.t)

@@ -46,7 +46,7 @@ func TestInMemory(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var group sync.WaitGroup
-		group.Go(func() { server.Play(ctx, func(fake.Object, int) bool { return false }) })
+		group.Go(func() { server.RunAgents(ctx, func(fake.Object, int) bool { return false }) })
 		t.Cleanup(func() { cancel(); server.Stop(); group.Wait() })
 		return implementation{client: func(source string) *maestro.Client { return newClient(t, server.Address, source, nil) }}
 	})
@@ -85,7 +85,7 @@ func TestPublished(t *testing.T) {
 
 func newClient(t *testing.T, address, source string, transport credentials.TransportCredentials) *maestro.Client {
 	t.Helper()
-	client, err := maestro.NewClient(address, source, transport)
+	client, err := maestro.NewClient(address, source, transport, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func newRegion(t *testing.T) *region {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	hypershift := maestrotest.NewHyperShift(versions)
-	group.Go(func() { server.Play(ctx, hypershift.Behave) })
+	group.Go(func() { server.RunAgents(ctx, hypershift.Reconcile) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 	r.startService()
 	return r
@@ -112,7 +112,7 @@ func (r *region) startService() {
 	must(db.Migrate(ctx))
 	must(db.ConfigureShards(ctx, []config.Shard{{Name: "mgmt-1", Capacity: 10_000}, {Name: "mgmt-2", Capacity: 10_000}}))
 	hub := watch.NewHub(db, 4096)
-	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
+	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	must(err)
 	keeper, err := sealingKeys()
 	must(err)

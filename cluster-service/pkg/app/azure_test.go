@@ -432,7 +432,7 @@ func TestForeignAzureResourcesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
-		return strings.Contains(progressOf(c, "azure"), "RetryingResourceGroup: ") && strings.Contains(progressOf(c, "azure"), "exists and is not this cluster's")
+		return strings.Contains(progressOf(c, "azure"), "RetryingResourceGroup: ") && strings.Contains(progressOf(c, "azure"), "managed-c exists and does not belong to this cluster")
 	})
 	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
 		t.Fatal(err)

@@ -132,7 +132,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 		service.awaitPool(t, stuck.Uid, func(p *csv1.NodePool) bool {
 			return stepOf(p.GetStatus().GetDeletion(), "node-pool/stuck").GetState() == running
 		})
-		r.maestro.LetGo(id + "-stuck")
+		r.maestro.Release(id + "-stuck")
 		service.awaitPool(t, stuck.Uid, poolGone)
 	})
 	r.hypershift.HoldUpgrades(false)

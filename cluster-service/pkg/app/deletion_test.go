@@ -123,7 +123,7 @@ func TestDeletionGraph(t *testing.T) {
 	}
 	for _, tc := range tests {
 		if tc.letGo != "" {
-			r.maestro.LetGo(tc.letGo)
+			r.maestro.Release(tc.letGo)
 		}
 		c := service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return slices.Equal(states(c.GetStatus().GetDeletion()), tc.states) })
 		for _, s := range c.GetStatus().GetDeletion().GetSteps() {
@@ -165,7 +165,7 @@ func TestStuckStepIsReported(t *testing.T) {
 		}
 		return nil
 	})
-	r.maestro.LetGo(id)
+	r.maestro.Release(id)
 	c = service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if stuck := stuckCondition(c); stuck.GetStatus() != "False" {
 		t.Errorf("condition is %v", stuck)
@@ -254,8 +254,8 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 		}
 	}
 	// The deletion of the namespaces removes their content, which the in-memory Maestro does not simulate.
-	r.maestro.LetGo(id)
-	r.maestro.LetGo(id + "-np1")
+	r.maestro.Release(id)
+	r.maestro.Release(id + "-np1")
 	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != forced {
 		t.Errorf("tombstone is %v", got)
@@ -386,7 +386,7 @@ func TestRetryDeletion(t *testing.T) {
 	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
 		return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 2
 	})
-	r.maestro.LetGo(id)
+	r.maestro.Release(id)
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if _, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("retry of a completed deletion: %v", err)

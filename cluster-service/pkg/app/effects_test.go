@@ -46,13 +46,13 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 	r.maestro.Touch()
 	service.awaitCluster(t, request.Uid, clusterReady(2))
 
-	r.hypershift.RefuseKeys(true)
+	r.hypershift.RejectKeys(true)
 	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 3, "v3"
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" })
-	r.hypershift.RefuseKeys(false)
+	r.hypershift.RejectKeys(false)
 	r.maestro.Touch()
 	service.awaitCluster(t, request.Uid, clusterReady(3))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 	r.url = before
 	third := r.start(nil)
 	untilDone(t, func(context.Context) error {
-		if left := gauge(t, third, "cluster_service_strangers"); left != 3 {
+		if left := gauge(t, third, "cluster_service_unknown_bundles"); left != 3 {
 			return fmt.Errorf("the metric counts %v unknown bundles", left)
 		}
 		return nil
@@ -92,7 +93,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 		t.Errorf("bundles were %q, are %q", held, now)
 	}
 	untilDone(t, func(context.Context) error {
-		if left := gauge(t, third, "cluster_service_strangers"); left != 0 {
+		if left := gauge(t, third, "cluster_service_unknown_bundles"); left != 0 {
 			return fmt.Errorf("the metric still counts %v unknown bundles", left)
 		}
 		return nil
@@ -139,7 +140,7 @@ func TestReappearedBundleIsDeleted(t *testing.T) {
 	request, cluster := service.createReady(t, "c")
 	service.remove(t, request.Uid)
 	service.awaitCluster(t, request.Uid, clusterDeleted)
-	late, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
+	late, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,8 +76,8 @@ func (r *region) runManagementClustersWith(add func(object maestrotest.Object)) 
 	var group sync.WaitGroup
 	r.hypershift = maestrotest.NewHyperShift(r.versions())
 	group.Go(func() {
-		r.maestro.Play(ctx, func(object maestrotest.Object, calls int) bool {
-			again := r.hypershift.Behave(object, calls)
+		r.maestro.RunAgents(ctx, func(object maestrotest.Object, calls int) bool {
+			again := r.hypershift.Reconcile(object, calls)
 			add(object)
 			return again
 		})

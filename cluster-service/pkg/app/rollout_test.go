@@ -65,7 +65,7 @@ func TestComponentsAreReportedDuringRollout(t *testing.T) {
 	for _, step := range [][2]string{{"etcd", "1 of 4 components are at 4.20.16; waiting for kube-apiserver."},
 		{"kube-apiserver", "2 of 4 components are at 4.20.16; waiting for kube-controller-manager, kube-scheduler."},
 		{"kube-scheduler", "3 of 4 components are at 4.20.16; waiting for kube-controller-manager."}} {
-		r.hypershift.Arrive(step[0])
+		r.hypershift.CompleteComponents(step[0])
 		r.maestro.Touch()
 		service.awaitUpgrade(t, rolled(step[1]))
 	}

@@ -41,7 +41,9 @@ type SystemOptions struct {
 	// Renewals is how many clusters a new rendering is on its way to at a time.
 	Renewals int
 	Metrics  prometheus.Registerer
-	// Audit is where what happens to the access to clusters is written; nil means the process's log.
+	// Log receives the log records of all workers; nil discards them.
+	Log *slog.Logger
+	// Audit receives the records of access to clusters; nil means Log.
 	Audit *slog.Logger
 	// Azure tries the steps of clusters' Azure resources; nil where there is no Azure.
 	Azure *azure.Steps
@@ -83,24 +85,27 @@ type System struct {
 func NewSystem(o SystemOptions) *System {
 	metrics := delivery.NewMetrics(o.Metrics)
 	s := &System{store: o.Store, hub: o.Hub, releases: o.Releases, keys: o.SigningKeys}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	if o.Audit == nil {
-		o.Audit = slog.Default()
+		o.Audit = o.Log
 	}
 	s.audit = delivery.NewAccessAudit(o.Store, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
-		Workers: o.Publishers, Metrics: metrics})
-	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Interval: o.Place})
-	s.agents = &delivery.Agents{Store: o.Store, Interval: o.Agents}
+		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
+	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
+	s.agents = &delivery.Agents{Store: o.Store, Interval: o.Agents, Log: o.Log}
 	s.upgrader = delivery.NewUpgrader(delivery.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
-		Interval: o.Upgrade, Metrics: o.Metrics})
+		Interval: o.Upgrade, Metrics: o.Metrics, Log: o.Log})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
-		AgentReported: s.agents.Reported, Metrics: metrics, Sweep: o.Sweep})
-	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer}
-	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: metrics, AtOnce: o.Renewals})
+		AgentReported: s.agents.Reported, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
+	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
+	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: metrics, AtOnce: o.Renewals, Log: o.Log})
 	s.overseer = delivery.NewOverseer(&delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
-		Metrics: metrics, Interval: o.Oversee})
+		Metrics: metrics, Interval: o.Oversee, Log: o.Log})
 	if o.Azure != nil {
-		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics})
+		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics, Log: o.Log})
 	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
 		DeleteBundle: o.Maestro.Delete})

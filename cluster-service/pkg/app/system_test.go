@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -117,7 +118,7 @@ func (r *region) play() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	r.hypershift = maestrotest.NewHyperShift(r.versions())
-	group.Go(func() { r.maestro.Play(ctx, r.hypershift.Behave) })
+	group.Go(func() { r.maestro.RunAgents(ctx, r.hypershift.Reconcile) })
 	r.t.Cleanup(func() { cancel(); group.Wait() })
 }
 
@@ -145,7 +146,7 @@ func (r *region) start(fault func(point string) error) *instance {
 		r.t.Fatal(err)
 	}
 	hub := watch.NewHub(database, 64)
-	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
+	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
 	}

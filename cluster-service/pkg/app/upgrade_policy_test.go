@@ -118,10 +118,10 @@ func TestPolicyUpgradesFleet(t *testing.T) {
 		return len(done) == clusters
 	})
 	// The management clusters count the concurrent upgrades.
-	if at := r.hypershift.MostAtOnce(); at > limit || at < limit/2 {
+	if at := r.hypershift.MaxConcurrentUpgrades(); at > limit || at < limit/2 {
 		t.Errorf("%d control planes were upgraded at once, at most %d are allowed", at, limit)
 	}
-	t.Logf("%d clusters after %v, at most %d at once", clusters, time.Since(begun), r.hypershift.MostAtOnce())
+	t.Logf("%d clusters after %v, at most %d at once", clusters, time.Since(begun), r.hypershift.MaxConcurrentUpgrades())
 	for uid := range uids {
 		if !done[uid] {
 			t.Errorf("cluster %s was not upgraded", uid)

@@ -106,8 +106,8 @@ func refusal(err error) string {
 
 func (r *region) nothingWasWrong(t *testing.T) {
 	t.Helper()
-	if complaints := r.hypershift.Complaints(); len(complaints) > 0 {
-		t.Errorf("violations on the management clusters: %v", complaints)
+	if violations := r.hypershift.Violations(); len(violations) > 0 {
+		t.Errorf("violations on the management clusters: %v", violations)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 func TestUpgradeableGate(t *testing.T) {
 	for name, pass := range map[string]func(*region, *instance, string) error{
 		"Ready": func(r *region, _ *instance, _ string) error {
-			r.hypershift.Stubborn(false)
+			r.hypershift.BlockMinorUpgrades(false)
 			r.maestro.Touch()
 			return nil
 		},
@@ -256,7 +256,7 @@ func TestUpgradeableGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t)
 			r.play()
-			r.hypershift.Stubborn(true)
+			r.hypershift.BlockMinorUpgrades(true)
 			service := r.start(nil)
 			cluster := service.installed(t, "c", "4.20.16")
 			request := startRequest(cluster, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)

@@ -1,8 +1,10 @@
-// Package azure makes, checks and removes what a cluster has in Azure, through the Azure SDK's clients: a managed resource
-// group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the OpenID
-// documents of the cluster's issuer. Steps tries one step at a time and holds nothing: every step looks first, does what is
-// missing, and can be tried again at any point; what it may remove is only what it can tell is the cluster's own. Worker
-// tries the steps that are due, which the database says, and stores what came of them. The state machine is package fleet's.
+// Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: a managed
+// resource group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the
+// OpenID documents of the cluster's issuer.
+//
+// Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted
+// again at any point. It deletes only resources that it can identify as the cluster's own. Worker attempts the steps that are
+// due according to the database and stores their outcomes. The state machine is in package fleet.
 package azure
 
 import (
@@ -17,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 )
 
-// Clients gives the clients of a subscription, or of the service's own vault and storage account.
+// Clients returns the clients of a subscription, or of the service's own vault and storage account.
 type Clients interface {
 	ResourceGroups(subscription string) (ResourceGroups, error)
 	Zones(subscription string) (Zones, error)
@@ -31,21 +33,21 @@ type Clients interface {
 	Documents() (Documents, error)
 }
 
-// ResourceGroups is what is used of armresources.ResourceGroupsClient.
+// ResourceGroups has the methods of armresources.ResourceGroupsClient that the steps use.
 type ResourceGroups interface {
 	Get(ctx context.Context, group string, o *armresources.ResourceGroupsClientGetOptions) (armresources.ResourceGroupsClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group string, wanted armresources.ResourceGroup, o *armresources.ResourceGroupsClientCreateOrUpdateOptions) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error)
 	BeginDelete(ctx context.Context, group string, o *armresources.ResourceGroupsClientBeginDeleteOptions) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error)
 }
 
-// Zones is what is used of armdns.ZonesClient.
+// Zones has the methods of armdns.ZonesClient that the steps use.
 type Zones interface {
 	Get(ctx context.Context, group, zone string, o *armdns.ZonesClientGetOptions) (armdns.ZonesClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group, zone string, wanted armdns.Zone, o *armdns.ZonesClientCreateOrUpdateOptions) (armdns.ZonesClientCreateOrUpdateResponse, error)
 	BeginDelete(ctx context.Context, group, zone string, o *armdns.ZonesClientBeginDeleteOptions) (*runtime.Poller[armdns.ZonesClientDeleteResponse], error)
 }
 
-// RecordSets is what is used of armdns.RecordSetsClient.
+// RecordSets has the methods of armdns.RecordSetsClient that the steps use.
 type RecordSets interface {
 	Get(ctx context.Context, group, zone, name string, kind armdns.RecordType, o *armdns.RecordSetsClientGetOptions) (armdns.RecordSetsClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group, zone, name string, kind armdns.RecordType, wanted armdns.RecordSet, o *armdns.RecordSetsClientCreateOrUpdateOptions) (armdns.RecordSetsClientCreateOrUpdateResponse, error)
@@ -59,28 +61,28 @@ type Resources interface {
 	BeginCreateOrUpdateByID(ctx context.Context, id, apiVersion string, wanted armresources.GenericResource, o *armresources.ClientBeginCreateOrUpdateByIDOptions) (*runtime.Poller[armresources.ClientCreateOrUpdateByIDResponse], error)
 }
 
-// Identities is what is used of armmsi.UserAssignedIdentitiesClient.
+// Identities has the methods of armmsi.UserAssignedIdentitiesClient that the steps use.
 type Identities interface {
 	Get(ctx context.Context, group, name string, o *armmsi.UserAssignedIdentitiesClientGetOptions) (armmsi.UserAssignedIdentitiesClientGetResponse, error)
 }
 
-// FederatedCredentials is what is used of armmsi.FederatedIdentityCredentialsClient.
+// FederatedCredentials has the methods of armmsi.FederatedIdentityCredentialsClient that the steps use.
 type FederatedCredentials interface {
 	CreateOrUpdate(ctx context.Context, group, identity, name string, wanted armmsi.FederatedIdentityCredential, o *armmsi.FederatedIdentityCredentialsClientCreateOrUpdateOptions) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error)
 	Delete(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientDeleteOptions) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error)
 }
 
-// RoleAssignments is what is used of armauthorization.RoleAssignmentsClient.
+// RoleAssignments has the methods of armauthorization.RoleAssignmentsClient that the steps use.
 type RoleAssignments interface {
 	NewListForScopePager(scope string, o *armauthorization.RoleAssignmentsClientListForScopeOptions) *runtime.Pager[armauthorization.RoleAssignmentsClientListForScopeResponse]
 }
 
-// RoleDefinitions is what is used of armauthorization.RoleDefinitionsClient.
+// RoleDefinitions has the methods of armauthorization.RoleDefinitionsClient that the steps use.
 type RoleDefinitions interface {
 	GetByID(ctx context.Context, id string, o *armauthorization.RoleDefinitionsClientGetByIDOptions) (armauthorization.RoleDefinitionsClientGetByIDResponse, error)
 }
 
-// Certificates is what is used of azcertificates.Client.
+// Certificates has the methods of azcertificates.Client that the steps use.
 type Certificates interface {
 	CreateCertificate(ctx context.Context, name string, wanted azcertificates.CreateCertificateParameters, o *azcertificates.CreateCertificateOptions) (azcertificates.CreateCertificateResponse, error)
 	GetCertificate(ctx context.Context, name, version string, o *azcertificates.GetCertificateOptions) (azcertificates.GetCertificateResponse, error)
@@ -90,7 +92,7 @@ type Certificates interface {
 	PurgeDeletedCertificate(ctx context.Context, name string, o *azcertificates.PurgeDeletedCertificateOptions) (azcertificates.PurgeDeletedCertificateResponse, error)
 }
 
-// Documents is what is used of azblob.Client.
+// Documents has the methods of azblob.Client that the steps use.
 type Documents interface {
 	UploadBuffer(ctx context.Context, container, name string, content []byte, o *azblob.UploadBufferOptions) (azblob.UploadBufferResponse, error)
 	DeleteBlob(ctx context.Context, container, name string, o *azblob.DeleteBlobOptions) (azblob.DeleteBlobResponse, error)

@@ -12,57 +12,57 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// certificateName is the certificate's in the vault, and that of the secret from which the control plane reads it.
+// certificateName returns the name of the certificate in the vault and of the secret from which the control plane reads it.
 func (a *attempt) certificateName() string { return "kas-" + a.cluster.ID() }
 
 const (
 	certificateMonths = 12
-	// renewalPart is the part of a certificate's life, at its end, in which it is renewed, and longestRenewal the most that
-	// is: whatever keeps a vault or its issuer from it is mended in that time.
+	// A certificate is renewed in the last 1/renewalPart of its validity, but at most maxRenewalLead before its end. That
+	// leaves enough time to repair a vault or an issuer that cannot renew it.
 	renewalPart    = 3
-	longestRenewal = 60 * 24 * time.Hour
+	maxRenewalLead = 60 * 24 * time.Hour
 )
 
-// makeCertificate has the vault make the API server's certificate, with a key that does not leave it but as a secret, and
-// its next version before it ends. The version before is the vault's newest until the next one is there.
-func (a *attempt) makeCertificate(ctx context.Context) error {
+// ensureCertificate makes the vault issue the API server's certificate, and its next version before the certificate ends. The
+// key leaves the vault only as a secret. Until the next version is issued, the previous one stays the vault's newest.
+func (a *attempt) ensureCertificate(ctx context.Context) error {
 	vault, err := a.Clients.Certificates()
 	if err != nil {
 		return err
 	}
 	found, err := vault.GetCertificateOperation(ctx, a.certificateName(), nil)
 	operation := found.CertificateOperation
-	// Somebody may have forgotten the operation of a certificate that is there.
+	// The vault may have a certificate without an operation, because operations can be deleted.
 	for begun := false; ; {
-		if err != nil && !gone(err) {
+		if err != nil && !isNotFound(err) {
 			return err
 		}
 		if err == nil && operation.Status == nil {
-			return fmt.Errorf("the vault does not say how far certificate %s is", a.certificateName())
+			return fmt.Errorf("the vault reports no status for the operation of certificate %s", a.certificateName())
 		}
 		switch {
-		case gone(err), *operation.Status == "completed":
+		case isNotFound(err), *operation.Status == "completed":
 			newest, err := a.newest(ctx, vault)
 			if err != nil {
 				return err
 			}
-			if newest != nil && a.adopt(newest) {
+			if newest != nil && a.accept(newest) {
 				return nil
 			}
 			if begun {
-				return fmt.Errorf("the vault says that it made certificate %s, and does not have one that is new", a.certificateName())
+				return fmt.Errorf("the vault reports certificate %s as issued and does not have a new version of it", a.certificateName())
 			}
 		case *operation.Status == "inProgress":
 			a.await("the vault to issue certificate "+a.certificateName(), nil)
 			return nil
 		default:
-			return a.forgetFailure(ctx, vault, operation)
+			return a.discardFailedOperation(ctx, vault, operation)
 		}
 		begun = true
 		created, createErr := vault.CreateCertificate(ctx, a.certificateName(), a.wantedCertificate(), nil)
 		operation, err = created.CertificateOperation, createErr
-		if answered(err, http.StatusConflict) {
-			return a.makeWay(ctx, vault)
+		if hasStatus(err, http.StatusConflict) {
+			return a.purgeDeleted(ctx, vault)
 		}
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (a *attempt) wantedCertificate() azcertificates.CreateCertificateParameters
 		Tags: map[string]*string{ownerTag: to.Ptr(a.cluster.UID)},
 		CertificatePolicy: &azcertificates.CertificatePolicy{
 			IssuerParameters: &azcertificates.IssuerParameters{Name: to.Ptr(a.Config.CertificateIssuer)},
-			// Keys of elliptic curves are made in no time.
+			// Generating an elliptic curve key takes much less time than an RSA key.
 			KeyProperties:    &azcertificates.KeyProperties{Exportable: to.Ptr(true), KeyType: to.Ptr(azcertificates.KeyTypeEC), Curve: to.Ptr(azcertificates.CurveNameP256), ReuseKey: to.Ptr(false)},
 			SecretProperties: &azcertificates.SecretProperties{ContentType: to.Ptr("application/x-pem-file")},
 			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=" + host), ValidityInMonths: to.Ptr[int32](certificateMonths),
@@ -85,26 +85,26 @@ func (a *attempt) wantedCertificate() azcertificates.CreateCertificateParameters
 	}
 }
 
-// newest is the version that the vault gives to those who ask for the certificate; nil when there is none.
+// newest returns the newest version of the certificate, and nil when the vault has none.
 func (a *attempt) newest(ctx context.Context, vault Certificates) (*azcertificates.Certificate, error) {
 	found, err := vault.GetCertificate(ctx, a.certificateName(), "", nil)
 	switch {
-	case gone(err):
+	case isNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case len(found.CER) == 0:
-		return nil, nil // in the making, or its making failed
+		return nil, nil // not issued yet, or the issuer failed
 	}
 	if at := found.Attributes; found.ID == nil || at == nil || at.NotBefore == nil || at.Expires == nil {
-		return nil, fmt.Errorf("the vault does not say which version of certificate %s it has, or until when", a.certificateName())
+		return nil, fmt.Errorf("the vault reports certificate %s without a version or a validity", a.certificateName())
 	}
 	return &found.Certificate, nil
 }
 
-// adopt is done with a certificate, unless it is to be renewed. One that is another than the one before, whoever renewed it,
-// is to be fetched by those who have that.
-func (a *attempt) adopt(newest *azcertificates.Certificate) bool {
+// accept finishes the step with the newest version, and returns false if that version must be renewed. If the version differs
+// from the one before, the control plane must fetch it, whoever renewed it.
+func (a *attempt) accept(newest *azcertificates.Certificate) bool {
 	ends, version := *newest.Attributes.Expires, newest.ID.Version()
 	renew := renewalTime(*newest.Attributes.NotBefore, ends)
 	if !a.Now().Before(renew) {
@@ -119,48 +119,48 @@ func (a *attempt) adopt(newest *azcertificates.Certificate) bool {
 	return true
 }
 
-// renewalTime is when a certificate is to be renewed.
+// renewalTime returns the time from which a certificate is renewed.
 func renewalTime(begins, ends time.Time) time.Time {
-	return ends.Add(-min(ends.Sub(begins)/renewalPart, longestRenewal))
+	return ends.Add(-min(ends.Sub(begins)/renewalPart, maxRenewalLead))
 }
 
-// forgetFailure has the vault forget an operation that failed, which stands in the way of another. What there is of the
-// certificate stays.
-func (a *attempt) forgetFailure(ctx context.Context, vault Certificates, operation azcertificates.CertificateOperation) error {
-	if _, err := vault.DeleteCertificateOperation(ctx, a.certificateName(), nil); err != nil && !gone(err) {
+// discardFailedOperation deletes the failed operation of a certificate, because the vault accepts no other operation before.
+// The existing versions stay.
+func (a *attempt) discardFailedOperation(ctx context.Context, vault Certificates, operation azcertificates.CertificateOperation) error {
+	if _, err := vault.DeleteCertificateOperation(ctx, a.certificateName(), nil); err != nil && !isNotFound(err) {
 		return err
 	}
 	why := ""
 	if operation.Error != nil {
 		why = ": " + operation.Error.Error()
 	}
-	return fmt.Errorf("the vault could not issue certificate %s, its operation is %s%s", a.certificateName(), *operation.Status, why)
+	return fmt.Errorf("the vault could not issue certificate %s: its operation has status %s%s", a.certificateName(), *operation.Status, why)
 }
 
-// makeWay removes what is left of a certificate of that name that was deleted; one that is in the making is awaited.
-func (a *attempt) makeWay(ctx context.Context, vault Certificates) error {
-	if _, err := vault.PurgeDeletedCertificate(ctx, a.certificateName(), nil); err != nil && !gone(err) {
+// purgeDeleted purges a deleted certificate of this name. An operation in progress is awaited.
+func (a *attempt) purgeDeleted(ctx context.Context, vault Certificates) error {
+	if _, err := vault.PurgeDeletedCertificate(ctx, a.certificateName(), nil); err != nil && !isNotFound(err) {
 		return err
 	}
 	a.await("the vault to purge an old certificate "+a.certificateName(), nil)
 	return nil
 }
 
-// removeCertificate deletes the certificate and gives its name back, which a deleted one keeps.
+// removeCertificate deletes and purges the certificate. A deleted certificate that is not purged keeps its name reserved.
 func (a *attempt) removeCertificate(ctx context.Context) error {
 	vault, err := a.Clients.Certificates()
 	if err != nil {
 		return err
 	}
-	if _, err := vault.DeleteCertificate(ctx, a.certificateName(), nil); err != nil && !gone(err) {
+	if _, err := vault.DeleteCertificate(ctx, a.certificateName(), nil); err != nil && !isNotFound(err) {
 		return err
 	}
 	_, err = vault.PurgeDeletedCertificate(ctx, a.certificateName(), nil)
 	switch {
-	case err == nil || gone(err):
+	case err == nil || isNotFound(err):
 		a.done()
 		return nil
-	case answered(err, http.StatusConflict):
+	case hasStatus(err, http.StatusConflict):
 		a.await("the vault to delete certificate "+a.certificateName(), nil)
 		return nil
 	}

@@ -15,16 +15,16 @@ import (
 
 const (
 	recordTTL = 300
-	// factServers holds the zone's name servers, with commas.
+	// factServers is the fact of the zone's step with the zone's name servers, separated by commas.
 	factServers = "nameServers"
 )
 
-// zone is the domain of what runs in the cluster.
+// zone returns the domain of the applications in the cluster.
 func (a *attempt) zone() string {
 	return a.Region.ClusterDomain(a.cluster.Status.GetBaseDomainPrefix())
 }
 
-func (a *attempt) makeZone(ctx context.Context) error {
+func (a *attempt) createZone(ctx context.Context) error {
 	platform := a.cluster.Spec.GetPlatform()
 	zones, err := a.Clients.Zones(platform.GetSubscriptionId())
 	if err != nil {
@@ -32,11 +32,11 @@ func (a *attempt) makeZone(ctx context.Context) error {
 	}
 	found, err := zones.Get(ctx, platform.GetManagedResourceGroup(), a.zone(), nil)
 	zone := found.Zone
-	if gone(err) {
-		var made armdns.ZonesClientCreateOrUpdateResponse
-		made, err = zones.CreateOrUpdate(ctx, platform.GetManagedResourceGroup(), a.zone(),
+	if isNotFound(err) {
+		var created armdns.ZonesClientCreateOrUpdateResponse
+		created, err = zones.CreateOrUpdate(ctx, platform.GetManagedResourceGroup(), a.zone(),
 			armdns.Zone{Location: to.Ptr("global"), Tags: map[string]*string{ownerTag: to.Ptr(a.cluster.UID)}}, nil)
-		zone = made.Zone
+		zone = created.Zone
 	}
 	if err != nil {
 		return err
@@ -62,23 +62,23 @@ func (a *attempt) removeZone(ctx context.Context) error {
 		return err
 	}
 	found, err := zones.Get(ctx, platform.GetManagedResourceGroup(), a.zone(), nil)
-	if gone(err) || err == nil && (found.Tags[ownerTag] == nil || *found.Tags[ownerTag] != a.cluster.UID) {
+	if isNotFound(err) || err == nil && (found.Tags[ownerTag] == nil || *found.Tags[ownerTag] != a.cluster.UID) {
 		a.done()
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	response, err := captured(ctx, func(ctx context.Context) (*runtime.Poller[armdns.ZonesClientDeleteResponse], error) {
+	response, err := withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armdns.ZonesClientDeleteResponse], error) {
 		return zones.BeginDelete(ctx, platform.GetManagedResourceGroup(), a.zone(), nil)
 	})
 	switch {
-	case gone(err):
+	case isNotFound(err):
 		a.done()
 		return nil
 	case err != nil:
 		return err
-	case underWay(response):
+	case isAccepted(response):
 		a.await("Azure to delete the DNS zone "+a.zone(), response)
 		return nil
 	}
@@ -86,12 +86,12 @@ func (a *attempt) removeZone(ctx context.Context) error {
 	return nil
 }
 
-// relative is a name in the region's zone.
+// relative returns a name relative to the region's zone.
 func (a *attempt) relative(name string) string {
 	return strings.TrimSuffix(name, "."+a.Region.BaseDomain)
 }
 
-func (a *attempt) makeDelegation(ctx context.Context) error {
+func (a *attempt) createDelegation(ctx context.Context) error {
 	var servers []*armdns.NsRecord
 	for s := range strings.SplitSeq(a.servers, ",") {
 		servers = append(servers, &armdns.NsRecord{Nsdname: to.Ptr(s)})
@@ -107,7 +107,7 @@ func (a *attempt) apiName() string {
 	return a.relative(a.Region.APIHost(a.cluster.Status.GetBaseDomainPrefix()))
 }
 
-func (a *attempt) makeAPIRecord(ctx context.Context) error { return a.point(ctx, a.apiName()) }
+func (a *attempt) createAPIRecord(ctx context.Context) error { return a.putEndpoint(ctx, a.apiName()) }
 
 func (a *attempt) removeAPIRecord(ctx context.Context) error {
 	return a.removeRecords(ctx, a.apiName(), armdns.RecordTypeA, armdns.RecordTypeCNAME)
@@ -120,17 +120,18 @@ func (a *attempt) serviceNames() (names []string) {
 	return names
 }
 
-// makeServiceRecords has the names of the control plane's services lead where the API's does: one ingress is in front of all.
-func (a *attempt) makeServiceRecords(ctx context.Context) error {
+// createServiceRecords points the names of the control plane's services to the endpoint of the API, because one ingress serves
+// all of them.
+func (a *attempt) createServiceRecords(ctx context.Context) error {
 	for _, name := range a.serviceNames() {
-		try := a.point
-		// A HostedCluster may report one of these names as its endpoint: whoever runs the ingress made its record then.
+		attempt := a.putEndpoint
+		// A HostedCluster may report one of these names as its endpoint. Then the operator of the ingress owns its record.
 		if strings.EqualFold(name, a.relative(a.outcome.Input)) {
-			try = func(ctx context.Context, name string) error {
+			attempt = func(ctx context.Context, name string) error {
 				return a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME)
 			}
 		}
-		if err := try(ctx, name); err != nil {
+		if err := attempt(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -146,8 +147,8 @@ func (a *attempt) removeServiceRecords(ctx context.Context) error {
 	return nil
 }
 
-// point has a name lead to the HostedCluster's endpoint: an address, or a name.
-func (a *attempt) point(ctx context.Context, name string) error {
+// putEndpoint points a name to the HostedCluster's endpoint, which is an IPv4 address or a name.
+func (a *attempt) putEndpoint(ctx context.Context, name string) error {
 	host := a.outcome.Input
 	kind, other := armdns.RecordTypeCNAME, armdns.RecordTypeA
 	properties := &armdns.RecordSetProperties{CnameRecord: &armdns.CnameRecord{Cname: to.Ptr(host)}}
@@ -155,7 +156,7 @@ func (a *attempt) point(ctx context.Context, name string) error {
 		kind, other = other, kind
 		properties = &armdns.RecordSetProperties{ARecords: []*armdns.ARecord{{IPv4Address: to.Ptr(host)}}}
 	}
-	// A canonical name stands alone: an endpoint that was an address may have become a name, and the other way round.
+	// DNS allows no other record beside a CNAME, so a record of the other type is removed when the endpoint changes its kind.
 	if a.step.Input != "" {
 		if err := a.removeRecords(ctx, name, other); err != nil {
 			return err
@@ -166,7 +167,7 @@ func (a *attempt) point(ctx context.Context, name string) error {
 
 func (a *attempt) records() (RecordSets, error) { return a.Clients.RecordSets(a.Config.SubscriptionID) }
 
-// putRecord writes a record set in the region's zone. A name there is one cluster's at a time, by its prefix.
+// putRecord writes a record set in the region's zone. Prefixes are unique, so a name belongs to one cluster at a time.
 func (a *attempt) putRecord(ctx context.Context, name string, kind armdns.RecordType, properties *armdns.RecordSetProperties) error {
 	records, err := a.records()
 	if err != nil {
@@ -180,7 +181,7 @@ func (a *attempt) putRecord(ctx context.Context, name string, kind armdns.Record
 	return err
 }
 
-// removeRecords removes the record sets of a name that are this cluster's.
+// removeRecords deletes the record sets of a name that this cluster owns.
 func (a *attempt) removeRecords(ctx context.Context, name string, kinds ...armdns.RecordType) error {
 	records, err := a.records()
 	if err != nil {
@@ -188,7 +189,7 @@ func (a *attempt) removeRecords(ctx context.Context, name string, kinds ...armdn
 	}
 	for _, kind := range kinds {
 		found, err := records.Get(ctx, a.Config.ResourceGroup, a.Region.BaseDomain, name, kind, nil)
-		if gone(err) {
+		if isNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -197,7 +198,7 @@ func (a *attempt) removeRecords(ctx context.Context, name string, kinds ...armdn
 		if owner := found.Properties.Metadata[ownerTag]; owner == nil || *owner != a.cluster.UID {
 			continue
 		}
-		if _, err := records.Delete(ctx, a.Config.ResourceGroup, a.Region.BaseDomain, name, kind, nil); err != nil && !gone(err) {
+		if _, err := records.Delete(ctx, a.Config.ResourceGroup, a.Region.BaseDomain, name, kind, nil); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
@@ -205,8 +206,8 @@ func (a *attempt) removeRecords(ctx context.Context, name string, kinds ...armdn
 	return nil
 }
 
-// serversOf are the name servers that the zone's step learnt.
-func serversOf(azure *fleet.Azure) string {
+// nameServers returns the name servers that the zone's step stored, separated by commas.
+func nameServers(azure *fleet.Azure) string {
 	if s := azure.Step(fleet.AzureDNSZone); s != nil {
 		return s.Facts[factServers]
 	}

@@ -17,27 +17,35 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 )
 
-// The documents of an issuer, below its id: those that OpenID Connect Discovery 1.0 and Kubernetes name.
+// Paths of an issuer's documents below its URL, as OpenID Connect Discovery 1.0 and Kubernetes define them.
 const (
 	discoveryDocument = "/.well-known/openid-configuration"
 	keysDocument      = "/openid/v1/jwks"
 )
 
-// publishDocuments writes the documents by which anybody, Microsoft Entra first of all, verifies the cluster's tokens.
+// discovery is the provider metadata of OpenID Connect Discovery 1.0, section 3.
+type discovery struct {
+	Claims        []string `json:"claims_supported"`
+	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+	Issuer        string   `json:"issuer"`
+	KeysURI       string   `json:"jwks_uri"`
+	ResponseTypes []string `json:"response_types_supported"`
+	SubjectTypes  []string `json:"subject_types_supported"`
+}
+
+// publishDocuments uploads the documents with which others, above all Microsoft Entra, verify the cluster's tokens.
 func (a *attempt) publishDocuments(ctx context.Context) error {
 	pemKey, err := a.Open(a.cluster.UID, a.cluster.SigningKey)
 	if err != nil {
-		return errors.New("the cluster's signing key cannot be opened")
+		return errors.New("the cluster's signing key cannot be decrypted")
 	}
-	keys, err := keySet(pemKey)
+	keys, err := keySetOf(pemKey)
 	if err != nil {
 		return err
 	}
-	discovery, err := json.Marshal(map[string]any{
-		"issuer": a.outcome.Input, "jwks_uri": a.outcome.Input + keysDocument,
-		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
-		"id_token_signing_alg_values_supported": []string{"RS256"}, "claims_supported": []string{"aud", "exp", "sub", "iat", "iss"},
-	})
+	metadata, err := json.Marshal(discovery{Issuer: a.outcome.Input, KeysURI: a.outcome.Input + keysDocument,
+		ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
+		Algorithms: []string{"RS256"}, Claims: []string{"aud", "exp", "sub", "iat", "iss"}})
 	if err != nil {
 		return err
 	}
@@ -45,11 +53,11 @@ func (a *attempt) publishDocuments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The keys first: whoever finds the discovery document finds them.
+	// The keys are uploaded first, because the discovery document refers to them.
 	for _, d := range []struct {
 		name    string
 		content []byte
-	}{{keysDocument, keys}, {discoveryDocument, discovery}} {
+	}{{keysDocument, keys}, {discoveryDocument, metadata}} {
 		_, err := documents.UploadBuffer(ctx, a.Config.Documents.Container, a.cluster.ID()+d.name, d.content, &azblob.UploadBufferOptions{
 			HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json"), BlobCacheControl: to.Ptr("max-age=300")}})
 		if err != nil {
@@ -66,7 +74,7 @@ func (a *attempt) removeDocuments(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{discoveryDocument, keysDocument} {
-		if _, err := documents.DeleteBlob(ctx, a.Config.Documents.Container, a.cluster.ID()+name, nil); err != nil && !gone(err) {
+		if _, err := documents.DeleteBlob(ctx, a.Config.Documents.Container, a.cluster.ID()+name, nil); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
@@ -74,9 +82,19 @@ func (a *attempt) removeDocuments(ctx context.Context) error {
 	return nil
 }
 
-// keySet is the public half of a signing key as a JSON Web Key Set (RFC 7517). The key's id is the one that Kubernetes puts
-// into tokens: the SHA-256 of the key's SubjectPublicKeyInfo.
-func keySet(pemKey []byte) ([]byte, error) {
+// webKey is a public RSA key as a JSON Web Key (RFC 7517; parameters n and e: RFC 7518, section 6.3).
+type webKey struct {
+	Algorithm string `json:"alg"`
+	Exponent  string `json:"e"`
+	ID        string `json:"kid"`
+	Type      string `json:"kty"`
+	Modulus   string `json:"n"`
+	Use       string `json:"use"`
+}
+
+// keySetOf returns the public key of a signing key as a JSON Web Key Set (RFC 7517). The key ID is the one that Kubernetes
+// writes into tokens: the SHA-256 of the key's SubjectPublicKeyInfo.
+func keySetOf(pemKey []byte) ([]byte, error) {
 	block, _ := pem.Decode(pemKey)
 	if block == nil {
 		return nil, errors.New("the cluster's signing key is not PEM")
@@ -91,10 +109,10 @@ func keySet(pemKey []byte) ([]byte, error) {
 func publicKeySet(key *rsa.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a public key: %w", err)
+		return nil, fmt.Errorf("encode a public key: %w", err)
 	}
 	id := sha256.Sum256(der)
 	encode := base64.RawURLEncoding.EncodeToString
-	return json.Marshal(map[string]any{"keys": []any{map[string]string{"use": "sig", "kty": "RSA", "alg": "RS256", "kid": encode(id[:]),
-		"n": encode(key.N.Bytes()), "e": encode(big.NewInt(int64(key.E)).Bytes())}}})
+	return json.Marshal(map[string][]webKey{"keys": {{Use: "sig", Type: "RSA", Algorithm: "RS256", ID: encode(id[:]),
+		Modulus: encode(key.N.Bytes()), Exponent: encode(big.NewInt(int64(key.E)).Bytes())}}})
 }

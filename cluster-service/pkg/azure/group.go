@@ -16,29 +16,29 @@ func (a *attempt) managedGroup() (ResourceGroups, string, error) {
 	return groups, platform.GetManagedResourceGroup(), err
 }
 
-// ours says whether a resource group is this cluster's.
-func (a *attempt) ours(g *armresources.ResourceGroup) bool {
+// owns reports whether a resource group belongs to this cluster.
+func (a *attempt) owns(g *armresources.ResourceGroup) bool {
 	owner := g.Tags[ownerTag]
 	return owner != nil && *owner == a.cluster.UID && g.ManagedBy != nil && strings.EqualFold(*g.ManagedBy, a.cluster.ResourceID)
 }
 
-// makeGroup makes the managed resource group, which only this service may change.
-func (a *attempt) makeGroup(ctx context.Context) error {
+// createGroup creates the managed resource group, which only this service may change.
+func (a *attempt) createGroup(ctx context.Context) error {
 	groups, name, err := a.managedGroup()
 	if err != nil {
 		return err
 	}
 	found, err := groups.Get(ctx, name, nil)
 	switch {
-	case err == nil && !a.ours(&found.ResourceGroup):
-		return fmt.Errorf("the managed resource group %s exists and is not this cluster's: it must be deleted, or the cluster be given another", name)
+	case err == nil && !a.owns(&found.ResourceGroup):
+		return fmt.Errorf("the managed resource group %s exists and does not belong to this cluster: delete it, or create the cluster with another managed resource group", name)
 	case err == nil && provisioning(found.Properties) == "Succeeded":
 		a.done()
 		return nil
 	case err == nil:
-		a.await("the managed resource group, which is "+provisioning(found.Properties), nil)
+		a.await("the managed resource group, whose provisioning state is "+provisioning(found.Properties), nil)
 		return nil
-	case !gone(err):
+	case !isNotFound(err):
 		return err
 	}
 	_, err = groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: to.Ptr(a.cluster.Spec.GetLocation()), ManagedBy: to.Ptr(a.cluster.ResourceID),
@@ -56,30 +56,30 @@ func provisioning(p *armresources.ResourceGroupProperties) string {
 	return *p.ProvisioningState
 }
 
-// removeGroup deletes the managed resource group with everything that is still in it.
+// removeGroup deletes the managed resource group with all resources in it.
 func (a *attempt) removeGroup(ctx context.Context) error {
 	groups, name, err := a.managedGroup()
 	if err != nil {
 		return err
 	}
 	found, err := groups.Get(ctx, name, nil)
-	if gone(err) || err == nil && !a.ours(&found.ResourceGroup) {
+	if isNotFound(err) || err == nil && !a.owns(&found.ResourceGroup) {
 		a.done()
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	response, err := captured(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error) {
+	response, err := withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error) {
 		return groups.BeginDelete(ctx, name, nil)
 	})
 	switch {
-	case gone(err):
+	case isNotFound(err):
 		a.done()
 		return nil
 	case err != nil:
 		return err
-	case underWay(response):
+	case isAccepted(response):
 		a.await("Azure to delete the managed resource group "+name, response)
 		return nil
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 )
 
-// identity finds a customer's identity by its ARM id.
+// identity reads a customer's identity by its resource ID.
 func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, error) {
 	parsed, err := arm.ParseResourceID(id)
 	if err != nil {
-		return nil, fmt.Errorf("the identity's id %q is malformed", id)
+		return nil, fmt.Errorf("the resource ID %q of an identity is malformed", id)
 	}
 	identities, err := a.Clients.Identities(parsed.SubscriptionID)
 	if err != nil {
@@ -32,14 +32,14 @@ func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, er
 	return &found.Identity, nil
 }
 
-// scopes are where the operators work in the customer's network. Those that are not named here need roles in the managed
-// resource group alone, of which the service takes care.
+// Scopes in the customer's network on which operators need roles. Operators that are not in operatorRoles need roles only in
+// the managed resource group, which the service grants.
 const (
 	onSubnet  = "subnet"
 	onNetwork = "network"
 )
 
-// operatorRoles are the built-in roles of the operators, and where they are needed.
+// operatorRoles are the built-in roles of the operators, with the scope on which each is needed.
 var operatorRoles = []struct{ operator, role, on string }{
 	{"cluster-api-azure", "88366f10-ed47-4cc0-9fab-c8a06148393e", onSubnet},
 	{"control-plane", "fc0c873f-45e9-4d0d-a7d1-585aab30c6ed", onNetwork},
@@ -55,8 +55,8 @@ const serviceRole = "c0ff367d-66d8-445e-917c-583feb0ef0d4"
 
 const definitions = "/providers/Microsoft.Authorization/roleDefinitions/"
 
-// checkRoles finds out whether the identities of the operators may do what the built-in role of each may, where it is
-// needed. What is missing the customer must grant: everything that is missing is said at once.
+// checkRoles checks that the identity of each operator has the actions of its built-in role on the scope where it needs them.
+// The customer must grant missing actions, so the error lists all identities that lack one.
 func (a *attempt) checkRoles(ctx context.Context) error {
 	platform := a.cluster.Spec.GetPlatform()
 	subnet := platform.GetSubnetId()
@@ -66,7 +66,7 @@ func (a *attempt) checkRoles(ctx context.Context) error {
 	}
 	check := &roleCheck{attempt: a, known: map[string][]*armauthorization.Permission{}}
 	var missing []string
-	look := func(who, id, role, on string) error {
+	checkRole := func(who, id, role, on string) error {
 		if id == "" {
 			return nil
 		}
@@ -74,25 +74,25 @@ func (a *attempt) checkRoles(ctx context.Context) error {
 		if on == onNetwork {
 			scope = network
 		}
-		lack, err := check.missing(ctx, id, role, scope)
-		if gone(err) {
-			missing = append(missing, fmt.Sprintf("the identity of %s, %s, is not there", who, id))
+		missingAction, err := check.missing(ctx, id, role, scope)
+		if isNotFound(err) {
+			missing = append(missing, fmt.Sprintf("the identity of %s, %s, does not exist", who, id))
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("checking the roles of %s: %w", who, err)
+			return fmt.Errorf("check the roles of %s: %w", who, err)
 		}
-		if lack != "" {
-			missing = append(missing, fmt.Sprintf("the identity of %s lacks %s, which role %s on %s would give it", who, lack, role, scope))
+		if missingAction != "" {
+			missing = append(missing, fmt.Sprintf("the identity of %s lacks the action %s, which role %s on %s would grant", who, missingAction, role, scope))
 		}
 		return nil
 	}
 	for _, r := range operatorRoles {
-		if err := look("operator "+r.operator, platform.GetControlPlaneOperators()[r.operator], r.role, r.on); err != nil {
+		if err := checkRole("operator "+r.operator, platform.GetControlPlaneOperators()[r.operator], r.role, r.on); err != nil {
 			return err
 		}
 	}
-	if err := look("the service", platform.GetServiceManagedIdentity(), serviceRole, onSubnet); err != nil {
+	if err := checkRole("the service", platform.GetServiceManagedIdentity(), serviceRole, onSubnet); err != nil {
 		return err
 	}
 	if len(missing) > 0 {
@@ -119,8 +119,8 @@ func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthori
 	}
 	found, err := client.GetByID(ctx, role, nil)
 	if err != nil {
-		// Not an identity that is gone.
-		return nil, fmt.Errorf("reading the role definition %s: %s", role, describe(err))
+		// Without %w, so that the caller does not mistake a missing role definition for a missing identity.
+		return nil, fmt.Errorf("read the role definition %s: %s", role, describe(err))
 	}
 	var p []*armauthorization.Permission
 	if found.Properties != nil {
@@ -130,7 +130,7 @@ func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthori
 	return p, nil
 }
 
-// missing is the first action of a role that an identity may not take on a scope; empty when it may take all.
+// missing returns the first action of a role that an identity lacks on a scope, and "" when it has all of them.
 func (c *roleCheck) missing(ctx context.Context, id, role, scope string) (string, error) {
 	identity, err := c.identity(ctx, id)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *roleCheck) missing(ctx context.Context, id, role, scope string) (string
 	return "", nil
 }
 
-// allows says whether a permission covers an action.
+// allows reports whether a permission grants an action.
 func allows(p *armauthorization.Permission, action string) bool {
 	covers := func(patterns []*string) bool {
 		return slices.ContainsFunc(patterns, func(pattern *string) bool { return pattern != nil && matches(*pattern, action) })
@@ -185,7 +185,7 @@ func allows(p *armauthorization.Permission, action string) bool {
 	return covers(p.Actions) && !covers(p.NotActions)
 }
 
-// matches compares an action with a pattern, in which an asterisk stands for anything, without regard to case.
+// matches compares an action with a pattern, ignoring case. An asterisk in the pattern matches any text.
 func matches(pattern, action string) bool {
 	pattern, action = strings.ToLower(pattern), strings.ToLower(action)
 	parts := strings.Split(pattern, "*")
@@ -206,7 +206,7 @@ func matches(pattern, action string) bool {
 	return strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
-// subjects are the service accounts that the data plane's identities are for, as OpenShift names them.
+// subjects are the service accounts of OpenShift that use the data plane identities.
 var subjects = []struct{ operator, short, account string }{
 	{"disk-csi-driver", "disk-operator", "openshift-cluster-csi-drivers:azure-disk-csi-driver-operator"},
 	{"disk-csi-driver", "disk-controller", "openshift-cluster-csi-drivers:azure-disk-csi-driver-controller-sa"},
@@ -218,11 +218,11 @@ var subjects = []struct{ operator, short, account string }{
 	{"image-registry", "registry-operator", "openshift-image-registry:cluster-image-registry-operator"},
 }
 
-// federatedAudience is whom tokens of service accounts are for when they are exchanged.
+// federatedAudience is the audience of the service account tokens that are exchanged.
 const federatedAudience = "openshift"
 
-// eachCredential calls do for each federated credential that the cluster has, one after the other: Azure takes no two
-// writes of one identity at the same time.
+// eachCredential calls do for each federated credential of the cluster, one after the other, because Azure rejects concurrent
+// writes of one identity's credentials.
 func (a *attempt) eachCredential(do func(credentials FederatedCredentials, identity *arm.ResourceID, name, subject string) error) error {
 	for _, s := range subjects {
 		id := a.cluster.Spec.GetPlatform().GetDataPlaneOperators()[s.operator]
@@ -231,7 +231,7 @@ func (a *attempt) eachCredential(do func(credentials FederatedCredentials, ident
 		}
 		parsed, err := arm.ParseResourceID(id)
 		if err != nil {
-			return fmt.Errorf("the identity's id %q is malformed", id)
+			return fmt.Errorf("the resource ID %q of an identity is malformed", id)
 		}
 		credentials, err := a.Clients.FederatedCredentials(parsed.SubscriptionID)
 		if err != nil {
@@ -245,7 +245,7 @@ func (a *attempt) eachCredential(do func(credentials FederatedCredentials, ident
 	return nil
 }
 
-func (a *attempt) federate(ctx context.Context) error {
+func (a *attempt) createFederation(ctx context.Context) error {
 	issuer := a.Region.Issuer(a.cluster)
 	return a.eachCredential(func(credentials FederatedCredentials, identity *arm.ResourceID, name, subject string) error {
 		_, err := credentials.CreateOrUpdate(ctx, identity.ResourceGroupName, identity.Name, name, armmsi.FederatedIdentityCredential{
@@ -256,7 +256,7 @@ func (a *attempt) federate(ctx context.Context) error {
 
 func (a *attempt) removeFederation(ctx context.Context) error {
 	return a.eachCredential(func(credentials FederatedCredentials, identity *arm.ResourceID, name, _ string) error {
-		if _, err := credentials.Delete(ctx, identity.ResourceGroupName, identity.Name, name, nil); err != nil && !gone(err) {
+		if _, err := credentials.Delete(ctx, identity.ResourceGroupName, identity.Name, name, nil); err != nil && !isNotFound(err) {
 			return err
 		}
 		return nil

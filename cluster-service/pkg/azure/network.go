@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// Whose the association of the subnet with the network security group is.
+// Values of the fact that records who associated the subnet with the network security group.
 const (
 	factAssociation = fleet.AzureAssociation
 	byService       = fleet.AzureAssociatedByService
@@ -33,7 +33,7 @@ type subnet struct {
 func (a *attempt) subnet(ctx context.Context) (*subnet, error) {
 	id, err := arm.ParseResourceID(a.cluster.Spec.GetPlatform().GetSubnetId())
 	if err != nil || id.Parent == nil {
-		return nil, fmt.Errorf("the subnet id %q is malformed", a.cluster.Spec.GetPlatform().GetSubnetId())
+		return nil, fmt.Errorf("the resource ID %q of the subnet is malformed", a.cluster.Spec.GetPlatform().GetSubnetId())
 	}
 	client, err := a.Clients.Resources(id.SubscriptionID)
 	if err != nil {
@@ -57,13 +57,13 @@ func (s *subnet) securityGroup() string {
 	return id
 }
 
-// moving reports whether Azure is updating the subnet.
-func (s *subnet) moving() bool { return s.properties["provisioningState"] == "Updating" }
+// updating reports whether Azure is updating the subnet.
+func (s *subnet) updating() bool { return s.properties["provisioningState"] == "Updating" }
 
 func (a *attempt) associate(ctx context.Context) error {
 	s, err := a.subnet(ctx)
-	if gone(err) {
-		return fmt.Errorf("the customer's subnet %s is not there", a.cluster.Spec.GetPlatform().GetSubnetId())
+	if isNotFound(err) {
+		return fmt.Errorf("the customer's subnet %s does not exist", a.cluster.Spec.GetPlatform().GetSubnetId())
 	}
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (a *attempt) associate(ctx context.Context) error {
 	wanted := a.cluster.Spec.GetPlatform().GetNetworkSecurityGroupId()
 	has, decided := s.securityGroup(), a.step.Facts[factAssociation]
 	switch {
-	case s.moving():
+	case s.updating():
 		a.await("Azure to update the subnet "+s.name, nil)
 	case strings.EqualFold(has, wanted):
 		if decided == "" {
@@ -89,7 +89,7 @@ func (a *attempt) associate(ctx context.Context) error {
 	return nil
 }
 
-// dissociate takes back an association that the service made.
+// dissociate removes the association if the service made it.
 func (a *attempt) dissociate(ctx context.Context) error {
 	if a.step.Facts[factAssociation] != byService {
 		a.done()
@@ -97,11 +97,11 @@ func (a *attempt) dissociate(ctx context.Context) error {
 	}
 	s, err := a.subnet(ctx)
 	switch {
-	case gone(err):
+	case isNotFound(err):
 		a.done()
 	case err != nil:
 		return err
-	case s.moving():
+	case s.updating():
 		a.await("Azure to update the subnet "+s.name, nil)
 	case !strings.EqualFold(s.securityGroup(), a.cluster.Spec.GetPlatform().GetNetworkSecurityGroupId()):
 		a.done()
@@ -113,10 +113,10 @@ func (a *attempt) dissociate(ctx context.Context) error {
 }
 
 func (a *attempt) put(ctx context.Context, s *subnet, removing bool) error {
-	response, err := captured(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ClientCreateOrUpdateByIDResponse], error) {
+	response, err := withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ClientCreateOrUpdateByIDResponse], error) {
 		return s.client.BeginCreateOrUpdateByID(ctx, s.id, subnetAPIVersion, armresources.GenericResource{Properties: s.properties}, nil)
 	})
-	if gone(err) && removing {
+	if isNotFound(err) && removing {
 		a.done()
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
-// clock is a time that a test moves, for Azure and for the steps.
+// clock is the time of the emulator and of the steps. A test sets it.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -31,9 +31,9 @@ func (c *clock) set(now time.Time) {
 	c.now = now
 }
 
-// renewal is a cluster whose certificate the vault takes ten minutes for, and lives as long as it does in Azure.
+// renewal is a cluster with a certificate. The vault needs ten minutes to issue one, with Azure's validity.
 type renewal struct {
-	*world
+	*region
 	clock   *clock
 	vault   *azcertificates.Client
 	cluster *fleet.ClusterAggregate
@@ -42,20 +42,20 @@ type renewal struct {
 func newRenewal(t *testing.T) *renewal {
 	t.Helper()
 	c := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	w := newWorld(t, emulator.Options{OperationDelay: 10 * time.Minute, Now: c.Now})
+	w := newRegion(t, emulator.Options{OperationDelay: 10 * time.Minute, Now: c.Now})
 	w.now, w.steps.Now, w.steps.Region.AzureKinds = c.Now(), c.Now, []fleet.AzureKind{fleet.AzureCertificate}
 	vault, err := azcertificates.NewClient(w.azure.URL, w.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: w.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &renewal{world: w, clock: c, vault: vault, cluster: w.cluster("192.0.2.1")}
+	r := &renewal{region: w, clock: c, vault: vault, cluster: w.cluster("192.0.2.1")}
 	r.until(func() bool { return r.step() != nil && r.step().Done })
 	return r
 }
 
 func (r *renewal) step() *fleet.AzureStep { return r.cluster.Azure.Step(fleet.AzureCertificate) }
 
-// newest is the version that the vault gives out, which must be one that has not ended.
+// newest returns the vault's newest version, which must be valid.
 func (r *renewal) newest() (version string, ends time.Time) {
 	r.Helper()
 	found, err := r.vault.GetCertificate(r.Context(), "kas-cid", "", nil)
@@ -68,8 +68,8 @@ func (r *renewal) newest() (version string, ends time.Time) {
 	return found.ID.Version(), *found.Attributes.Expires
 }
 
-// until tries the step whenever it is due, with the time moved to then, until it is as wanted. What the vault gives out
-// is good at any of these times, once it had something.
+// until advances the clock to each time at which the step is due and attempts it, until wanted returns true. From the first
+// success on, the vault's newest version must be valid at each of these times.
 func (r *renewal) until(wanted func() bool) {
 	r.Helper()
 	for tries := 0; ; tries++ {
@@ -93,12 +93,12 @@ func (r *renewal) until(wanted func() bool) {
 	}
 }
 
-// TestCertificateIsRenewed follows a certificate over three years.
+// TestCertificateIsRenewed renews a certificate for three years.
 func TestCertificateIsRenewed(t *testing.T) {
 	r := newRenewal(t)
 	first, ends := r.newest()
 	if r.cluster.RenewedCertificate() != "" {
-		t.Error("the first certificate is said to be renewed")
+		t.Error("the first certificate is reported as renewed")
 	}
 	if lead := ends.Sub(r.step().Renew); lead != 60*24*time.Hour {
 		t.Errorf("a certificate of a year is renewed %v before its end", lead)
@@ -121,25 +121,25 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// TestCertificateIsNotRenewedAtOnce has the renewal meet what it may, none of which takes away the certificate that serves.
-func TestCertificateIsNotRenewedAtOnce(t *testing.T) {
+// TestCertificateIsRenewedAfterFaults disturbs the renewal. The certificate in use must stay available meanwhile.
+func TestCertificateIsRenewedAfterFaults(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		rule   faults.Rule
 		failed bool
 	}{
-		"Refused":     {"the issuer refuses for a while", faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 4}, true},
-		"NoRight":     {"the service may not create certificates any more", faults.Rule{Methods: []string{"POST"}, Services: []string{emulator.ServiceVault}, Path: "/create", Status: http.StatusForbidden, Count: 20}, true},
-		"LostAnswer":  {"the request was taken and its answer lost: there is one operation", faults.Rule{Methods: []string{"POST"}, Path: "/create", DropResponse: true, Count: 1}, true},
-		"LostRequest": {"the request never came", faults.Rule{Methods: []string{"POST"}, Path: "/create", DropRequest: true, Count: 1}, true},
-		"Forgetful":   {"a failed operation cannot be forgotten at once", faults.Rule{Methods: []string{"DELETE"}, Path: "/pending", DropResponse: true, Count: 1}, false},
+		"Refused":      {"the issuer refuses for a while", faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 4}, true},
+		"NoRight":      {"the service has lost the right to create certificates", faults.Rule{Methods: []string{"POST"}, Services: []string{emulator.ServiceVault}, Path: "/create", Status: http.StatusForbidden, Count: 20}, true},
+		"LostResponse": {"the request was accepted and its response lost: there is one operation", faults.Rule{Methods: []string{"POST"}, Path: "/create", DropResponse: true, Count: 1}, true},
+		"LostRequest":  {"the request did not arrive", faults.Rule{Methods: []string{"POST"}, Path: "/create", DropRequest: true, Count: 1}, true},
+		"FailedDelete": {"deleting the failed operation fails once", faults.Rule{Methods: []string{"DELETE"}, Path: "/pending", DropResponse: true, Count: 1}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRenewal(t)
 			before, ends := r.newest()
 			rules := []faults.Rule{tc.rule}
-			if name == "Forgetful" {
+			if name == "FailedDelete" {
 				rules = append(rules, faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Count: 1})
 			}
 			for _, rule := range rules {
@@ -151,7 +151,7 @@ func TestCertificateIsNotRenewedAtOnce(t *testing.T) {
 			r.until(func() bool {
 				failed = failed || r.step().Error != ""
 				if !r.step().Done {
-					t.Fatalf("the step is not done any more: %+v", r.step())
+					t.Fatalf("the step is no longer done: %+v", r.step())
 				}
 				return r.cluster.RenewedCertificate() != ""
 			})
@@ -160,19 +160,19 @@ func TestCertificateIsNotRenewedAtOnce(t *testing.T) {
 				t.Errorf("%s: at %v version %s is followed by %s", tc.reason, r.clock.Now(), before, renewed)
 			}
 			if tc.failed && !failed {
-				t.Errorf("%s: nothing was said of it", tc.reason)
+				t.Errorf("%s: the step shows no error", tc.reason)
 			}
 			for _, rule := range r.azure.Faults().List() {
 				if rule.Fired != rule.Count {
-					t.Errorf("%s: met %d times: %+v", tc.reason, rule.Fired, rule)
+					t.Errorf("%s: the fault was injected %d times: %+v", tc.reason, rule.Fired, rule)
 				}
 			}
 		})
 	}
 }
 
-// TestCertificateRenewedBySomebodyElse finds, when it would renew, a version that is new already.
-func TestCertificateRenewedBySomebodyElse(t *testing.T) {
+// TestCertificateRenewedByAnotherClient finds a new version when the renewal is due.
+func TestCertificateRenewedByAnotherClient(t *testing.T) {
 	r := newRenewal(t)
 	first, _ := r.newest()
 	r.clock.set(r.step().Renew.Add(-24 * time.Hour))
@@ -186,17 +186,17 @@ func TestCertificateRenewedBySomebodyElse(t *testing.T) {
 	r.until(func() bool { return r.cluster.RenewedCertificate() != "" })
 	second, ends := r.newest()
 	if second == first || r.cluster.RenewedCertificate() != second || !r.step().Expires.Equal(ends) {
-		t.Errorf("version %s until %v is taken as %s until %v", second, ends, r.cluster.RenewedCertificate(), r.step().Expires)
+		t.Errorf("version %s until %v is stored as %s until %v", second, ends, r.cluster.RenewedCertificate(), r.step().Expires)
 	}
-	// A third was not made: what is there is the second, for its whole life.
+	// The step must not create a third version before the second must be renewed.
 	r.clock.set(r.step().Renew.Add(-time.Second))
 	if version, _ := r.newest(); version != second {
-		t.Errorf("version %s was made, too", version)
+		t.Errorf("version %s was created, too", version)
 	}
 }
 
-// TestCertificateThatIsGone has somebody delete the certificate in the vault: when it would be renewed it is made anew.
-func TestCertificateThatIsGone(t *testing.T) {
+// TestDeletedCertificateIsCreatedAgain deletes the certificate in the vault. The step creates it again when the renewal is due.
+func TestDeletedCertificateIsCreatedAgain(t *testing.T) {
 	r := newRenewal(t)
 	if _, err := r.vault.DeleteCertificate(t.Context(), "kas-cid", nil); err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestCertificateThatIsGone(t *testing.T) {
 		r.clock.set(later(r.clock.Now(), at))
 		r.cluster.Azure.Record(r.clock.Now(), r.steps.Try(t.Context(), r.cluster, r.step()))
 		if r.clock.Now().After(r.step().Expires) {
-			t.Fatalf("it was not made anew: %+v", r.step())
+			t.Fatalf("the certificate was not created again: %+v", r.step())
 		}
 	}
 	if version, _ := r.newest(); version != r.cluster.RenewedCertificate() {

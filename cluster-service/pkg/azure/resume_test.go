@@ -24,20 +24,20 @@ import (
 const (
 	customer = "11111111-1111-1111-1111-111111111111"
 	zone     = "0ulz.westus3.aroapp-hcp.io"
-	// patience bounds what a test waits for Azure.
-	patience = 30 * time.Second
+	// settleTimeout is the maximum time for the steps of one cluster.
+	settleTimeout = 30 * time.Second
 )
 
-// world is an Azure, and the steps of a Cluster Service without one: what is stored is in the aggregate.
-type world struct {
+// region is an Azure emulator with the steps of a Cluster Service that has no database: the aggregate holds the state.
+type region struct {
 	*testing.T
 	azure *emulatortest.Azure
 	steps *azure.Steps
-	// now is the time as the steps see it: waits are skipped.
+	// now is the time of the steps. Waiting advances it.
 	now time.Time
 }
 
-func newWorld(t *testing.T, options emulator.Options) *world {
+func newRegion(t *testing.T, options emulator.Options) *region {
 	t.Helper()
 	options.DataDir, options.AssumeCustomers, options.Seed = t.TempDir(), true, emulatortest.Seed(zone)
 	started, err := emulatortest.Start(options)
@@ -57,13 +57,13 @@ func newWorld(t *testing.T, options emulator.Options) *world {
 	settings := config.AzureResources{ResourceManager: started.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: started.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
 		Documents: config.DocumentStore{Account: started.URL + "/oidc", Container: "issuers"}}
-	region := fleet.Region{BaseDomain: zone, IssuerBase: started.URL + "/oidc/issuers", AzureKinds: fleet.AzureKinds()}
-	return &world{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: azure.NewSDK(settings, started.Tokens, started.HTTP()), Region: region, Config: settings,
+	place := fleet.Region{BaseDomain: zone, IssuerBase: started.URL + "/oidc/issuers", AzureKinds: fleet.AzureKinds()}
+	return &region{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: azure.NewSDK(settings, started.Tokens, started.HTTP()), Region: place, Config: settings,
 		Open: func(string, []byte) ([]byte, error) { return signing, nil }, Now: time.Now}}
 }
 
-// cluster is one whose HostedCluster is there, with an endpoint.
-func (w *world) cluster(endpoint string) *fleet.ClusterAggregate {
+// cluster returns a cluster with a HostedCluster that reports an endpoint.
+func (w *region) cluster(endpoint string) *fleet.ClusterAggregate {
 	in := "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/"
 	t := &fleet.ClusterAggregate{
 		Cluster: &fleet.Cluster{UID: "6d5f0a3e-0000-4000-8000-000000000001", ResourceID: "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c",
@@ -78,10 +78,10 @@ func (w *world) cluster(endpoint string) *fleet.ClusterAggregate {
 	return t
 }
 
-// settle tries what is due until nothing is, as a worker does, but for the waits.
-func (w *world) settle(t *fleet.ClusterAggregate) {
+// settle attempts all due steps as a worker does, and skips the waits.
+func (w *region) settle(t *fleet.ClusterAggregate) {
 	w.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(settleTimeout); ; {
 		if err := w.steps.Region.Settle(w.now, t, nil); err != nil {
 			w.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func (w *world) settle(t *fleet.ClusterAggregate) {
 		if t.Azure != nil {
 			at, due = t.Azure.DueTime()
 		}
-		// What is done is due again when it ends, which is not now.
+		// A certificate is due again when it must be renewed, which is months away.
 		if !due || at.Sub(w.now) > time.Hour {
 			return
 		}
@@ -100,19 +100,19 @@ func (w *world) settle(t *fleet.ClusterAggregate) {
 		o := w.steps.Try(w.Context(), t, step)
 		t.Azure.Record(w.now, o)
 		if time.Now().After(end) {
-			w.Fatalf("step %s does not end: %+v", step.Kind, o)
+			w.Fatalf("step %s does not finish: %+v", step.Kind, o)
 		}
 	}
 }
 
-func (w *world) remove(t *fleet.ClusterAggregate) {
+func (w *region) remove(t *fleet.ClusterAggregate) {
 	w.Helper()
 	t.Cluster.DeleteTime = w.now
 	t.Works = slices.DeleteFunc(t.Works, func(work *fleet.Work) bool { return work.Kind == fleet.HostedCluster })
 	w.settle(t)
 }
 
-func (w *world) inAzure() []string {
+func (w *region) inAzure() []string {
 	w.Helper()
 	left, err := w.azure.Leftovers()
 	if err != nil {
@@ -122,15 +122,15 @@ func (w *world) inAzure() []string {
 	return left
 }
 
-// operations are the requests that the steps make, each by what tells it from the others.
+// operations are the requests of the steps, each with the method, service and path that identify it.
 var operations = map[string]struct {
 	method, service, path string
-	// skip are the requests before it that look the same: a client of Key Vault first asks without a token.
+	// skip is the number of earlier requests that match too. A client of Key Vault sends its first request without a token.
 	skip int
 }{
 	"GetGroup":          {"GET", "arm", "/resourceGroups/managed", 0},
 	"PutGroup":          {"PUT", "arm", "/resourceGroups/managed", 0},
-	"DeleteGroup":       {"DELETE", "arm", "/resourceGroups/managed", 1}, // the first is the zone in it
+	"DeleteGroup":       {"DELETE", "arm", "/resourceGroups/managed", 1}, // the first one deletes the zone in it
 	"GetZone":           {"GET", "arm", "/dnsZones/aro.p.", 0},
 	"PutZone":           {"PUT", "arm", "/dnsZones/aro.p.", 0},
 	"DeleteZone":        {"DELETE", "arm", "/dnsZones/aro.p.", 0},
@@ -160,30 +160,30 @@ var operations = map[string]struct {
 	"DeleteDiscovery":   {"DELETE", "blob", "/openid-configuration", 0},
 }
 
-// TestEveryOperationResumes has each operation of Azure that is used be lost after it was done, lost before, throttled and
-// failed, over a cluster's life: the steps go on where they are, to what an undisturbed cluster has, and to nothing.
+// TestEveryOperationResumes disturbs each request of the steps: the response is lost, the request is lost, Azure throttles or
+// fails it. The steps must then reach the same resources as without the fault, and delete all of them.
 func TestEveryOperationResumes(t *testing.T) {
-	misfortunes := map[string]faults.Rule{
-		"LostAnswer":  {DropResponse: true},
-		"LostRequest": {DropRequest: true},
-		"Throttled":   {Status: 429, RetryAfterMS: 60_000},
-		"Failed":      {Status: 500},
+	injected := map[string]faults.Rule{
+		"LostResponse": {DropResponse: true},
+		"LostRequest":  {DropRequest: true},
+		"Throttled":    {Status: 429, RetryAfterMS: 60_000},
+		"Failed":       {Status: 500},
 	}
-	delays := map[string]time.Duration{"AtOnce": 0, "Long": time.Millisecond}
+	delays := map[string]time.Duration{"Immediate": 0, "Delayed": time.Millisecond}
 	if testing.Short() {
-		misfortunes, delays = map[string]faults.Rule{"LostAnswer": misfortunes["LostAnswer"]}, map[string]time.Duration{"Long": time.Millisecond}
+		injected, delays = map[string]faults.Rule{"LostResponse": injected["LostResponse"]}, map[string]time.Duration{"Delayed": time.Millisecond}
 	}
 	for name, delay := range delays {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, emulator.Options{OperationDelay: delay})
+			w := newRegion(t, emulator.Options{OperationDelay: delay})
 			undisturbed := w.cluster("192.0.2.1")
 			w.settle(undisturbed)
 			want := w.inAzure()
 			w.remove(undisturbed)
 			for operation, o := range operations {
-				for misfortune, rule := range misfortunes {
-					t.Run(operation+misfortune, func(t *testing.T) {
-						w := &world{T: t, azure: w.azure, steps: w.steps, now: time.Now()}
+				for fault, rule := range injected {
+					t.Run(operation+fault, func(t *testing.T) {
+						w := &region{T: t, azure: w.azure, steps: w.steps, now: time.Now()}
 						rule.Methods, rule.Services, rule.Path, rule.Skip, rule.Count = []string{o.method}, []string{o.service}, o.path, o.skip, 1
 						id, err := w.azure.Faults().Add(rule)
 						if err != nil {
@@ -200,7 +200,7 @@ func TestEveryOperationResumes(t *testing.T) {
 						}
 						for _, r := range w.azure.Faults().List() {
 							if r.ID == id && r.Fired != 1 {
-								t.Errorf("%s %s was met %d times and disturbed %d times", o.method, o.path, r.Matched, r.Fired)
+								t.Errorf("%s %s matched %d times and was disturbed %d times", o.method, o.path, r.Matched, r.Fired)
 							}
 						}
 						w.azure.Faults().Clear()
@@ -211,9 +211,9 @@ func TestEveryOperationResumes(t *testing.T) {
 	}
 }
 
-// TestRecordsFollowTheEndpoint has the endpoint be an address, a name, and one of the names that have records.
+// TestRecordsFollowTheEndpoint changes the endpoint to an address, a name, and one of the names that have records.
 func TestRecordsFollowTheEndpoint(t *testing.T) {
-	w := newWorld(t, emulator.Options{})
+	w := newRegion(t, emulator.Options{})
 	cluster := w.cluster("")
 	records := func() (found []string) {
 		for _, id := range w.inAzure() {
@@ -230,7 +230,7 @@ func TestRecordsFollowTheEndpoint(t *testing.T) {
 		{"", nil},
 		{"192.0.2.1", []string{"A api-int.p", "A api.p", "A ignition-server.p", "A konnectivity-server.p", "A oauth.p"}},
 		{"ingress.example.com", []string{"CNAME api-int.p", "CNAME api.p", "CNAME ignition-server.p", "CNAME konnectivity-server.p", "CNAME oauth.p"}},
-		// A name leads nowhere by itself: whoever publishes the API server under it made its record.
+		// A CNAME to itself is invalid. The publisher of the API server under this name owns its record.
 		{"api-int.p." + zone, []string{"CNAME api.p", "CNAME ignition-server.p", "CNAME konnectivity-server.p", "CNAME oauth.p"}},
 		{"192.0.2.2", []string{"A api-int.p", "A api.p", "A ignition-server.p", "A konnectivity-server.p", "A oauth.p"}},
 	} {
@@ -246,7 +246,7 @@ func TestRecordsFollowTheEndpoint(t *testing.T) {
 	}
 }
 
-// lastTwo are the last two segments of an id.
+// lastTwo returns the last two segments of a resource ID.
 func lastTwo(id string) (kind, name string) {
 	segments := strings.Split(id, "/")
 	if len(segments) < 2 {

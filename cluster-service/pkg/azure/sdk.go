@@ -27,7 +27,7 @@ import (
 // requestTimeout bounds one request.
 const requestTimeout = 20 * time.Second
 
-// SDK gives the SDK's clients.
+// SDK implements Clients with the clients of the Azure SDK.
 type SDK struct {
 	config     config.AzureResources
 	credential azcore.TokenCredential
@@ -36,12 +36,12 @@ type SDK struct {
 
 var _ Clients = (*SDK)(nil)
 
-// NewSDK makes clients that use a credential over a transport; nil is the SDK's own.
+// NewSDK returns clients with a credential and a transport. A nil transport is the SDK's own.
 func NewSDK(c config.AzureResources, credential azcore.TokenCredential, transport policy.Transporter) *SDK {
 	return &SDK{config: c, credential: credential, options: policy.ClientOptions{
 		Cloud:     cloudOf(c),
 		Transport: transport,
-		// The steps are tried again by whoever tries them, who honours what Azure asks to wait and says so meanwhile.
+		// Worker retries steps. It honours Retry-After and shows the wait in the step meanwhile.
 		Retry: policy.RetryOptions{MaxRetries: -1, TryTimeout: requestTimeout},
 	}}
 }
@@ -52,8 +52,8 @@ func cloudOf(c config.AzureResources) cloud.Configuration {
 	}}
 }
 
-// Connect makes clients as the configuration says: with the identity of the workload, or where there is none, with the
-// secret in a file.
+// Connect returns clients for the configuration. They authenticate with the secret in CredentialFile, or with the workload's
+// identity when there is no such file.
 func Connect(c config.AzureResources) (*SDK, error) {
 	transport, err := transportOf(c.CAFile)
 	if err != nil {
@@ -72,11 +72,11 @@ func Connect(c config.AzureResources) (*SDK, error) {
 	return NewSDK(c, credential, transport), nil
 }
 
-// secretCredential reads a JSON list of one client with its secret.
+// secretCredential reads a file with a JSON list of one client and its secret.
 func secretCredential(path string, options policy.ClientOptions) (azcore.TokenCredential, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the credential: %w", err)
+		return nil, fmt.Errorf("read the credential: %w", err)
 	}
 	var clients []struct {
 		TenantID     string `json:"tenantId"`
@@ -85,9 +85,9 @@ func secretCredential(path string, options policy.ClientOptions) (azcore.TokenCr
 	}
 	// The parser's error would quote the secret.
 	if json.Unmarshal(text, &clients) != nil || len(clients) != 1 {
-		return nil, fmt.Errorf("the credential %s is not a list of one client", path)
+		return nil, fmt.Errorf("the credential %s is not a JSON list of one client", path)
 	}
-	// Another authority than Microsoft's is not known to Microsoft.
+	// Instance discovery asks Microsoft about the authority, and fails for authorities that are not Microsoft's.
 	return azidentity.NewClientSecretCredential(clients[0].TenantID, clients[0].ClientID, clients[0].ClientSecret,
 		&azidentity.ClientSecretCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: true})
 }
@@ -102,7 +102,7 @@ func transportOf(caFile string) (policy.Transporter, error) {
 		}
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("azureResources.caFile: %s holds no certificate", caFile)
+			return nil, fmt.Errorf("azureResources.caFile: %s contains no certificate", caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
@@ -113,17 +113,17 @@ func (s *SDK) arm() *arm.ClientOptions {
 	return &arm.ClientOptions{ClientOptions: s.options, DisableRPRegistration: true}
 }
 
-// ResourceGroups of a subscription.
+// ResourceGroups returns the client of a subscription's resource groups.
 func (s *SDK) ResourceGroups(subscription string) (ResourceGroups, error) {
 	return armresources.NewResourceGroupsClient(subscription, s.credential, s.arm())
 }
 
-// Zones of a subscription.
+// Zones returns the client of a subscription's DNS zones.
 func (s *SDK) Zones(subscription string) (Zones, error) {
 	return armdns.NewZonesClient(subscription, s.credential, s.arm())
 }
 
-// RecordSets of a subscription's zones.
+// RecordSets returns the client of the record sets in a subscription's DNS zones.
 func (s *SDK) RecordSets(subscription string) (RecordSets, error) {
 	return armdns.NewRecordSetsClient(subscription, s.credential, s.arm())
 }
@@ -133,34 +133,34 @@ func (s *SDK) Resources(subscription string) (Resources, error) {
 	return armresources.NewClient(subscription, s.credential, s.arm())
 }
 
-// Identities of a subscription.
+// Identities returns the client of a subscription's user-assigned identities.
 func (s *SDK) Identities(subscription string) (Identities, error) {
 	return armmsi.NewUserAssignedIdentitiesClient(subscription, s.credential, s.arm())
 }
 
-// FederatedCredentials of a subscription's identities.
+// FederatedCredentials returns the client of the federated credentials of a subscription's identities.
 func (s *SDK) FederatedCredentials(subscription string) (FederatedCredentials, error) {
 	return armmsi.NewFederatedIdentityCredentialsClient(subscription, s.credential, s.arm())
 }
 
-// RoleAssignments on scopes of a subscription.
+// RoleAssignments returns the client of the role assignments on scopes in a subscription.
 func (s *SDK) RoleAssignments(subscription string) (RoleAssignments, error) {
 	return armauthorization.NewRoleAssignmentsClient(subscription, s.credential, s.arm())
 }
 
-// RoleDefinitions wherever they are.
+// RoleDefinitions returns the client of role definitions.
 func (s *SDK) RoleDefinitions() (RoleDefinitions, error) {
 	return armauthorization.NewRoleDefinitionsClient(s.credential, s.arm())
 }
 
-// Certificates of the service's vault.
+// Certificates returns the client of the certificates in the service's vault.
 func (s *SDK) Certificates() (Certificates, error) {
-	// A vault that is not Microsoft's is not in a domain of Microsoft's.
+	// The SDK expects vaults in Microsoft's domains; a vault with its own certificate authority is not in one.
 	return azcertificates.NewClient(s.config.Vault, s.credential, &azcertificates.ClientOptions{ClientOptions: s.options,
 		DisableChallengeResourceVerification: s.config.CAFile != ""})
 }
 
-// Documents of the service's storage account.
+// Documents returns the client of the service's storage account.
 func (s *SDK) Documents() (Documents, error) {
 	return azblob.NewClient(s.config.Documents.Account, s.credential, &azblob.ClientOptions{ClientOptions: s.options})
 }

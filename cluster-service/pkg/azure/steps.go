@@ -17,56 +17,57 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// ownerTag marks what is a cluster's, with the cluster's uid: a name alone may be somebody else's.
+// ownerTag is the tag with the UID of the cluster that owns a resource. A name alone does not identify the owner.
 const ownerTag = "hcpmesh-cluster"
 
-// Steps tries steps.
+// Steps attempts the steps of a cluster's Azure resources.
 type Steps struct {
 	Clients Clients
 	Region  fleet.Region
 	Config  config.AzureResources
-	// Open opens the sealed signing key of a cluster.
+	// Open decrypts the sealed signing key of a cluster.
 	Open func(owner string, sealed []byte) ([]byte, error)
-	// Now is the time by which certificates end.
+	// Now returns the time that decides whether a certificate must be renewed.
 	Now func() time.Time
 }
 
-// maxError bounds an error that is stored and shown.
+// maxError is the maximum length of a stored error, in bytes.
 const maxError = 512
 
-// Try tries a step of an aggregate: to make what is missing, or to remove what is there when the cluster's resources go.
+// Try attempts a step of a cluster: it creates what is missing, or deletes what exists when the cluster's resources are being
+// deleted.
 func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	input, _ := s.Region.AzureInput(t, step.Kind)
-	a := &attempt{Steps: s, cluster: t.Cluster, step: step, servers: serversOf(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input}}
-	try := a.make
+	a := &attempt{Steps: s, cluster: t.Cluster, step: step, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input}}
+	run := a.create
 	if t.Azure.Deleting {
-		try = a.remove
+		run = a.remove
 	}
-	if err := try(ctx); err != nil {
+	if err := run(ctx); err != nil {
 		a.outcome.Done, a.outcome.Awaited = false, ""
 		a.outcome.Error, a.outcome.RetryAfter = describe(err), retryAfter(err)
 	}
 	return a.outcome
 }
 
-// attempt is one try of a step.
+// attempt is one attempt of a step.
 type attempt struct {
 	*Steps
 	cluster *fleet.Cluster
 	step    *fleet.AzureStep
-	// servers are the name servers of the cluster's zone, with commas.
+	// servers are the name servers of the cluster's zone, separated by commas.
 	servers string
 	outcome fleet.AzureOutcome
 }
 
-func (a *attempt) make(ctx context.Context) error {
+func (a *attempt) create(ctx context.Context) error {
 	switch a.step.Kind {
 	case fleet.AzureResourceGroup:
-		return a.makeGroup(ctx)
+		return a.createGroup(ctx)
 	case fleet.AzureDNSZone:
-		return a.makeZone(ctx)
+		return a.createZone(ctx)
 	case fleet.AzureDNSDelegation:
-		return a.makeDelegation(ctx)
+		return a.createDelegation(ctx)
 	case fleet.AzureDocuments:
 		return a.publishDocuments(ctx)
 	case fleet.AzureSecurityGroup:
@@ -74,15 +75,15 @@ func (a *attempt) make(ctx context.Context) error {
 	case fleet.AzureRoles:
 		return a.checkRoles(ctx)
 	case fleet.AzureFederation:
-		return a.federate(ctx)
+		return a.createFederation(ctx)
 	case fleet.AzureCertificate:
-		return a.makeCertificate(ctx)
+		return a.ensureCertificate(ctx)
 	case fleet.AzureAPIRecord:
-		return a.makeAPIRecord(ctx)
+		return a.createAPIRecord(ctx)
 	case fleet.AzureServiceRecords:
-		return a.makeServiceRecords(ctx)
+		return a.createServiceRecords(ctx)
 	}
-	return fmt.Errorf("the step %q is unknown", a.step.Kind)
+	return fmt.Errorf("step %q is unknown", a.step.Kind)
 }
 
 func (a *attempt) remove(ctx context.Context) error {
@@ -98,7 +99,7 @@ func (a *attempt) remove(ctx context.Context) error {
 	case fleet.AzureSecurityGroup:
 		return a.dissociate(ctx)
 	case fleet.AzureRoles:
-		a.done() // nothing was made
+		a.done() // the step only checks
 		return nil
 	case fleet.AzureFederation:
 		return a.removeFederation(ctx)
@@ -109,69 +110,69 @@ func (a *attempt) remove(ctx context.Context) error {
 	case fleet.AzureServiceRecords:
 		return a.removeServiceRecords(ctx)
 	}
-	return fmt.Errorf("the step %q is unknown", a.step.Kind)
+	return fmt.Errorf("step %q is unknown", a.step.Kind)
 }
 
 func (a *attempt) done() { a.outcome.Done = true }
 
-// await has the step tried again, when Azure says or soon.
+// await makes the worker attempt the step again, after Azure's Retry-After or soon.
 func (a *attempt) await(what string, response *http.Response) {
 	a.outcome.Awaited = what
 	if response != nil {
-		a.outcome.RetryAfter = wantedWait(response)
+		a.outcome.RetryAfter = pauseFrom(response)
 	}
 }
 
-// decide stores a fact before it is acted upon: the step is tried again when it is stored.
+// decide stores a fact before the step acts on it. The worker attempts the step again when the fact is stored.
 func (a *attempt) decide(name, value string) {
 	a.outcome.Facts = map[string]string{name: value}
 }
 
-// captured runs a call and returns Azure's answer with it, whose headers the SDK's pollers would keep to themselves.
-func captured[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (*http.Response, error) {
+// withResponse runs a call and returns Azure's HTTP response, because the SDK's pollers do not expose its headers.
+func withResponse[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (*http.Response, error) {
 	var response *http.Response
 	_, err := call(policy.WithCaptureResponse(ctx, &response))
 	return response, err
 }
 
-// underWay says that Azure took a request and goes on with it.
-func underWay(response *http.Response) bool {
+// isAccepted reports whether Azure accepted a request and has not finished it (202).
+func isAccepted(response *http.Response) bool {
 	return response != nil && response.StatusCode == http.StatusAccepted
 }
 
-// gone says that Azure answered that something, or what it is in, is not there.
-func gone(err error) bool { return answered(err, http.StatusNotFound) }
+// isNotFound reports whether Azure returned that a resource or its parent does not exist (404).
+func isNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
-func answered(err error, status int) bool {
+func hasStatus(err error, status int) bool {
 	var response *azcore.ResponseError
 	return errors.As(err, &response) && response.StatusCode == status
 }
 
-// describe is an error for people: Azure's code and status, without the rest of the answer's dump.
+// describe returns the text of an error for operators: Azure's status and code without the dump of the response.
 func describe(err error) string {
 	var response *azcore.ResponseError
-	// An error of the credential has the whole exchange in many lines.
+	// An error of the credential contains the whole exchange in many lines.
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if errors.As(err, &response) {
-		text = fmt.Sprintf("Azure answered %d %s", response.StatusCode, response.ErrorCode)
+		text = fmt.Sprintf("Azure returned %d %s", response.StatusCode, response.ErrorCode)
 		if response.RawResponse != nil && response.RawResponse.Request != nil {
-			text += " to " + response.RawResponse.Request.Method + " " + response.RawResponse.Request.URL.Path
+			text += " for " + response.RawResponse.Request.Method + " " + response.RawResponse.Request.URL.Path
 		}
 	}
 	return text[:min(len(text), maxError)]
 }
 
-// retryAfter is what Azure asked to wait with an error; 0 when it did not.
+// retryAfter returns the pause that Azure requested with an error, and 0 when it requested none.
 func retryAfter(err error) time.Duration {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) || response.RawResponse == nil {
 		return 0
 	}
-	return wantedWait(response.RawResponse)
+	return pauseFrom(response.RawResponse)
 }
 
-// wantedWait reads the headers by which Azure asks for patience: milliseconds, seconds, or a date (RFC 9110, section 10.2.3).
-func wantedWait(response *http.Response) time.Duration {
+// pauseFrom reads the pause that a response requests: in milliseconds, in seconds, or as a date (RFC 9110, section 10.2.3).
+func pauseFrom(response *http.Response) time.Duration {
 	for _, name := range []string{"retry-after-ms", armheader.RetryAfterMS} {
 		if n, err := strconv.Atoi(response.Header.Get(name)); err == nil && n >= 0 {
 			return time.Duration(n) * time.Millisecond

@@ -17,17 +17,17 @@ func TestAllows(t *testing.T) {
 		action     string
 		want       bool
 	}{
-		"Exact":       {"an action without an asterisk is itself", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.Network/virtualNetworks/read")}}, "Microsoft.Network/virtualNetworks/read", true},
+		"Exact":       {"a pattern without an asterisk matches itself", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.Network/virtualNetworks/read")}}, "Microsoft.Network/virtualNetworks/read", true},
 		"Case":        {"Azure compares without regard to case", &armauthorization.Permission{Actions: []*string{to.Ptr("microsoft.network/VIRTUALNETWORKS/read")}}, "Microsoft.Network/virtualNetworks/read", true},
-		"Prefix":      {"an action is no prefix", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.Network/virtualNetworks")}}, "Microsoft.Network/virtualNetworks/read", false},
+		"Prefix":      {"a pattern is not a prefix", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.Network/virtualNetworks")}}, "Microsoft.Network/virtualNetworks/read", false},
 		"AllOfOne":    {"an asterisk spans slashes", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.Network/*")}}, "Microsoft.Network/virtualNetworks/subnets/join/action", true},
 		"Reading":     {"an asterisk may be at the start", &armauthorization.Permission{Actions: []*string{to.Ptr("*/read")}}, "Microsoft.Network/virtualNetworks/read", true},
-		"ReadingOnly": {"what comes behind it must match", &armauthorization.Permission{Actions: []*string{to.Ptr("*/read")}}, "Microsoft.Network/virtualNetworks/write", false},
-		"Middle":      {"it may be in the middle, once or twice", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.*/virtual*/read")}}, "Microsoft.Network/virtualNetworks/read", true},
-		"Overlap":     {"what is before and behind it may not overlap", &armauthorization.Permission{Actions: []*string{to.Ptr("ab*ba")}}, "aba", false},
-		"Excepted":    {"an exception takes back", contributor, "Microsoft.Authorization/roleAssignments/write", false},
-		"NotExcepted": {"and nothing else", contributor, "Microsoft.Compute/disks/write", true},
-		"Nothing":     {"no permission is none", &armauthorization.Permission{}, "Microsoft.Compute/disks/write", false},
+		"ReadingOnly": {"the text after the asterisk must match", &armauthorization.Permission{Actions: []*string{to.Ptr("*/read")}}, "Microsoft.Network/virtualNetworks/write", false},
+		"Middle":      {"asterisks may be in the middle", &armauthorization.Permission{Actions: []*string{to.Ptr("Microsoft.*/virtual*/read")}}, "Microsoft.Network/virtualNetworks/read", true},
+		"Overlap":     {"the texts around an asterisk may not overlap", &armauthorization.Permission{Actions: []*string{to.Ptr("ab*ba")}}, "aba", false},
+		"Excepted":    {"notActions exclude actions", contributor, "Microsoft.Authorization/roleAssignments/write", false},
+		"NotExcepted": {"notActions exclude no others", contributor, "Microsoft.Compute/disks/write", true},
+		"Nothing":     {"an empty permission grants nothing", &armauthorization.Permission{}, "Microsoft.Compute/disks/write", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -38,22 +38,22 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-func TestWantedWait(t *testing.T) {
+func TestPauseFrom(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		header http.Header
 		want   time.Duration
 	}{
-		"None":         {"nothing is asked", http.Header{}, 0},
+		"None":         {"no pause is requested", http.Header{}, 0},
 		"Seconds":      {"whole seconds", http.Header{"Retry-After": {"17"}}, 17 * time.Second},
 		"Milliseconds": {"milliseconds are preferred", http.Header{"Retry-After": {"1"}, "X-Ms-Retry-After-Ms": {"250"}}, 250 * time.Millisecond},
-		"Past":         {"a date that is over", http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:59:59 GMT"}}, 0},
-		"Nonsense":     {"what cannot be read is not obeyed", http.Header{"Retry-After": {"soon"}}, 0},
-		"Negative":     {"time does not run back", http.Header{"Retry-After": {"-5"}}, 0},
+		"Past":         {"a date in the past", http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:59:59 GMT"}}, 0},
+		"Nonsense":     {"a malformed value is ignored", http.Header{"Retry-After": {"soon"}}, 0},
+		"Negative":     {"a negative value is ignored", http.Header{"Retry-After": {"-5"}}, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := wantedWait(&http.Response{Header: tc.header}); got != tc.want {
+			if got := pauseFrom(&http.Response{Header: tc.header}); got != tc.want {
 				t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
 			}
 		})

@@ -11,46 +11,49 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// stepTimeout bounds one try of a step. It is shorter than the lease, so that nobody else is at it.
+	// stepTimeout is the maximum duration of one attempt. It is shorter than the lease, so that no other replica attempts the
+	// same step.
 	stepTimeout = 25 * time.Second
-	// visitTime is how long a visit goes on with further steps before it stores what came of those that were tried.
-	visitTime = 2 * time.Second
-	// countInterval is how old the counts of what ends are at most.
+	// maxVisit is the time after which a visit attempts no further step and stores the outcomes.
+	maxVisit = 2 * time.Second
+	// countInterval is the interval at which the metrics of certificates are computed.
 	countInterval = 15 * time.Second
 )
 
-// WorkerOptions are what a worker works with.
+// WorkerOptions configure a Worker.
 type WorkerOptions struct {
 	Store *store.Store
 	Steps *Steps
-	// Workers is how many clusters are visited at once.
+	// Workers is the number of clusters that are visited at the same time.
 	Workers int
-	// Renderer renders what a cluster's works are to carry when something that they name was renewed.
+	// Renderer renders the works of a cluster again when a certificate that they name was renewed.
 	Renderer fleet.Renderer
 	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 }
 
-// Worker tries steps that are due.
+// Worker attempts the steps that are due. Its methods are safe for concurrent use.
 type Worker struct {
 	WorkerOptions
 	due   *due.Queue
 	tries *prometheus.CounterVec
-	// firstEnd is when the first certificate ends, in Unix seconds, 0 when none does; overdue counts those not renewed in time.
+	// firstEnd is the end of the certificate that ends first; overdue is the number of certificates that are not renewed in time.
 	firstEnd, overdue prometheus.Gauge
 }
 
-// NewWorker makes a worker; Run runs it.
+// NewWorker returns a worker. Run makes it work.
 func NewWorker(o WorkerOptions) *Worker {
 	w := &Worker{WorkerOptions: o,
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_azure_steps_total",
-			Help: "Tries of steps of clusters' Azure resources, by step and outcome: done, undone, waiting, failed."}, []string{"step", "outcome"}),
+			Help: "Attempts of steps of clusters' Azure resources, by step and outcome (done, undone, waiting, failed)."}, []string{"step", "outcome"}),
 		firstEnd: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_first_end_seconds",
-			Help: "When the first serving certificate of a cluster's API server ends, in Unix time; 0 when there is none."}),
+			Help: "End of the API server serving certificate that ends first, in Unix time; 0 when there is none."}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_overdue",
-			Help: "Serving certificates whose renewal has failed for half of the time that there is for it."})}
+			Help: "Serving certificates whose renewal has failed for half of the renewal period."})}
 	w.due = due.NewQueue(due.Options{Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)
@@ -61,7 +64,7 @@ func NewWorker(o WorkerOptions) *Worker {
 // Enqueue tries the due steps of clusters soon. This process must hold their lease. Enqueue does not block.
 func (w *Worker) Enqueue(clusterUIDs []string) { w.due.Add(clusterUIDs) }
 
-// Run works until ctx is over.
+// Run works until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { w.due.Run(ctx) })
@@ -69,7 +72,7 @@ func (w *Worker) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// count keeps the counts of what ends until ctx is over.
+// count updates the metrics of certificates until ctx ends.
 func (w *Worker) count(ctx context.Context) {
 	ticker := time.NewTicker(countInterval)
 	defer ticker.Stop()
@@ -83,7 +86,7 @@ func (w *Worker) count(ctx context.Context) {
 				w.firstEnd.Set(float64(first.Unix()))
 			}
 		case ctx.Err() == nil:
-			slog.Warn("counting the certificates that end failed", "error", err)
+			w.Log.Warn("counting certificates failed", logkey.Error, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -93,7 +96,7 @@ func (w *Worker) count(ctx context.Context) {
 	}
 }
 
-// visit tries the steps of a cluster that are due, one after the other, and stores what came of them.
+// visit attempts the due steps of a cluster, one after the other, and stores their outcomes.
 func (w *Worker) visit(ctx context.Context, uid string) error {
 	t, err := w.Store.Read(ctx, uid)
 	if err != nil || t.Azure == nil || t.Cluster == nil {
@@ -103,7 +106,7 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 	tried := map[fleet.AzureKind]bool{}
 	begun := time.Now()
 	w.Steps.Region.RefreshAzure(w.Store.Now(), t)
-	for ctx.Err() == nil && time.Since(begun) < visitTime {
+	for ctx.Err() == nil && time.Since(begun) < maxVisit {
 		step := t.Azure.Next(w.Store.Now(), tried)
 		if step == nil {
 			break
@@ -151,14 +154,18 @@ func (w *Worker) try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet
 	switch {
 	case o.Error != "":
 		outcome = "failed"
-		slog.Warn("a step in Azure failed", "cluster_uid", t.Cluster.UID, "step", string(o.Kind), "undo", o.Undo, "attempt", attempt, "error", o.Error)
+		operation := "create"
+		if o.Undo {
+			operation = "remove"
+		}
+		w.Log.Warn("Azure step failed", logkey.ClusterUID, t.Cluster.UID, logkey.Step, string(o.Kind), logkey.Action, operation, logkey.Attempt, attempt, logkey.Error, o.Error)
 	case o.Done && o.Undo:
 		outcome = "undone"
 	case o.Done:
 		outcome = "done"
 	}
 	if o.Error == "" {
-		slog.Info("tried a step in Azure", "cluster_uid", t.Cluster.UID, "step", string(o.Kind), "outcome", outcome)
+		w.Log.Info("Azure step attempted", logkey.ClusterUID, t.Cluster.UID, logkey.Step, string(o.Kind), logkey.Outcome, outcome)
 	}
 	w.tries.WithLabelValues(string(o.Kind), outcome).Inc()
 	return o

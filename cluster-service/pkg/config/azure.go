@@ -5,25 +5,24 @@ import (
 	"net/url"
 )
 
-// AzureResources is where clusters get resources in Azure, and as whom. Defaults are those of the public cloud.
+// AzureResources configures the Azure resources of clusters. The defaults are those of the public cloud.
 type AzureResources struct {
-	// ResourceManager is the URL of Azure Resource Manager, Audience whom tokens for it are for, Authority who issues them.
+	// ResourceManager is the URL of Azure Resource Manager. Audience is the audience of its tokens, and Authority their issuer.
 	ResourceManager string `json:"resourceManager"`
 	Audience        string `json:"audience"`
 	Authority       string `json:"authority"`
-	// SubscriptionID and ResourceGroup are the service's own: there is the DNS zone of the region's base domain.
+	// SubscriptionID and ResourceGroup belong to the service. They contain the DNS zone of the region's base domain.
 	SubscriptionID string `json:"subscriptionID"`
 	ResourceGroup  string `json:"resourceGroup"`
-	// Vault is the URL of the Key Vault that makes the API servers' certificates, signed by CertificateIssuer; empty makes
-	// none.
+	// Vault is the URL of the Key Vault that creates the API servers' certificates, signed by CertificateIssuer. Without it no
+	// certificates are created.
 	Vault             string `json:"vault"`
 	CertificateIssuer string `json:"certificateIssuer"`
-	// Documents is where the OpenID documents of the clusters' issuers are published: what stands there must be what is read
-	// under the issuers' base URL.
+	// Documents is the container for the OpenID documents of the clusters' issuers. The issuers' base URL must serve it.
 	Documents DocumentStore `json:"documents"`
-	// CAFile verifies all of these, where they are not Microsoft's; the system's authorities do when empty.
+	// CAFile has the certificate authorities of all these services. Without it the system's authorities are used.
 	CAFile string `json:"caFile"`
-	// CredentialFile holds the client, with its secret, that the service is; empty is the workload's identity.
+	// CredentialFile has the client and secret with which the service authenticates. Without it the workload's identity is used.
 	CredentialFile string `json:"credentialFile"`
 }
 
@@ -33,7 +32,7 @@ type DocumentStore struct {
 	Container string `json:"container"`
 }
 
-// complete fills in the defaults.
+// complete sets the defaults.
 func (a *AzureResources) complete() {
 	for field, value := range map[*string]string{
 		&a.ResourceManager: "https://management.azure.com", &a.Audience: "https://management.azure.com",
@@ -45,7 +44,7 @@ func (a *AzureResources) complete() {
 	}
 }
 
-// validate names what is missing or malformed.
+// validate returns an error for each missing or malformed field.
 func (a *AzureResources) validate(path string) []error {
 	var wrong []error
 	for name, value := range map[string]string{"subscriptionID": a.SubscriptionID, "resourceGroup": a.ResourceGroup,

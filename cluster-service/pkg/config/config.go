@@ -1,6 +1,6 @@
-// Package config reads what a region tells its Cluster Service: the Azure side of every cluster (Config) and the provision
-// shards (Shards). Both files are YAML and strict: an unknown field is refused by its name. Neither holds a secret; the
-// pull secret is a file of its own, named here.
+// Package config reads the configuration of Cluster Service (Config) and the provision shards of a region (Shards). Both files
+// are YAML. Unknown fields are errors that name the field. The files contain no secrets; the pull secret is in a file that
+// Config names.
 package config
 
 import (
@@ -23,44 +23,44 @@ import (
 // Config is the configuration file.
 type Config struct {
 	Azure Azure `json:"azure"`
-	// PullSecretFile is a file in the format of a Docker configuration; empty renders one without registries, which only
-	// the environment `local` may.
+	// PullSecretFile is a file in the format of a Docker configuration. Without it a pull secret without registries is rendered,
+	// which is allowed only in the environment `local`.
 	PullSecretFile string `json:"pullSecretFile"`
-	// ImageContentSources are added to every cluster's, before the customer's own.
+	// ImageContentSources are added to every cluster, before those of the customer.
 	ImageContentSources []ImageContentSource `json:"imageContentSources"`
 	Etcd                Etcd                 `json:"etcd"`
-	// InternalAPICIDRs may always reach a cluster's API, whatever the customer allows.
+	// InternalAPICIDRs are allowed to reach the API of every cluster, in addition to the customer's list.
 	InternalAPICIDRs []string `json:"internalAPICIDRs"`
-	// ServingCertificates has the API server's serving certificate come from Key Vault.
+	// ServingCertificates is the source of the API servers' serving certificates. Without it HyperShift generates them.
 	ServingCertificates *ServingCertificates `json:"servingCertificates"`
 	Deletion            Deletion             `json:"deletion"`
-	// AzureResources has each cluster get resources in Azure; without, clusters have none.
+	// AzureResources configures the Azure resources of clusters. Without it clusters have none.
 	AzureResources *AzureResources `json:"azureResources"`
-	// Placement is the rules by which clusters get their provision shards.
+	// Placement has the rules by which clusters are assigned to provision shards.
 	Placement placement.Rules `json:"placement"`
 }
 
-// Deletion is what is expected of deletions.
+// Deletion configures deletions.
 type Deletion struct {
-	// StuckAfter is how long a step may run before it counts as stuck, by the kind of step, where it is not as built in.
+	// StuckAfter overrides, by kind of step, the time after which a step of a deletion counts as stuck.
 	StuckAfter map[string]metav1.Duration `json:"stuckAfter"`
 }
 
-// stuckAfter checks the kinds against those there are.
+// stuckAfter returns an error for each unknown kind and for each time that is not positive.
 func (d *Deletion) stuckAfter(path string) []error {
 	var wrong []error
 	for _, kind := range slices.Sorted(maps.Keys(d.StuckAfter)) {
 		switch {
 		case !slices.Contains(deletiongraph.Kinds(), kind):
-			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: there is no such step; there are %s", path, kind, strings.Join(deletiongraph.Kinds(), ", ")))
+			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: unknown step; supported steps are %s", path, kind, strings.Join(deletiongraph.Kinds(), ", ")))
 		case d.StuckAfter[kind].Duration <= 0:
-			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: must be longer than nothing", path, kind))
+			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: must be positive", path, kind))
 		}
 	}
 	return wrong
 }
 
-// Durations by the kind of step.
+// Durations returns StuckAfter as durations, by kind of step.
 func (d *Deletion) Durations() map[string]time.Duration {
 	durations := map[string]time.Duration{}
 	for kind, after := range d.StuckAfter {
@@ -69,36 +69,36 @@ func (d *Deletion) Durations() map[string]time.Duration {
 	return durations
 }
 
-// Azure is the cloud that the region is in.
+// Azure identifies the region's cloud and vaults.
 type Azure struct {
 	Cloud string `json:"cloud"`
-	// TenantID is the tenant of the service's own vaults.
+	// TenantID is the tenant of the service's vaults.
 	TenantID string `json:"tenantID"`
-	// IdentitiesVault holds the credentials of the control planes' identities.
+	// IdentitiesVault is the vault with the credentials of the control planes' identities.
 	IdentitiesVault string `json:"identitiesVault"`
 }
 
-// ImageContentSource redirects pulls.
+// ImageContentSource redirects pulls of images from Source to Mirrors.
 type ImageContentSource struct {
 	Source  string   `json:"source"`
 	Mirrors []string `json:"mirrors"`
 }
 
-// Etcd is the hosted control planes' storage.
+// Etcd is the storage of the hosted control planes.
 type Etcd struct {
 	StorageClass string `json:"storageClass"`
 	Size         string `json:"size"`
 }
 
-// ServingCertificates says where the certificates of the hosted API servers are.
+// ServingCertificates is the Key Vault with the certificates of the hosted API servers.
 type ServingCertificates struct {
 	Vault string `json:"vault"`
-	// ClientID is of the identity that may read them.
+	// ClientID is that of an identity with read access to the vault.
 	ClientID string `json:"clientID"`
 	TenantID string `json:"tenantID"`
 }
 
-// Default is the configuration of a local region.
+// Default returns the configuration of a local region.
 func Default() *Config {
 	return &Config{
 		Azure: Azure{Cloud: "AzurePublicCloud", TenantID: "64dc69e4-d083-49fc-9569-ebece1dd1408", IdentitiesVault: "hcpmesh-identities"},
@@ -106,13 +106,13 @@ func Default() *Config {
 	}
 }
 
-// Load reads a file over the defaults; an empty path means the defaults.
+// Load reads a file over the defaults. An empty path means the defaults.
 func Load(path string) (*Config, error) {
 	c := Default()
 	if path == "" {
 		return c, nil
 	}
-	// A list in the file replaces the default one, element by element too.
+	// A list in the file must replace the default list instead of its first elements.
 	c.Placement.SizeClasses = nil
 	if err := readStrict(path, c); err != nil {
 		return nil, err
@@ -138,37 +138,37 @@ func Load(path string) (*Config, error) {
 	return c, errors.Join(missing...)
 }
 
-// PullSecret reads the pull secret's file.
+// PullSecret reads the pull secret file.
 func (c *Config) PullSecret() ([]byte, error) {
 	if c.PullSecretFile == "" {
 		return []byte(`{"auths":{}}`), nil
 	}
 	text, err := os.ReadFile(c.PullSecretFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the pull secret: %w", err)
+		return nil, fmt.Errorf("read the pull secret: %w", err)
 	}
 	var check struct {
 		Auths map[string]json.RawMessage `json:"auths"`
 	}
-	// The parser's error would quote the secret.
+	// The parser's error may quote the secret.
 	if json.Unmarshal(text, &check) != nil || check.Auths == nil {
 		return nil, fmt.Errorf("the pull secret %s is not a Docker configuration with auths", c.PullSecretFile)
 	}
 	return text, nil
 }
 
-// Shard is a provision shard as the configuration declares it.
+// Shard is a provision shard in the configuration.
 type Shard struct {
-	// Name of the management cluster, which is also its Maestro consumer's.
+	// Name is that of the management cluster and of its Maestro consumer.
 	Name     string `json:"name"`
 	Capacity int32  `json:"capacity"`
-	// Zones are the availability zones that it stands in, SizeClasses those that it takes: none means all.
+	// Zones are the availability zones of the shard. SizeClasses are the accepted size classes; none means all.
 	Zones       []string          `json:"zones"`
 	SizeClasses []string          `json:"sizeClasses"`
 	Labels      map[string]string `json:"labels"`
 }
 
-// LoadShards reads the provision shards of a region with such rules.
+// LoadShards reads the provision shards of a region and validates them against the rules of placement.
 func LoadShards(path string, rules *placement.Rules) ([]Shard, error) {
 	var file struct {
 		ProvisionShards []Shard `json:"provisionShards"`
@@ -201,7 +201,7 @@ func LoadShards(path string, rules *placement.Rules) ([]Shard, error) {
 func readStrict(path string, into any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading the configuration: %w", err)
+		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if err := yaml.UnmarshalStrict(text, into); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -28,10 +28,10 @@ func TestLoad(t *testing.T) {
 	}
 	tests := map[string]struct{ reason, text, want string }{
 		"Unknown field": {"a typing mistake is named", "azure: {identitysVault: mine}", "identitysVault"},
-		"Emptied":       {"nothing can be rendered without", "etcd: {size: ''}", "etcd.size"},
+		"Emptied":       {"a required value", "etcd: {size: ''}", "etcd.size"},
 		"Step":          {"a threshold for a step that does not exist would never be reached", "deletion: {stuckAfter: {hosted-clusters: 1m}}", "deletion.stuckAfter.hosted-clusters"},
-		"No time":       {"everything would be stuck", "deletion: {stuckAfter: {namespaces: 0s}}", "deletion.stuckAfter.namespaces"},
-		"Not YAML":      {"said with the file's name", "a: [", "file.yaml"},
+		"No time":       {"every step would count as stuck", "deletion: {stuckAfter: {namespaces: 0s}}", "deletion.stuckAfter.namespaces"},
+		"Not YAML":      {"the error names the file", "a: [", "file.yaml"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,12 +50,12 @@ func TestLoadShards(t *testing.T) {
 	tests := map[string]struct{ reason, text, want string }{
 		"Unknown field": {"a typing mistake is named", "provisionShards: [{name: a, capactiy: 1}]", "capactiy"},
 		"Name":          {"consumers have such names", "provisionShards: [{name: A, capacity: 1}]", "provisionShards[0].name"},
-		"Twice":         {"which one would be meant", "provisionShards: [{name: a, capacity: 1}, {name: a, capacity: 2}]", "provisionShards[1].name"},
-		"Capacity":      {"fewer than none", "provisionShards: [{name: a, capacity: -1}]", "provisionShards[0].capacity"},
+		"Twice":         {"names are unique", "provisionShards: [{name: a, capacity: 1}, {name: a, capacity: 2}]", "provisionShards[1].name"},
+		"Capacity":      {"a capacity is not negative", "provisionShards: [{name: a, capacity: -1}]", "provisionShards[0].capacity"},
 		"Zone":          {"zones have names", "provisionShards: [{name: a, zones: [1!]}]", "provisionShards[0].zones[0]"},
 		"Size class":    {"the region has no such class", "provisionShards: [{name: a, sizeClasses: [huge]}]", "provisionShards[0].sizeClasses[0]"},
-		"Label":         {"labels are words", "provisionShards: [{name: a, labels: {a: b c}}]", "provisionShards[0].labels"},
-		"None":          {"nothing could be placed", "provisionShards: []", "provisionShards"},
+		"Label":         {"label values have no spaces", "provisionShards: [{name: a, labels: {a: b c}}]", "provisionShards[0].labels"},
+		"None":          {"a region needs a shard", "provisionShards: []", "provisionShards"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestLoadShards(t *testing.T) {
 	}
 }
 
-// TestPullSecretIsNotQuoted keeps the secret out of the error about it.
+// TestPullSecretIsNotQuoted checks that errors about the pull secret do not contain it.
 func TestPullSecretIsNotQuoted(t *testing.T) {
 	for _, text := range []string{`{"auths": hunter2}`, `{"hunter2": {}}`} {
 		c := config.Default()

@@ -7,23 +7,25 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// agentsInterval is how often it is stored when agents were heard, and how exactly it is known since when one is silent.
+// agentsInterval is the interval at which the times of reports are stored, and so their precision.
 const agentsInterval = 10 * time.Second
 
-// Agents keeps when the agent of each shard was last heard, and since when one that has works to answer has not. A shard
-// whose agent is silent for long gets no clusters.
+// Agents records when the agent of each shard last reported a status, and since when an agent with unanswered works has not. A
+// shard whose agent has not reported for a long time gets no clusters.
 type Agents struct {
 	Store *store.Store
-	// Interval is how often it is stored; 0 means every 10 seconds.
+	// Interval is the interval at which the times are stored; 0 means 10 seconds.
 	Interval time.Duration
+	Log      *slog.Logger
 
 	mu    sync.Mutex
 	heard map[string]time.Time
 }
 
-// Reported notes that the agent of a shard said something new. It does not block.
+// Reported notes that the agent of a shard reported a new status. It does not block.
 func (a *Agents) Reported(shard string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,7 +35,7 @@ func (a *Agents) Reported(shard string) {
 	a.heard[shard] = a.Store.Now()
 }
 
-// Run stores until ctx is over.
+// Run stores the times until ctx ends.
 func (a *Agents) Run(ctx context.Context) {
 	interval := a.Interval
 	if interval == 0 {
@@ -51,9 +53,9 @@ func (a *Agents) Run(ctx context.Context) {
 		heard := a.heard
 		a.heard = nil
 		a.mu.Unlock()
-		// What could not be stored is not missed: an agent that is needed will be heard again.
+		// Times that could not be stored are dropped: an agent with works reports again.
 		if err := a.Store.RecordAgentReports(ctx, heard); err != nil && ctx.Err() == nil {
-			slog.Warn("storing when agents were heard failed", "error", err)
+			a.Log.Warn("storing the reports of agents failed", logkey.Error, err)
 		}
 	}
 }

@@ -10,35 +10,37 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// stuckInterval is how often the database is asked for deletions whose time has come when none comes sooner, and how old
-	// the counts of stuck steps are at most.
+	// stuckInterval is the maximum interval between queries for deletions with a step that became stuck, and so the maximum age
+	// of the counts.
 	stuckInterval = 15 * time.Second
 	stuckLimit    = 100
-	// A leftover is asked to go soon after it was forced, and every lastLeftover in the end.
+	// Maestro is asked to delete a leftover firstLeftover after it was forced, then less often, down to every lastLeftover.
 	firstLeftover = 10 * time.Second
 	lastLeftover  = 10 * time.Minute
 	leftoverLimit = 50
 )
 
-// Overseer finds the steps of deletions that run longer than they should, by an index of when that is, and goes on to ask
-// for what was forced to go. Neither costs anything for a deletion that is on its way.
+// Overseer finds steps of deletions that exceed their limit, with an index on the time of the limit, and repeats the deletion of
+// leftovers. Neither has a cost for a deletion that proceeds in time.
 type Overseer struct {
 	Store   *store.Store
 	Region  fleet.Region
 	Maestro Subscriber
 	Metrics *Metrics
-	// Interval is the longest time between two looks; 0 means 15 seconds.
+	// Interval is the maximum interval between two checks; 0 means 15 seconds.
 	Interval time.Duration
+	Log      *slog.Logger
 
 	woken chan struct{}
 	// limitsChanged is set when the limits of steps changed and the open deletions have yet to be settled with them.
 	limitsChanged atomic.Bool
 }
 
-// NewOverseer completes an overseer; Run runs it.
+// NewOverseer sets the defaults of an overseer. Run makes it work.
 func NewOverseer(o *Overseer) *Overseer {
 	if o.Interval == 0 {
 		o.Interval = stuckInterval
@@ -47,7 +49,7 @@ func NewOverseer(o *Overseer) *Overseer {
 	return o
 }
 
-// Wake starts a look soon. It does not block.
+// Wake starts a check soon. It does not block.
 func (o *Overseer) Wake() {
 	select {
 	case o.woken <- struct{}{}:
@@ -81,12 +83,12 @@ func (o *Overseer) settle(ctx context.Context, uid string) error {
 	})
 }
 
-// Run oversees until ctx is over.
+// Run checks deletions until ctx ends.
 func (o *Overseer) Run(ctx context.Context) {
 	for {
-		wait, err := o.look(ctx)
+		wait, err := o.check(ctx)
 		if err != nil && ctx.Err() == nil {
-			slog.Warn("looking after deletions failed", "error", err)
+			o.Log.Warn("checking deletions failed", logkey.Error, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -97,8 +99,9 @@ func (o *Overseer) Run(ctx context.Context) {
 	}
 }
 
-// look settles what has become stuck, asks for leftovers, and counts. It returns how long there is nothing to do.
-func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
+// check settles clusters whose deletion became stuck, repeats the deletion of leftovers, and updates the metrics. It returns the
+// time until the next check.
+func (o *Overseer) check(ctx context.Context) (time.Duration, error) {
 	if o.limitsChanged.Swap(false) {
 		if err := o.settleOpen(ctx); err != nil {
 			o.limitsChanged.Store(true)
@@ -113,10 +116,10 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 		if err := o.settle(ctx, uid); err != nil {
 			return err
 		}
-		slog.Warn("a step of a deletion is stuck", "cluster_uid", uid)
+		o.Log.Warn("step of a deletion is stuck", logkey.ClusterUID, uid)
 		return nil
 	})
-	if err := o.askLeftovers(ctx); err != nil {
+	if err := o.deleteLeftovers(ctx); err != nil {
 		return o.Interval, err
 	}
 	steps, leftovers, err := o.Store.StuckSteps(ctx)
@@ -130,8 +133,8 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 	return untilNext(o.Store.Now(), next, o.Interval, len(uids) == stuckLimit, failed), failed
 }
 
-// askLeftovers asks Maestro for the deletion of what was forced and is due. A failure is tried again like no answer.
-func (o *Overseer) askLeftovers(ctx context.Context) error {
+// deleteLeftovers asks Maestro to delete the leftovers that are due. A failed request is repeated like an unanswered one.
+func (o *Overseer) deleteLeftovers(ctx context.Context) error {
 	due, err := o.Store.AcquireDueLeftovers(ctx, leftoverLimit, firstLeftover, lastLeftover)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (o *Overseer) askLeftovers(ctx context.Context) error {
 	for _, l := range due {
 		bundle := &maestro.Bundle{ID: l.WorkID, Name: l.Work, Consumer: l.Shard, ReleaseFinalizers: l.ReleaseFinalizers}
 		if err := o.Maestro.Delete(ctx, bundle); err != nil && ctx.Err() == nil {
-			slog.Warn("a leftover of a deletion could not be asked to go; it will be asked again", "cluster_uid", l.ClusterUID, "work", l.Work, "maestro_id", l.WorkID, "error", err)
+			o.Log.Warn("deleting a leftover failed; it will be repeated", logkey.ClusterUID, l.ClusterUID, logkey.Work, l.Work, logkey.BundleID, l.WorkID, logkey.Error, err)
 		}
 	}
 	return nil

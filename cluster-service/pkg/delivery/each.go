@@ -9,11 +9,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
-// eachRetry is the shortest pause before clusters are gone through again of which one could not be served.
+// eachRetry is the minimum pause before the next pass over clusters when one of them failed.
 const eachRetry = 5 * time.Second
 
-// each does something for clusters, one after the other. One for which it cannot be done holds up no other, unless it is the
-// database that is away.
+// each calls do for clusters, one after the other. A failure does not stop the others, unless the database is unavailable.
 func each(ctx context.Context, clusterUIDs []string, do func(clusterUID string) error) error {
 	var failed []error
 	for _, uid := range clusterUIDs {
@@ -29,8 +28,8 @@ func each(ctx context.Context, clusterUIDs []string, do func(clusterUID string) 
 	return errors.Join(failed...)
 }
 
-// untilNext is how long there is nothing to do: until the next thing is due, zero being unknown, or for an interval at the most;
-// and no time when there is more than was looked at, unless some of that could not be done.
+// untilNext returns the pause before the next pass: until next, where zero means unknown, and at most interval. It returns 0 if
+// there is more to do, unless the pass failed.
 func untilNext(now, next time.Time, interval time.Duration, more bool, err error) time.Duration {
 	wait := interval
 	switch {

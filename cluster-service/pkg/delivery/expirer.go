@@ -7,27 +7,29 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// expireInterval is how often issued credentials are looked at when none ends sooner. None that is issued meanwhile can:
-	// the shortest lifetime is ten times as long.
+	// expireInterval is the maximum interval between two passes. A credential that is issued in between cannot expire before the
+	// next pass, because the shortest lifetime is ten times as long.
 	expireInterval = time.Minute
 	expireLimit    = 100
 )
 
-// Expirer says of issued credentials that they have expired when their time has come.
+// Expirer marks issued credentials as expired.
 type Expirer struct {
 	Store    *store.Store
 	Renderer *render.Renderer
+	Log      *slog.Logger
 }
 
-// Run expires until ctx is over.
+// Run marks credentials as expired until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
 	for {
 		wait, err := e.expire(ctx)
 		if err != nil && ctx.Err() == nil {
-			slog.Warn("expiring credentials failed", "error", err)
+			e.Log.Warn("marking credentials as expired failed", logkey.Error, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -37,7 +39,7 @@ func (e *Expirer) Run(ctx context.Context) {
 	}
 }
 
-// expire settles the clusters whose credentials have ended, and returns how long there is nothing to do.
+// expire settles the clusters with expired credentials, and returns the time until the next pass.
 func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
 	uids, next, err := e.Store.ExpiredCredentials(ctx, expireLimit)
 	if err != nil {

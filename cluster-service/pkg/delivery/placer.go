@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
@@ -17,12 +18,13 @@ const (
 	placeLimit    = 100
 )
 
-// PlacerOptions are what a placer works with.
+// PlacerOptions configure a Placer.
 type PlacerOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	// Interval is the longest time between two attempts; 0 means 30 seconds.
 	Interval time.Duration
+	Log      *slog.Logger
 }
 
 // Placer places the clusters that no provision shard accepted when they were created, oldest first. It tries again after
@@ -32,7 +34,7 @@ type Placer struct {
 	woken chan struct{}
 }
 
-// NewPlacer makes a placer; Run runs it.
+// NewPlacer returns a placer. Run makes it work.
 func NewPlacer(o PlacerOptions) *Placer {
 	if o.Interval == 0 {
 		o.Interval = placeInterval
@@ -48,13 +50,13 @@ func (p *Placer) Wake() {
 	}
 }
 
-// Run places until ctx is over.
+// Run places clusters until ctx ends.
 func (p *Placer) Run(ctx context.Context) {
 	ticker := time.NewTicker(p.Interval)
 	defer ticker.Stop()
 	for {
 		if err := p.place(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("placing clusters failed", "error", err)
+			p.Log.Warn("placing clusters failed", logkey.Error, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -66,8 +68,8 @@ func (p *Placer) Run(ctx context.Context) {
 }
 
 func (p *Placer) place(ctx context.Context) error {
-	// Of those with the same needs and no rules of their own the first that finds no room stands for all.
-	hopeless := map[placement.Needs]bool{}
+	// Needs without a place are not tried again in the same pass for clusters without rules of their own.
+	unplaceable := map[placement.Needs]bool{}
 	var last *fleet.Cluster
 	var failed error
 	for {
@@ -79,7 +81,7 @@ func (p *Placer) place(ctx context.Context) error {
 		for _, c := range page {
 			uids = append(uids, c.UID)
 		}
-		err = each(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, hopeless) })
+		err = each(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, unplaceable) })
 		failed = errors.Join(failed, err)
 		if len(page) < placeLimit || ctx.Err() != nil || store.IsUnavailable(err) {
 			return failed
@@ -88,8 +90,8 @@ func (p *Placer) place(ctx context.Context) error {
 	}
 }
 
-// placeOne decides on one cluster.
-func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placement.Needs]bool) error {
+// placeOne decides the placement of one cluster.
+func (p *Placer) placeOne(ctx context.Context, uid string, unplaceable map[placement.Needs]bool) error {
 	e, err := p.Store.Placement(ctx, uid)
 	if errors.Is(err, store.ErrUnknown) {
 		return nil
@@ -97,7 +99,7 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 	if err != nil {
 		return err
 	}
-	if e.Override == nil && hopeless[e.Aggregate.PlacementNeeds()] {
+	if e.Override == nil && unplaceable[e.Aggregate.PlacementNeeds()] {
 		return nil
 	}
 	return p.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
@@ -110,7 +112,7 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 			return err
 		}
 		if decision.Shard == "" {
-			hopeless[t.PlacementNeeds()] = hopeless[t.PlacementNeeds()] || e.Override == nil
+			unplaceable[t.PlacementNeeds()] = unplaceable[t.PlacementNeeds()] || e.Override == nil
 		}
 		return p.Renderer.Region.Settle(p.Store.Now(), t, p.Renderer)
 	})

@@ -1,7 +1,10 @@
-// Package delivery moves works between the database and Maestro. Publisher brings every work that is due to Maestro:
-// creations, updates and deletions, from durable state, again and again until they are acknowledged. Receiver takes the
-// statuses that Maestro reports and has the state machine decide on them. Both hold nothing that a crash could lose: a
-// work is due because its row says so, and a status that was missed is asked for again after every subscription.
+// Package delivery moves works between the database and Maestro. Publisher publishes every due work to Maestro: creations,
+// updates and deletions. It reads them from the database and repeats them until they are acknowledged. Receiver stores the
+// statuses that Maestro reports and runs the state machine. Neither has state that a crash could lose: the row of a work
+// determines whether it is due, and missed statuses are requested after every subscription.
+//
+// The other workers run the state machine when a time has come: Placer for clusters without a shard, Upgrader for upgrades and
+// policies, Renewer for new renderings, Expirer for credentials, Overseer for stuck deletions.
 package delivery
 
 import (
@@ -20,10 +23,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// Maestro is what is needed of a Maestro client to publish.
+// Maestro has the methods of a Maestro client that Publisher uses.
 type Maestro interface {
 	Create(ctx context.Context, b *maestro.Bundle) (int64, error)
 	Update(ctx context.Context, b *maestro.Bundle) (int64, error)
@@ -34,39 +39,40 @@ type Maestro interface {
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// An acknowledged deletion that is not confirmed is asked for again: soon at first, for then it is rather the
-	// confirmation that was lost, and every lastConfirm in the end.
+	// An acknowledged deletion without a confirmation is repeated: soon at first, because then probably the confirmation was
+	// lost, and later every lastConfirm.
 	firstConfirm = 5 * time.Second
 	lastConfirm  = time.Minute
 )
 
-// PublisherOptions are what a publisher works with.
+// PublisherOptions configure a Publisher.
 type PublisherOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Maestro
 	Keeper   *seal.Keys
 	Keys     *signingkey.Pool
-	// Workers is how many clusters are published at once.
+	// Workers is the number of clusters that are published at the same time.
 	Workers int
 	Metrics *Metrics
+	Log     *slog.Logger
 }
 
-// Publisher publishes due works.
+// Publisher publishes due works to Maestro.
 type Publisher struct {
 	PublisherOptions
 	due *due.Queue
 
 	mu sync.Mutex
-	// keyless waits for signing keys, in order; keylessSet has the same, to have each once.
+	// keyless is the queue of clusters that wait for a signing key. keylessSet has the same clusters and prevents duplicates.
 	keyless    chan string
 	keylessSet map[string]bool
 }
 
-// maxKeyless bounds the clusters that wait for a signing key in memory.
+// maxKeyless is the maximum length of the queue.
 const maxKeyless = 4096
 
-// NewPublisher makes a publisher; Run runs it.
+// NewPublisher returns a publisher. Run makes it work.
 func NewPublisher(o PublisherOptions) *Publisher {
 	p := &Publisher{PublisherOptions: o, keyless: make(chan string, maxKeyless), keylessSet: map[string]bool{}}
 	p.due = due.NewQueue(due.Options{Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
@@ -76,7 +82,7 @@ func NewPublisher(o PublisherOptions) *Publisher {
 // Enqueue publishes the due works of clusters soon. This process must hold their lease. Enqueue does not block.
 func (p *Publisher) Enqueue(clusterUIDs []string) { p.due.Add(clusterUIDs) }
 
-// Run publishes until ctx is over.
+// Run publishes until ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { p.due.Run(ctx) })
@@ -84,18 +90,25 @@ func (p *Publisher) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// outcome is what came of publishing one work.
+// outcome is the result of publishing one work.
 type outcome struct {
 	workID   string
 	desired  int64
 	deletion bool
 	version  int64
-	// found says that the bundle was there already: of its statuses some may have come before it was a work.
+	// found is true if the bundle existed already. Some of its statuses may have arrived before the work existed.
 	found bool
 	err   error
 }
 
-// publish brings the due works of one cluster to Maestro in their order, and stores what came of it.
+func (o outcome) action() string {
+	if o.deletion {
+		return "delete"
+	}
+	return "apply"
+}
+
+// publish publishes the due works of one cluster in order, and stores the outcomes.
 func (p *Publisher) publish(ctx context.Context, uid string) error {
 	aggregate, err := p.Store.Read(ctx, uid)
 	if err != nil {
@@ -114,39 +127,39 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 		outcomes = append(outcomes, o)
 		p.Metrics.published(o.err)
 		if o.err != nil {
-			slog.Warn("publishing a work failed", "cluster_uid", uid, "work", w.Name, "deletion", o.deletion, "attempt", w.Attempts+1, "error", o.err)
-			// What follows may need what failed. It stays due.
+			p.Log.Warn("publishing a work failed", logkey.ClusterUID, uid, logkey.Work, w.Name, logkey.Action, o.action(), logkey.Attempt, w.Attempts+1, logkey.Error, o.err)
+			// Later works may depend on the failed one. They stay due.
 			if !errors.Is(o.err, maestro.ErrRefused) {
 				break
 			}
 			continue
 		}
-		slog.Info("published a work", "cluster_uid", uid, "work", w.Name, "maestro_id", w.ID, "consumer", w.Shard, "deletion", o.deletion, "version", o.version)
+		p.Log.Info("work published", logkey.ClusterUID, uid, logkey.Work, w.Name, logkey.BundleID, w.ID, logkey.Consumer, w.Shard, logkey.Action, o.action(), logkey.Version, o.version)
 	}
 	if len(outcomes) == 0 {
 		return nil
 	}
-	var anew []maestro.Held
+	var restarted []maestro.Held
 	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t := tx.Aggregates[uid]
-		anew = nil
+		restarted = nil
 		done := map[string]bool{}
 		delay := time.Duration(0)
 		for _, o := range outcomes {
 			done[o.workID] = true
 			if w := t.WorkByID(o.workID); w != nil {
 				if record(w, o, p.Store.Now()) {
-					anew = append(anew, maestro.Held{ResourceID: w.ID})
+					restarted = append(restarted, maestro.Held{ResourceID: w.ID})
 				}
-				// What failed before its deletion was decided is not tried again: the deletion is due, at once.
+				// A failed work that must be deleted meanwhile is not published again: its deletion is due at once.
 				if o.err != nil && o.deletion == w.Deleting() {
-					delay = max(delay, backoff(w.Attempts))
+					delay = max(delay, w.RetryTime.Sub(p.Store.Now()))
 				}
 			}
 		}
 		if delay > 0 {
 			p.due.ScanIn(delay)
-			// The works behind a failed one come again with it.
+			// The works after a failed one are retried together with it.
 			for _, w := range t.Works {
 				if w.Due() && !done[w.ID] && !w.DeletePublished {
 					w.RetryTime = p.Store.Now().Add(delay)
@@ -156,16 +169,16 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 		return p.Renderer.Region.SettleObserved(p.Store.Now(), t, p.Renderer)
 	})
 	if err != nil {
-		return fmt.Errorf("storing what was published: %w", err)
+		return fmt.Errorf("store the outcomes of publishing: %w", err)
 	}
-	if len(anew) > 0 {
-		// Statuses that came before this was known were taken for old ones.
-		return p.Maestro.Resync(ctx, anew)
+	if len(restarted) > 0 {
+		// Earlier statuses of these works were dropped as stale.
+		return p.Maestro.Resync(ctx, restarted)
 	}
 	return nil
 }
 
-// order puts deletions of node pools first, then the other deletions, then the rest as they build on each other.
+// order sorts works: deletions of node pools first, then the other deletions, then all others by their dependencies.
 func order(works []*fleet.Work) []*fleet.Work {
 	ordered := make([]*fleet.Work, 0, len(works))
 	for _, deleting := range []bool{true, false} {
@@ -189,7 +202,7 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, 
 	bundle := &maestro.Bundle{ID: w.ID, Name: w.Name, Consumer: w.Shard, Version: w.Version,
 		Labels: map[string]string{managementcluster.LabelClusterID: t.Cluster.ID(), managementcluster.LabelEnvironment: p.Renderer.Environment}}
 	if o.deletion {
-		// Whatever version it has, it goes.
+		// A deletion applies to every version.
 		bundle.Version = 0
 		if len(w.ReleaseFinalizers) > 0 {
 			environment := p.Renderer.Environment
@@ -201,14 +214,14 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, 
 	}
 	rendered, err := p.Renderer.Bundle(t, w)
 	if err != nil {
-		o.err = fmt.Errorf("rendering: %w", err)
+		o.err = fmt.Errorf("render: %w", err)
 		return o
 	}
 	bundle.Manifests, bundle.Configs = rendered.Manifests, rendered.Configs
 	if w.Version == 0 && w.Published == 0 {
 		o.version, o.err = p.Maestro.Create(ctx, bundle)
 		if errors.Is(o.err, maestro.ErrConflict) {
-			// An earlier attempt had its effect though its answer was lost, or the database lost that.
+			// An earlier attempt succeeded and its response was lost, or the database lost the result.
 			o.found = true
 			o.version, o.err = p.update(ctx, bundle)
 		}
@@ -216,14 +229,14 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, 
 	}
 	o.version, o.err = p.update(ctx, bundle)
 	if errors.Is(o.err, maestro.ErrNotFound) {
-		// Maestro lost it, or never had it.
+		// Maestro lost the bundle or never had it.
 		o.version, o.err = p.Maestro.Create(ctx, bundle)
 	}
 	return o
 }
 
-// update builds on the version that was last learnt. A conflict means that an earlier attempt of ours had its effect, for
-// Cluster Service is the only writer: then the newest version is built on.
+// update requires the last known version. Because Cluster Service is the only writer, a conflict means that an earlier attempt
+// succeeded; then update requires the newest version.
 func (p *Publisher) update(ctx context.Context, bundle *maestro.Bundle) (int64, error) {
 	version, err := p.Maestro.Update(ctx, bundle)
 	if errors.Is(err, maestro.ErrConflict) && bundle.Version != 0 {
@@ -233,17 +246,17 @@ func (p *Publisher) update(ctx context.Context, bundle *maestro.Bundle) (int64, 
 	return version, err
 }
 
-// record stores what came of publishing a work. It says whether Maestro began anew with the work, and so with the order of
-// its statuses.
-func record(w *fleet.Work, o outcome, now time.Time) (anew bool) {
+// record stores the outcome of publishing a work in its row. It returns true if Maestro restarted the versions of the bundle,
+// and with them the order of its statuses.
+func record(w *fleet.Work, o outcome, now time.Time) (restarted bool) {
 	if o.deletion != w.Deleting() {
-		// Its deletion was decided meanwhile: what was published does not matter any more, the deletion is due.
+		// The work must be deleted meanwhile: the deletion is due, and the outcome is irrelevant.
 		return false
 	}
 	if o.err != nil {
 		w.Attempts++
 		w.Error = clip(o.err.Error())
-		w.RetryTime = now.Add(backoff(w.Attempts))
+		w.RetryTime = now.Add(backoff.After(int(w.Attempts), firstRetry, lastRetry))
 		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
 		return false
 	}
@@ -257,15 +270,14 @@ func record(w *fleet.Work, o outcome, now time.Time) (anew bool) {
 	w.Published = max(w.Published, o.desired)
 	w.Version = o.version
 	if o.version > 0 && o.version < parseOrder(w.Sequence).version {
-		w.Sequence, w.StatusHash, anew = "", "", true
+		w.Sequence, w.StatusHash, restarted = "", "", true
 	}
-	anew = anew || o.found
-	// Zero is at once, for content that changed meanwhile.
+	// Zero means at once, for content that changed meanwhile.
 	w.RetryTime = time.Time{}
-	return anew
+	return restarted || o.found
 }
 
-// maxError bounds an error that is stored and shown.
+// maxError is the maximum length of a stored error, in bytes.
 const maxError = 1024
 
 func clip(s string) string {
@@ -273,8 +285,4 @@ func clip(s string) string {
 		s = s[:maxError]
 	}
 	return strings.ToValidUTF8(s, "")
-}
-
-func backoff(attempt int32) time.Duration {
-	return min(firstRetry<<min(attempt-1, 10), lastRetry)
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// Subscriber is what is needed of a Maestro client to receive.
+// Subscriber has the methods of a Maestro client that Receiver uses.
 type Subscriber interface {
 	Subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*maestro.Event))
 	Resync(ctx context.Context, held []maestro.Held) error
@@ -25,63 +27,64 @@ type Subscriber interface {
 }
 
 const (
-	// batchSize bounds the works whose statuses are stored in one transaction: one commit, one step of the clock for all.
+	// batchSize is the maximum number of works whose statuses are stored in one transaction.
 	batchSize = 64
-	// sweepInterval is how often every status is asked for, to find works without an owner.
+	// sweepInterval is the interval at which all statuses are requested, to find orphans.
 	sweepInterval = 10 * time.Minute
-	// storeRetry is after what time statuses that could not be stored are tried again; it doubles up to lastStoreRetry for those
-	// that could not be while others could.
+	// storeRetry is the pause after a failure to store statuses. For statuses that fail while others do not, pauses grow up to
+	// lastStoreRetry.
 	storeRetry     = time.Second
 	lastStoreRetry = time.Minute
 )
 
-// ReceiverOptions are what a receiver works with.
+// ReceiverOptions configure a Receiver.
 type ReceiverOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Subscriber
-	// AgentReported is told of shards whose agents reported something new.
+	// AgentReported is called for shards with a new status from their agent.
 	AgentReported func(shard string)
 	Metrics       *Metrics
-	// Sweep is how often orphans are looked for; 0 means every 10 minutes.
+	// Sweep is the interval at which orphans are searched; 0 means 10 minutes.
 	Sweep time.Duration
+	Log   *slog.Logger
 }
 
-// report is a status and what it says.
+// report is a status event and its decoded content.
 type report struct {
 	*maestro.Event
 	seen *feedback.Observed
 }
 
-// Receiver takes statuses in. Of each work only the newest status waits, so its memory is bounded by the number of works;
-// only that a work was gone is not forgotten for a status that came after it, which is of a creation that came too late.
+// Receiver stores statuses. Of each work only the newest status waits, so memory is bounded by the number of works. A report of
+// a deletion is an exception: it is not replaced by a later status, which a late creation causes.
 type Receiver struct {
 	ReceiverOptions
 
 	mu      sync.Mutex
 	pending map[string][]report
-	// postponed are the works among them whose statuses cannot be stored, though others can.
+	// postponed are the works in pending whose statuses could not be stored while others could.
 	postponed map[string]postponement
 	arrived   chan struct{}
 
-	// namespaces finds the cluster ids in the names of namespaces.
+	// namespaces matches names of namespaces and captures the cluster ID.
 	namespaces *regexp.Regexp
 
-	// strangers are bundles that are no work and of which nothing says that they were removed, by id. Only process has them.
-	strangers map[string]bool
+	// unknown are the IDs of bundles without a work and without a deletion record. Only the goroutine of process uses it.
+	unknown map[string]bool
 }
 
-// NewReceiver makes a receiver; Run runs it.
+// NewReceiver returns a receiver. Run makes it work.
 func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
 	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, postponed: map[string]postponement{}, arrived: make(chan struct{}, 1),
-		strangers:  map[string]bool{},
+		unknown:    map[string]bool{},
 		namespaces: regexp.MustCompile(regexp.QuoteMeta(fleet.Namespace(o.Renderer.Environment, "")) + "([0-9a-v]{32})")}
 }
 
-// Run receives until ctx is over.
+// Run receives statuses until ctx ends.
 func (r *Receiver) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { r.Maestro.Subscribe(ctx, r.resync, r.receive) })
@@ -90,7 +93,7 @@ func (r *Receiver) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// resync asks for what was missed.
+// resync requests the statuses that were missed.
 func (r *Receiver) resync(ctx context.Context) error {
 	works, err := r.Store.AllWorks(ctx)
 	if err != nil {
@@ -100,7 +103,7 @@ func (r *Receiver) resync(ctx context.Context) error {
 	for _, w := range works {
 		held = append(held, maestro.Held{ResourceID: w.ID, StatusHash: w.StatusHash})
 	}
-	// What was forced is nobody's work any more, but its end is still news.
+	// Leftovers of forced deletions have no work, and their deletion must still be recorded.
 	leftovers, err := r.Store.OpenLeftovers(ctx)
 	if err != nil {
 		return err
@@ -111,11 +114,11 @@ func (r *Receiver) resync(ctx context.Context) error {
 	if err := r.Store.RetryFailedWorks(ctx); err != nil {
 		return err
 	}
-	slog.Info("subscribed to Maestro; asking for what was missed", "works", len(held))
+	r.Log.Info("subscribed to Maestro; requesting missed statuses", logkey.Count, len(held))
 	return r.Maestro.Resync(ctx, held)
 }
 
-// sweep asks for every status of ours from time to time. A work that was removed before is deleted when its status arrives.
+// sweep requests all statuses at an interval. When the status of a removed work arrives, the work is deleted from Maestro.
 func (r *Receiver) sweep(ctx context.Context) {
 	ticker := time.NewTicker(r.Sweep)
 	defer ticker.Stop()
@@ -125,7 +128,7 @@ func (r *Receiver) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 			if err := r.Maestro.Resync(ctx, nil); err != nil && ctx.Err() == nil {
-				slog.Warn("looking for orphans failed", "error", err)
+				r.Log.Warn("requesting all statuses failed", logkey.Error, err)
 			}
 		}
 	}
@@ -135,7 +138,7 @@ func (r *Receiver) receive(e *maestro.Event) {
 	seen, err := feedback.Decode(e.Body)
 	if err != nil {
 		r.Metrics.statuses.WithLabelValues("malformed").Inc()
-		slog.Warn("a status was left out", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+		r.Log.Warn("malformed status ignored", logkey.BundleID, e.ResourceID, logkey.Consumer, e.Consumer, logkey.Error, err)
 		return
 	}
 	r.mu.Lock()
@@ -148,17 +151,17 @@ func (r *Receiver) receive(e *maestro.Event) {
 	}
 }
 
-// maxReports bounds what waits of one work.
+// maxReports is the maximum number of waiting reports of one work.
 const maxReports = 4
 
-// enqueue adds a report to those that wait of a work.
+// enqueue adds a report to the waiting reports of a work.
 func enqueue(waiting []report, next report) []report {
 	if len(waiting) == 0 {
 		return []report{next}
 	}
 	last := waiting[len(waiting)-1]
 	switch {
-	case last.seen.Deleted == next.seen.Deleted && !next.seen.Deleted && older(next.Event, order3{last.Version, last.Agent, last.Sequence}):
+	case last.seen.Deleted == next.seen.Deleted && !next.seen.Deleted && older(next.Event, statusOrder{last.Version, last.Agent, last.Sequence}):
 		return waiting
 	case last.seen.Deleted == next.seen.Deleted || len(waiting) >= maxReports:
 		waiting[len(waiting)-1] = next
@@ -167,8 +170,9 @@ func enqueue(waiting []report, next report) []report {
 	return append(waiting, next)
 }
 
-// take takes one report each of some works, and says how long until those that are postponed may be tried; zero if none is.
-func (r *Receiver) take(now time.Time) (reports []report, later time.Duration) {
+// dequeue removes one report of each of some works and returns them. later is the time until the first postponed report may be
+// tried, zero if there is none.
+func (r *Receiver) dequeue(now time.Time) (reports []report, later time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, waiting := range r.pending {
@@ -192,7 +196,7 @@ func (r *Receiver) take(now time.Time) (reports []report, later time.Duration) {
 	return reports, later
 }
 
-// putBack returns reports that could not be stored, in front of those that came since.
+// putBack returns reports that could not be stored to the queue, before newer ones.
 func (r *Receiver) putBack(reports []report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,10 +211,10 @@ func (r *Receiver) putBack(reports []report) {
 
 func (r *Receiver) process(ctx context.Context) {
 	for {
-		reports, later := r.take(time.Now())
+		reports, later := r.dequeue(time.Now())
 		if len(reports) == 0 {
 			if later == 0 {
-				later = time.Hour // nothing waits: only what arrives does
+				later = time.Hour // nothing is postponed
 			}
 			select {
 			case <-ctx.Done():
@@ -220,28 +224,26 @@ func (r *Receiver) process(ctx context.Context) {
 			}
 			continue
 		}
-		left, err := r.applyApart(ctx, reports)
+		left, err := r.applySeparately(ctx, reports)
 		if err == nil {
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		slog.Warn("statuses could not be stored and are tried again", "statuses", len(left), "error", err)
+		r.Log.Warn("storing statuses failed; they will be retried", logkey.Count, len(left), logkey.Error, err)
 		r.putBack(left)
 		if !store.IsUnavailable(err) {
 			r.postpone(time.Now(), left)
 			continue
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, storeRetry) != nil {
 			return
-		case <-time.After(storeRetry):
 		}
 	}
 }
 
-// apply stores statuses and has the state machine decide.
+// apply stores statuses and runs the state machine of their clusters.
 func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	ids := make([]string, 0, len(reports))
 	for _, e := range reports {
@@ -271,7 +273,7 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	for _, e := range reports {
 		w, known := works[e.ResourceID]
 		if known || e.seen.Deleted {
-			r.acquainted(e.ResourceID)
+			r.forgetUnknown(e.ResourceID)
 		}
 		switch {
 		case leftovers[e.ResourceID] != nil && e.seen.Deleted:
@@ -279,12 +281,12 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 				return err
 			}
 		case !known && leftovers[e.ResourceID] == nil && !removed[e.ResourceID] && !e.seen.Deleted:
-			gone, err := r.ofGone(ctx, e)
+			deleted, err := r.ofDeletedCluster(ctx, e)
 			if err != nil {
 				return err
 			}
-			if !gone {
-				r.stranger(e)
+			if !deleted {
+				r.ignoreUnknown(e)
 				continue
 			}
 			r.orphan(ctx, e, nil)
@@ -309,10 +311,10 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 			t := tx.Aggregates[uid]
 			for _, e := range reports {
 				if w := t.WorkByID(e.ResourceID); w != nil {
-					outcome := take(w, e)
+					outcome := storeStatus(w, e)
 					r.Metrics.statuses.WithLabelValues(outcome).Inc()
-					// What the server says on its own account is not of the agent, who says whether it applied a work.
-					heard[w.Shard] = heard[w.Shard] || outcome == taken && e.seen.Applied.Status != ""
+					// Only statuses with the condition Applied come from the agent. The server reports others itself.
+					heard[w.Shard] = heard[w.Shard] || outcome == stored && e.seen.Applied.Status != ""
 				}
 			}
 			if err := r.Renderer.Region.SettleObserved(r.Store.Now(), t, r.Renderer); err != nil {
@@ -322,21 +324,21 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("storing statuses: %w", err)
+		return fmt.Errorf("store statuses: %w", err)
 	}
-	for shard, is := range heard {
-		if is {
+	for shard, reported := range heard {
+		if reported {
 			r.AgentReported(shard)
 		}
 	}
 	return nil
 }
 
-// taken is what take says of a status that was newer than what the row had.
-const taken = "taken"
+// stored is the outcome of storeStatus for a status that was stored.
+const stored = "stored"
 
-// take takes a status into a work's row, unless it is older than what the row has, and says what came of it.
-func take(w *fleet.Work, e report) string {
+// storeStatus stores a status in the work's row unless the row has a newer one. It returns the outcome for the metric.
+func storeStatus(w *fleet.Work, e report) string {
 	seen := e.seen
 	if seen.Deleted {
 		switch {
@@ -344,7 +346,7 @@ func take(w *fleet.Work, e report) string {
 			w.Observed = *seen
 			return "deleted"
 		case w.Published > 0:
-			// Maestro lost what it had acknowledged: it is published again.
+			// Maestro lost a bundle that it had acknowledged: the work is published again.
 			w.Published, w.Version, w.StatusHash, w.Sequence = 0, 0, "", ""
 			w.Observed = feedback.Observed{}
 			w.RetryTime = time.Time{}
@@ -357,30 +359,30 @@ func take(w *fleet.Work, e report) string {
 	}
 	w.Observed = *seen
 	w.StatusHash = e.StatusHash
-	w.Sequence = order3{e.Version, e.Agent, e.Sequence}.String()
-	return taken
+	w.Sequence = statusOrder{e.Version, e.Agent, e.Sequence}.String()
+	return stored
 }
 
-// order3 is where a status stands among those of its work.
-type order3 struct {
+// statusOrder is the position of a status among those of its work.
+type statusOrder struct {
 	version  int64
 	agent    string
 	sequence string
 }
 
-func (o order3) String() string { return fmt.Sprintf("%d %s %s", o.version, o.sequence, o.agent) }
+func (o statusOrder) String() string { return fmt.Sprintf("%d %s %s", o.version, o.sequence, o.agent) }
 
-func parseOrder(s string) order3 {
-	var o order3
+func parseOrder(s string) statusOrder {
+	var o statusOrder
 	version, rest, _ := strings.Cut(s, " ")
 	o.version, _ = strconv.ParseInt(version, 10, 64)
 	o.sequence, o.agent, _ = strings.Cut(rest, " ")
 	return o
 }
 
-// older says that a status is older than another: of an older version, or of the same version and agent with a smaller
-// sequence. Sequences are decimal numbers; those of different agents do not compare.
-func older(e *maestro.Event, than order3) bool {
+// older reports whether a status is older than another: it has a lower version, or the same version and agent and a lower
+// sequence. Sequences are decimal numbers. Those of different agents cannot be compared.
+func older(e *maestro.Event, than statusOrder) bool {
 	switch {
 	case e.Version != than.version:
 		return e.Version < than.version
@@ -392,9 +394,9 @@ func older(e *maestro.Event, than order3) bool {
 	return e.Sequence < than.sequence
 }
 
-// ofGone says that a bundle is of a cluster that is gone: its deletion was asked for while this database had lost the cluster, and
-// so had its works. What it carries stands in namespaces that are named for the cluster.
-func (r *Receiver) ofGone(ctx context.Context, e report) (bool, error) {
+// ofDeletedCluster reports whether an unknown bundle belongs to a cluster that was deleted while the database had lost it, so
+// that its works had no deletion records. The names of the namespaces in the status identify the cluster.
+func (r *Receiver) ofDeletedCluster(ctx context.Context, e report) (bool, error) {
 	ids := map[string]bool{}
 	for _, match := range r.namespaces.FindAllSubmatch(e.Body, -1) {
 		ids[string(match[1])] = true
@@ -408,32 +410,32 @@ func (r *Receiver) ofGone(ctx context.Context, e report) (bool, error) {
 	return false, nil
 }
 
-// mostStrangers bounds those that are counted.
-const mostStrangers = 100_000
+// maxUnknown is the maximum number of unknown bundles that are counted.
+const maxUnknown = 100_000
 
-// stranger leaves alone what is no work here, and never was: a database that lost a cluster knows no better, and what Maestro holds
-// may be all that there is of it. Its cluster is made known again by whoever promised it, or somebody decides.
-func (r *Receiver) stranger(e report) {
-	r.Metrics.statuses.WithLabelValues("stranger").Inc()
-	if r.strangers[e.ResourceID] || len(r.strangers) >= mostStrangers {
+// ignoreUnknown counts and logs a bundle without a work and without a deletion record. It is not deleted: after the loss of a
+// database, the bundle may be the only remaining copy of its cluster. The backend's reconciliation restores the cluster, or an
+// operator decides.
+func (r *Receiver) ignoreUnknown(e report) {
+	r.Metrics.statuses.WithLabelValues("unknown").Inc()
+	if r.unknown[e.ResourceID] || len(r.unknown) >= maxUnknown {
 		return
 	}
-	r.strangers[e.ResourceID] = true
-	r.Metrics.strangers.Set(float64(len(r.strangers)))
-	slog.Warn("Maestro holds a bundle of ours that is no work, and of which nothing says that it was removed: it is left alone",
-		"maestro_id", e.ResourceID, "consumer", e.Consumer)
+	r.unknown[e.ResourceID] = true
+	r.Metrics.unknown.Set(float64(len(r.unknown)))
+	r.Log.Warn("unknown Maestro bundle without a deletion record; ignoring", logkey.BundleID, e.ResourceID, logkey.Consumer, e.Consumer)
 }
 
-// acquainted notes that a bundle is a work, or gone.
-func (r *Receiver) acquainted(id string) {
-	if r.strangers[id] {
-		delete(r.strangers, id)
-		r.Metrics.strangers.Set(float64(len(r.strangers)))
+// forgetUnknown removes a bundle that has a work, or that was deleted, from the unknown ones.
+func (r *Receiver) forgetUnknown(id string) {
+	if r.unknown[id] {
+		delete(r.unknown, id)
+		r.Metrics.unknown.Set(float64(len(r.unknown)))
 	}
 }
 
-// orphan deletes what Maestro holds for us and is known to have been removed: the late effect of a publish that was given up, or
-// what was left behind by a deletion that was forced.
+// orphan deletes a bundle of a removed work from Maestro: the late effect of an abandoned request, or a leftover of a forced
+// deletion.
 func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftover) {
 	if e.seen.Deleted {
 		r.Metrics.statuses.WithLabelValues("unchanged").Inc()
@@ -445,17 +447,17 @@ func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftove
 		bundle.ReleaseFinalizers = leftover.ReleaseFinalizers
 	}
 	if err := r.Maestro.Delete(ctx, bundle); err != nil {
-		slog.Warn("an orphan could not be deleted; it will be found again", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+		r.Log.Warn("deleting an orphan failed; the next sweep finds it again", logkey.BundleID, e.ResourceID, logkey.Consumer, e.Consumer, logkey.Error, err)
 		return
 	}
 	if leftover != nil {
 		return
 	}
 	r.Metrics.orphans.Inc()
-	slog.Info("deleted a work that had been removed before", "maestro_id", e.ResourceID, "consumer", e.Consumer)
+	r.Log.Info("orphan deleted", logkey.BundleID, e.ResourceID, logkey.Consumer, e.Consumer)
 }
 
-// leftoverGone notes the end of what a forced deletion had left behind.
+// leftoverGone stores the confirmed deletion of a leftover.
 func (r *Receiver) leftoverGone(ctx context.Context, l *fleet.Leftover) error {
 	r.Metrics.statuses.WithLabelValues("deleted").Inc()
 	if !l.GoneTime.IsZero() {
@@ -464,6 +466,6 @@ func (r *Receiver) leftoverGone(ctx context.Context, l *fleet.Leftover) error {
 	if err := r.Store.MarkLeftoverGone(ctx, l.WorkID); err != nil {
 		return err
 	}
-	slog.Info("what a forced deletion had left behind is gone", "cluster_uid", l.ClusterUID, "work", l.Work, "maestro_id", l.WorkID, "step", l.Step)
+	r.Log.Info("leftover of a forced deletion deleted", logkey.ClusterUID, l.ClusterUID, logkey.Work, l.Work, logkey.BundleID, l.WorkID, logkey.Step, l.Step)
 	return nil
 }

@@ -12,9 +12,9 @@ func reportOf(version int64, agent, sequence string, deleted bool) report {
 	return report{&maestro.Event{Version: version, Agent: agent, Sequence: sequence}, &feedback.Observed{Deleted: deleted}}
 }
 
-// TestADeletionIsNotForgotten is named after what went wrong: the status of a creation that came after the deletion took
-// the place of the word that the work was gone, and the deletion hung until it was asked for again.
-func TestADeletionIsNotForgotten(t *testing.T) {
+// TestReportOfDeletionIsNotReplaced covers a defect: the status of a late creation replaced the report that the work was deleted,
+// and the deletion was stuck until it was repeated.
+func TestReportOfDeletionIsNotReplaced(t *testing.T) {
 	var waiting []report
 	for _, r := range []report{reportOf(1, "a", "5", false), reportOf(1, "a", "4", false), reportOf(0, "m", "0", true), reportOf(1, "a", "7", false), reportOf(1, "a", "8", false)} {
 		waiting = enqueue(waiting, r)
@@ -38,21 +38,21 @@ func TestStatusOrder(t *testing.T) {
 		comes  report
 		want   string
 	}{
-		"Newer":         {"the agent's later word", reportOf(1, "a", "9", false), reportOf(1, "a", "10", false), "taken"},
-		"Same":          {"a repeated status does no harm", reportOf(1, "a", "9", false), reportOf(1, "a", "9", false), "taken"},
+		"Newer":         {"a later status of the agent", reportOf(1, "a", "9", false), reportOf(1, "a", "10", false), "stored"},
+		"Same":          {"a repeated status is harmless", reportOf(1, "a", "9", false), reportOf(1, "a", "9", false), "stored"},
 		"Older":         {"replicas may see statuses in another order", reportOf(1, "a", "10", false), reportOf(1, "a", "9", false), "stale"},
 		"Older version": {"a status of content that was replaced", reportOf(2, "a", "1", false), reportOf(1, "a", "9", false), "stale"},
-		"Another agent": {"sequences of agents do not compare", reportOf(1, "a", "10", false), reportOf(1, "b", "2", false), "taken"},
-		"Lost":          {"Maestro says that it is gone, and nobody asked", reportOf(1, "a", "1", false), reportOf(0, "m", "0", true), "lost"},
+		"Another agent": {"sequences of agents do not compare", reportOf(1, "a", "10", false), reportOf(1, "b", "2", false), "stored"},
+		"Lost":          {"Maestro reports a deletion that nobody requested", reportOf(1, "a", "1", false), reportOf(0, "m", "0", true), "lost"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := &fleet.Work{Published: 1, Desired: 1, Sequence: order3{tc.held.Version, tc.held.Agent, tc.held.Sequence}.String()}
-			if got := take(w, tc.comes); got != tc.want {
+			w := &fleet.Work{Published: 1, Desired: 1, Sequence: statusOrder{tc.held.Version, tc.held.Agent, tc.held.Sequence}.String()}
+			if got := storeStatus(w, tc.comes); got != tc.want {
 				t.Errorf("%s, want %s: %s", got, tc.want, tc.reason)
 			}
 			if tc.want == "lost" && (w.Published != 0 || !w.Due()) {
-				t.Error("what was lost is published again")
+				t.Error("a lost bundle is not due")
 			}
 		})
 	}

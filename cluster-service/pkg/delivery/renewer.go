@@ -9,46 +9,47 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
 	renewPage = 100
-	// renewPatience is how long one cluster is waited for before the next takes its turn.
-	renewPatience = 2 * time.Minute
-	renewPoll     = 250 * time.Millisecond
-	renewRetry    = 5 * time.Second
-	// renewAgain is when all clusters are gone through once more after the start: a replica of the release before, which went
-	// away meanwhile, may have rendered one in its way.
+	// renewTimeout is the maximum time to wait for one cluster.
+	renewTimeout = 2 * time.Minute
+	renewPoll    = 250 * time.Millisecond
+	renewRetry   = 5 * time.Second
+	// renewAgain is the time after the start of a second pass over all clusters: a replica of the previous release that has
+	// ended meanwhile may have rendered a cluster with the previous settings.
 	renewAgain = 10 * time.Minute
-	// renewRefusals is how many clusters may be refused by their management clusters, if those are the most, before a
-	// renewal stops.
+	// renewRefusals is the number of refused clusters at which a renewal stops, unless more clusters accepted the rendering.
 	renewRefusals = 3
 )
 
-// RenewerOptions are what a renewer works with.
+// RenewerOptions configure a Renewer.
 type RenewerOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Metrics  *Metrics
-	// AtOnce is how many clusters a new rendering is on its way to at a time.
+	// AtOnce is the number of clusters that are renewed at the same time.
 	AtOnce int
+	Log    *slog.Logger
 }
 
-// Renewer brings a new rendering to clusters that nobody changes: of a new release of this service, of another
-// configuration, of another pull secret. It goes through all of them when it starts and when it is told of a change, and does
-// nothing in between. Which cluster is outdated follows from its works' digests, so a renewal that was cut short is gone on
-// with by the next. Generations stay as they are: for the customer nothing happens.
+// Renewer publishes a new rendering of clusters that nobody changes: after a new release of this service, another configuration
+// or another pull secret. It makes a pass over all clusters when it starts and after Changed. The digests of a cluster's works
+// show whether it is outdated, so the next pass continues an interrupted one. Generations do not change: customers see no
+// operation.
 type Renewer struct {
 	RenewerOptions
 	changed chan struct{}
 }
 
-// NewRenewer makes a renewer; Run runs it.
+// NewRenewer returns a renewer. Run makes it work.
 func NewRenewer(o RenewerOptions) *Renewer {
 	return &Renewer{RenewerOptions: o, changed: make(chan struct{}, 1)}
 }
 
-// Changed tells it that the renderer renders differently now. It does not block.
+// Changed starts a pass because the settings of the renderer changed. It does not block.
 func (r *Renewer) Changed() {
 	select {
 	case r.changed <- struct{}{}:
@@ -56,14 +57,14 @@ func (r *Renewer) Changed() {
 	}
 }
 
-// Run renews until ctx is over.
+// Run renews clusters until ctx ends.
 func (r *Renewer) Run(ctx context.Context) {
 	again := time.NewTimer(renewAgain)
 	defer again.Stop()
 	for {
 		if err := r.renewAll(ctx); err != nil {
 			if ctx.Err() == nil {
-				slog.Warn("going through the clusters for a new rendering failed and is tried again", "error", err)
+				r.Log.Warn("renewing clusters failed; it will be retried", logkey.Error, err)
 			}
 			select {
 			case <-ctx.Done():
@@ -82,18 +83,18 @@ func (r *Renewer) Run(ctx context.Context) {
 	}
 }
 
-// renewal is one time through all clusters.
+// renewal is one pass over all clusters.
 type renewal struct {
 	*Renewer
 
 	mu                         sync.Mutex
 	carried, refused, rendered int
-	// silent are the management clusters that one was waited for in vain on; their others are not waited for.
+	// silent are the shards on which a cluster exceeded renewTimeout. Their other clusters are not waited for.
 	silent map[string]bool
 }
 
 func (r *Renewer) renewAll(ctx context.Context) error {
-	walk := &renewal{Renewer: r, silent: map[string]bool{}}
+	pass := &renewal{Renewer: r, silent: map[string]bool{}}
 	slots := make(chan struct{}, max(r.AtOnce, 1))
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -109,14 +110,14 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 				return ctx.Err()
 			case slots <- struct{}{}:
 			}
-			if stopped, refused := walk.stopped(); stopped {
-				slog.Error("a new rendering is refused by the management clusters; it is not brought to more clusters until it changes", "refused", refused)
+			if stopped, refused := pass.stopped(); stopped {
+				r.Log.Error("management clusters refuse the new rendering; no more clusters are renewed until the settings change", logkey.Count, refused)
 				r.Metrics.renewals.WithLabelValues("stopped").Inc()
 				return nil
 			}
 			group.Go(func() {
 				defer func() { <-slots }()
-				walk.renew(ctx, uid)
+				pass.renew(ctx, uid)
 			})
 			after = uid
 		}
@@ -125,9 +126,9 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 		}
 	}
 	group.Wait()
-	if walk.rendered > 0 {
-		slog.Info("brought a new rendering to clusters", "clusters", walk.rendered, "carried", walk.carried, "refused", walk.refused,
-			"took", time.Since(began).Round(time.Millisecond).String())
+	if pass.rendered > 0 {
+		r.Log.Info("clusters renewed", logkey.Count, pass.rendered, logkey.Confirmed, pass.carried, logkey.Refused, pass.refused,
+			logkey.Duration, time.Since(began).Round(time.Millisecond).String())
 	}
 	return ctx.Err()
 }
@@ -138,7 +139,7 @@ func (w *renewal) stopped() (stopped bool, refused int) {
 	return w.refused >= renewRefusals && w.refused > w.carried, w.refused
 }
 
-// renew renders one cluster anew if that is called for, and waits for its management cluster.
+// renew renders one cluster again if it is outdated, and waits until its management cluster has applied the works.
 func (w *renewal) renew(ctx context.Context, uid string) {
 	before, err := w.Store.Read(ctx, uid)
 	if err == nil {
@@ -155,7 +156,7 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	if err != nil {
 		if ctx.Err() == nil {
 			w.Metrics.renewals.WithLabelValues("failed").Inc()
-			slog.Warn("a cluster could not be rendered anew", "cluster_uid", uid, "error", err)
+			w.Log.Warn("renewing a cluster failed", logkey.ClusterUID, uid, logkey.Error, err)
 		}
 		return
 	}
@@ -181,10 +182,10 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	}
 }
 
-// await says what became of a cluster's new rendering: carried, refused, late, or gone with the cluster. One that was not
-// carried before is not held against the rendering.
+// await returns the outcome of a cluster's new rendering: carried, refused, late, or gone if the cluster is deleted. A cluster
+// that did not carry its rendering before counts as published and not as refused.
 func (w *renewal) await(ctx context.Context, uid string, healthy bool) string {
-	deadline := time.NewTimer(renewPatience)
+	deadline := time.NewTimer(renewTimeout)
 	defer deadline.Stop()
 	ticker := time.NewTicker(renewPoll)
 	defer ticker.Stop()

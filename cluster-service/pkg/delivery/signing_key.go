@@ -3,13 +3,13 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// needSigningKey has a signing key made for a cluster that was created when none was ready, and the cluster published
-// then. What does not fit comes again when its lease is over.
+// needSigningKey queues a cluster that was created when the pool of signing keys was empty. It is published when it has a key. A
+// cluster that does not fit into the queue is due again when its lease ends.
 func (p *Publisher) needSigningKey(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -24,8 +24,8 @@ func (p *Publisher) needSigningKey(uid string) {
 	}
 }
 
-// makeSigningKeys serves the clusters without a key, one after the other: a key costs tens of milliseconds of processor
-// time, which a burst of creations shall not take from everything else.
+// makeSigningKeys generates the keys of queued clusters, one after the other: a key takes tens of milliseconds of processor time,
+// and a burst of creations must not delay other work.
 func (p *Publisher) makeSigningKeys(ctx context.Context) {
 	for {
 		select {
@@ -38,7 +38,7 @@ func (p *Publisher) makeSigningKeys(ctx context.Context) {
 			p.mu.Unlock()
 			if err != nil {
 				if ctx.Err() == nil {
-					slog.Warn("a cluster got no signing key; it comes again", "cluster_uid", uid, "error", err)
+					p.Log.Warn("generating a signing key failed; it will be retried", logkey.ClusterUID, uid, logkey.Error, err)
 				}
 				continue
 			}
@@ -47,22 +47,22 @@ func (p *Publisher) makeSigningKeys(ctx context.Context) {
 	}
 }
 
-// storeSigningKey stores a key before it is used; of two replicas that store one the first wins.
+// storeSigningKey stores a key before it is used. If two replicas store one, the first wins.
 func (p *Publisher) storeSigningKey(ctx context.Context, uid string) error {
 	key, err := p.Keys.Take()
 	if err != nil {
-		return fmt.Errorf("making a signing key: %w", err)
+		return fmt.Errorf("generate a signing key: %w", err)
 	}
 	sealed := p.Keeper.Seal(uid, key)
 	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		if c := tx.Aggregates[uid].Cluster; c != nil && c.SigningKey == nil && !c.Deleting() {
 			c.SigningKey = sealed
 		}
-		// The issuer's documents waited for it.
+		// The issuer's documents need the key.
 		return p.Renderer.Region.Settle(p.Store.Now(), tx.Aggregates[uid], nil)
 	})
 	if err != nil {
-		return fmt.Errorf("storing a signing key: %w", err)
+		return fmt.Errorf("store a signing key: %w", err)
 	}
 	return nil
 }

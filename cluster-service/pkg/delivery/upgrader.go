@@ -19,67 +19,69 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 const (
-	// upgradeInterval is how often policies are looked at when nothing tells to: windows open, releases come out, and other
-	// replicas' upgrades end.
+	// upgradeInterval is the maximum interval between two checks of the policies: maintenance windows open, releases appear, and
+	// upgrades of other replicas finish.
 	upgradeInterval = 5 * time.Second
-	// lookShare is how many times as long as a look at all clusters takes nobody looks again, if it found nothing.
-	lookShare   = 20
+	// searchPause is the pause after a search over all clusters that found none, as a multiple of the search's duration.
+	searchPause = 20
 	upgradePage = 500
 	dueLimit    = 100
 )
 
-// UpgraderOptions are what an upgrader works with.
+// UpgraderOptions configure an Upgrader.
 type UpgraderOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Catalog  func() *release.Catalog
-	// Limit is how many upgrades by policies may be under way at once, of all policies together; 0 is no limit.
+	// Limit is the maximum number of running upgrades of all policies together; 0 means no limit.
 	Limit   int
 	Metrics prometheus.Registerer
-	// Interval is the longest time between two looks at the policies; 0 means 5 seconds.
+	// Interval is the maximum interval between two checks of the policies; 0 means 5 seconds.
 	Interval time.Duration
+	Log      *slog.Logger
 }
 
-// Upgrader begins upgrades: those that policies want, when their windows are open and their limits allow it, and those that
-// waited for a time. Any number of replicas may do so: each beginning is a transaction that counts what is under way.
+// Upgrader starts upgrades: those of policies whose window is open and whose limit allows another one, and those that were
+// scheduled for a time. Several replicas may run one: each start is a transaction that counts the running upgrades.
 type Upgrader struct {
 	UpgraderOptions
 	woken   chan struct{}
 	running atomic.Int64
-	// queues are the clusters that were found for a policy and not begun with, by its name.
+	// queues are the found clusters whose upgrades have not started, by name of the policy.
 	queues map[string]queue
 }
 
-// queue is what one look at all clusters found for a policy.
+// queue is the result of one search over all clusters for a policy.
 type queue struct {
-	// of is of which policies it was: those for one cluster are taken out of the others.
+	// of identifies the policies at the time of the search. Policies for single clusters exclude these clusters from others.
 	of       string
 	catalog  *release.Catalog
 	clusters []string
-	// none says that it found no cluster.
+	// none is true if the search found no cluster.
 	none bool
-	// found is when it was, revision up to where it saw everything, and took what it took.
+	// found is the time of the search, revision the state that it saw, and took its duration.
 	found    time.Time
 	revision int64
 	took     time.Duration
 }
 
-// NewUpgrader makes an upgrader; Run runs it.
+// NewUpgrader returns an upgrader. Run makes it work.
 func NewUpgrader(o UpgraderOptions) *Upgrader {
 	if o.Interval == 0 {
 		o.Interval = upgradeInterval
 	}
 	u := &Upgrader{UpgraderOptions: o, woken: make(chan struct{}, 1), queues: map[string]queue{}}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "policy_upgrades_running",
-		Help: "Upgrades by policies that are under way."}, func() float64 { return float64(u.running.Load()) }))
+		Help: "Running upgrades of policies."}, func() float64 { return float64(u.running.Load()) }))
 	return u
 }
 
-// Wake starts a look at the policies and at upgrades that are due soon. It does not block.
+// Wake starts a check of policies and scheduled upgrades soon. It does not block.
 func (u *Upgrader) Wake() {
 	select {
 	case u.woken <- struct{}{}:
@@ -87,11 +89,11 @@ func (u *Upgrader) Wake() {
 	}
 }
 
-// Run begins upgrades until ctx is over.
+// Run starts upgrades until ctx ends.
 func (u *Upgrader) Run(ctx context.Context) {
 	for {
 		wait := u.Interval
-		next, err := u.beginDue(ctx)
+		next, err := u.startDue(ctx)
 		if err == nil && !next.IsZero() {
 			wait = max(0, min(wait, next.Sub(u.Store.Now())))
 		}
@@ -99,7 +101,7 @@ func (u *Upgrader) Run(ctx context.Context) {
 			err = errors.Join(err, u.followPolicies(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
-			slog.Warn("beginning upgrades failed", "error", err)
+			u.Log.Warn("starting upgrades failed", logkey.Error, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -110,8 +112,8 @@ func (u *Upgrader) Run(ctx context.Context) {
 	}
 }
 
-// beginDue settles the clusters whose upgrades waited for a time, and says when the next time comes.
-func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
+// startDue settles the clusters whose scheduled upgrades are due, and returns the time of the next one.
+func (u *Upgrader) startDue(ctx context.Context) (next time.Time, err error) {
 	clusters, next, err := u.Store.DueUpgrades(ctx, dueLimit)
 	if err != nil {
 		return next, err
@@ -121,7 +123,7 @@ func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
 			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Aggregates[uid], u.Renderer)
 		})
 		if err != nil {
-			return fmt.Errorf("beginning an upgrade whose time has come: %w", err)
+			return fmt.Errorf("start a scheduled upgrade: %w", err)
 		}
 		return nil
 	})
@@ -154,12 +156,11 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// followPolicy begins as many of a policy's upgrades as may be under way. A cluster that cannot be begun with is left to the
-// next look.
+// followPolicy starts as many upgrades of a policy as its limit allows. A cluster that fails is left to the next search.
 func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) error {
 	windows, err := schedule.Parse(p.GetSpec().GetSchedule())
 	if err != nil {
-		return err // was checked when it was stored
+		return err // cannot happen: the schedule was validated when it was stored
 	}
 	if open, _ := windows.Open(u.Store.Now()); !open || p.GetSpec().GetPaused() {
 		delete(u.queues, p.GetName())
@@ -172,7 +173,7 @@ func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all 
 	var failed []error
 	for len(q.clusters) > 0 {
 		uid := q.clusters[0]
-		admitted, err := u.begin(ctx, p, uid)
+		admitted, err := u.start(ctx, p, uid)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("cluster %s: %w", uid, err))
 			if ctx.Err() != nil || store.IsUnavailable(err) {
@@ -188,27 +189,27 @@ func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all 
 	return errors.Join(failed...)
 }
 
-// candidates are the clusters to begin with: what is left of the last look, as long as the policy and the catalogue are the
-// same, or those of a new one.
+// candidates returns the clusters to upgrade: the rest of the last search while the policies and the catalogue are the same, or
+// the result of a new search.
 func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) (queue, error) {
 	now, catalog := u.Store.Now(), u.Catalog()
 	var of strings.Builder
 	for _, other := range all {
 		fmt.Fprintln(&of, other.GetName(), other.GetUpdateTime().AsTime().UnixMicro())
 	}
-	q, looked := u.queues[p.GetName()]
-	looked = looked && q.of == of.String() && q.catalog == catalog
-	if looked && (len(q.clusters) > 0 || now.Sub(q.found) < max(upgradeInterval, lookShare*q.took)) {
+	q, searched := u.queues[p.GetName()]
+	searched = searched && q.of == of.String() && q.catalog == catalog
+	if searched && (len(q.clusters) > 0 || now.Sub(q.found) < max(upgradeInterval, searchPause*q.took)) {
 		return q, nil
 	}
-	// Before the look, so that what changes meanwhile counts as changed.
+	// Read before the search, so that changes during the search count as changes.
 	clock, err := u.Store.Clock(ctx)
 	if err != nil {
 		return q, err
 	}
-	if looked && q.none && q.revision == clock.Revision {
+	if searched && q.none && q.revision == clock.Revision {
 		q.found = now
-		return q, nil // nothing has changed of any cluster or upgrade
+		return q, nil // no cluster and no upgrade has changed
 	}
 	began := time.Now()
 	q = queue{of: of.String(), catalog: catalog, found: now, revision: clock.Revision}
@@ -221,7 +222,7 @@ func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []
 	return q, err
 }
 
-// EachCandidacy calls visit with every cluster that a policy concerns.
+// EachCandidacy calls visit for every cluster that a policy selects.
 func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy, catalog *release.Catalog, visit func(*fleet.Cluster, upgradeplan.Candidacy)) error {
 	known := upgradeplan.FleetState{OwnPolicy: map[string]bool{}}
 	for _, other := range all {
@@ -250,13 +251,13 @@ func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, a
 	}
 }
 
-// begin begins with one cluster, unless there is no room for another upgrade. A cluster that has changed meanwhile is left to
-// the next look.
-func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string) (admitted bool, err error) {
-	var begun *fleet.Upgrade
+// start starts the upgrade of one cluster. admitted is false if the limit allows no other upgrade. A cluster that has changed
+// meanwhile is left to the next search.
+func (u *Upgrader) start(ctx context.Context, p *csv1.UpgradePolicy, uid string) (admitted bool, err error) {
+	var started *fleet.Upgrade
 	err = u.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
 		t, now := tx.Aggregates[uid], u.Store.Now()
-		admitted, begun = true, nil
+		admitted, started = true, nil
 		if t.Cluster == nil {
 			return nil
 		}
@@ -269,22 +270,22 @@ func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string)
 		if len(plan.GetRefusals()) > 0 || slices.ContainsFunc(plan.GetGates(), func(g *csv1.UpgradeGate) bool {
 			return g.GetState() != csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED
 		}) {
-			return nil // one that waited would take another's place
+			return nil // an upgrade that waits would use up the limit
 		}
 		if admitted, err = tx.AdmitUpgrade(ctx, p.GetName(), int(p.GetSpec().GetMaxConcurrent()), u.Limit); err != nil || !admitted {
 			return err
 		}
-		begun = fleet.NewUpgrade(uuid.NewString(), uid, &csv1.UpgradeSpec{Version: plan.GetToVersion(), NodePools: p.GetSpec().GetNodePools(),
+		started = fleet.NewUpgrade(uuid.NewString(), uid, &csv1.UpgradeSpec{Version: plan.GetToVersion(), NodePools: p.GetSpec().GetNodePools(),
 			Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_POLICY, Policy: p.GetName(), Actor: p.GetActor()}, plan.GetFromVersion(), plan.GetSteps(), now)
-		t.Upgrades = append(t.Upgrades, begun)
+		t.Upgrades = append(t.Upgrades, started)
 		return u.Renderer.Region.Settle(now, t, u.Renderer)
 	})
 	if err != nil {
 		return false, err
 	}
-	if begun != nil {
-		slog.InfoContext(ctx, "a policy begins an upgrade", "upgrade_policy", p.GetName(), "upgrade_uid", begun.UID, "cluster_uid", uid,
-			"from", begun.Status.GetFromVersion(), "to", begun.Spec.GetVersion())
+	if started != nil {
+		u.Log.InfoContext(ctx, "upgrade of a policy started", logkey.UpgradePolicy, p.GetName(), logkey.UpgradeUID, started.UID, logkey.ClusterUID, uid,
+			logkey.Version, started.Spec.GetVersion())
 	}
 	return admitted, nil
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// Fingerprint returns the SHA-256 of a PEM certificate as API servers write it in their audit logs; empty without a
-// certificate.
+// Fingerprint is the SHA-256 of a certificate (PEM), as API servers name it in their audit logs; empty where there is none.
 func Fingerprint(certificate string) string {
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil {
@@ -22,7 +21,7 @@ func Fingerprint(certificate string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Fingerprint returns the fingerprint of a credential's certificate; empty before it is issued.
+// Fingerprint is the one of a credential's certificate; empty before it is issued.
 func (c *Credential) Fingerprint() string {
 	if known := c.Status.GetCertificateFingerprint(); known != "" {
 		return known
@@ -30,7 +29,7 @@ func (c *Credential) Fingerprint() string {
 	return Fingerprint(c.Status.GetCertificate()) // issued before fingerprints were kept
 }
 
-// Uses returns the uses of certificates that the management cluster reports.
+// Uses are those that the management cluster reports.
 func (t *ClusterAggregate) Uses() []credentialuse.Use {
 	work := t.Work(HostedCluster, "")
 	if work == nil {
@@ -39,8 +38,7 @@ func (t *ClusterAggregate) Uses() []credentialuse.Use {
 	return work.Observed.Uses
 }
 
-// CredentialByFingerprint returns the credential with the fingerprint of a certificate, or nil if there is none or it ended
-// long ago.
+// CredentialByFingerprint finds the credential of a certificate; nil when there is none, or it has long ended.
 func (t *ClusterAggregate) CredentialByFingerprint(fingerprint string) *Credential {
 	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.Fingerprint() == fingerprint })
 	if i < 0 {
@@ -49,7 +47,7 @@ func (t *ClusterAggregate) CredentialByFingerprint(fingerprint string) *Credenti
 	return t.Credentials[i]
 }
 
-// noteUses stores the reported uses of credentials. A use that was reported once is kept.
+// noteUses takes over what is reported of the use of credentials. What was once seen stays, whatever is reported later.
 func noteUses(t *ClusterAggregate) {
 	for _, seen := range t.Uses() {
 		c := t.CredentialByFingerprint(seen.Fingerprint)
@@ -68,10 +66,10 @@ func noteUses(t *ClusterAggregate) {
 	}
 }
 
-// skew is the tolerated difference between the clocks of an API server and of this service.
+// skew is by how much the clocks of an API server and of ours may differ.
 const skew = time.Minute
 
-// UsedAfterEnd reports whether a certificate was used after it expired or was revoked.
+// UsedAfterEnd says that a certificate was used when it should not have been taken any more.
 func (c *Credential) UsedAfterEnd(last time.Time) bool {
 	end := c.GoneTime
 	if expires := c.Status.GetExpirationTime(); expires != nil && (end.IsZero() || expires.AsTime().Before(end)) {

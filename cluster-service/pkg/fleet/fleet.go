@@ -1,9 +1,7 @@
-// Package fleet contains the resources of Cluster Service and their state machine. It derives the works of a cluster, and
-// the status of the cluster, its node pools and other children, from the desired state and from what management clusters
-// and Azure report. All functions are pure functions of their arguments.
-//
-// A ClusterAggregate, one cluster with all its children, is the unit that is locked, decided and stored as a whole. Package
-// store stores it, package delivery exchanges its works with Maestro, and package azure carries out its steps in Azure.
+// Package fleet is the heart of Cluster Service: what a cluster, its node pools and their works on a management cluster
+// are, and how their state follows from what was asked for and what is observed. Everything here is a pure function of
+// its arguments. A ClusterAggregate, one cluster with everything that belongs to it, is the unit that is locked, decided and
+// stored as a whole; package store keeps it, package delivery moves its works to and from Maestro.
 package fleet
 
 import (
@@ -19,54 +17,52 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
-// Release is the OpenShift release of a cluster or node pool. It changes only by a request of the customer or by an
-// upgrade.
+// Release is the release that was chosen for a cluster or node pool. It changes only when the customer asks.
 type Release struct {
 	Version string
 	Image   string
 }
 
-// Cluster is the row of a cluster.
+// Cluster is a cluster's row.
 type Cluster struct {
 	UID        string
 	ResourceID string
 	Generation int64
 	Spec       *csv1.ClusterSpec
 	Status     *csv1.ClusterStatus
-	// Shard is the provision shard that hosts the cluster; empty until it is placed.
+	// Shard is the provision shard that hosts it; empty until placed.
 	Shard string
-	// PlacementMessage is the reason for which no shard accepted the cluster, directly after the decision. The status
-	// stores it.
+	// PlacementMessage says why no shard can take it, where that has just been decided. It is kept in the status.
 	PlacementMessage string
 	Release          Release
-	// Overrides are the settings that SREs set with actions; nil if there are none.
+	// Overrides is what SREs have decided over the spec; nil when nothing.
 	Overrides *csv1.ClusterOverrides
-	// SigningKey is the encrypted service account signing key.
+	// SigningKey is the service account signing key, sealed.
 	SigningKey []byte
 	Revision   int64
 	CreateTime time.Time
-	// DeleteTime is when the deletion was requested; zero if it was not.
+	// DeleteTime is when deletion was asked for; zero while the cluster is wanted.
 	DeleteTime time.Time
-	// GoneTime is when the deletion was complete. From then on the row is a tombstone.
+	// GoneTime is when the deletion was complete; from then on the row is a tombstone.
 	GoneTime time.Time
 }
 
-// Deleting reports whether the deletion was requested.
+// Deleting says that deletion was asked for.
 func (c *Cluster) Deleting() bool { return !c.DeleteTime.IsZero() }
 
-// Gone reports whether only the tombstone is left.
+// Gone says that only the tombstone is left.
 func (c *Cluster) Gone() bool { return !c.GoneTime.IsZero() }
 
-// ID returns the cluster ID.
+// ID is the id under which the fleet knows the cluster.
 func (c *Cluster) ID() string { return c.Status.GetClusterId() }
 
-// Proto returns the cluster as a message of the API.
+// Proto is the cluster as the API shows it.
 func (c *Cluster) Proto() *csv1.Cluster {
 	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
 		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides}
 }
 
-// NodePool is the row of a node pool.
+// NodePool is a node pool's row.
 type NodePool struct {
 	UID        string
 	ClusterUID string
@@ -81,34 +77,34 @@ type NodePool struct {
 	GoneTime   time.Time
 }
 
-// Deleting reports whether the deletion was requested.
+// Deleting says that deletion was asked for.
 func (p *NodePool) Deleting() bool { return !p.DeleteTime.IsZero() }
 
-// Gone reports whether only the tombstone is left.
+// Gone says that only the tombstone is left.
 func (p *NodePool) Gone() bool { return !p.GoneTime.IsZero() }
 
-// Proto returns the node pool as a message of the API.
+// Proto is the node pool as the API shows it.
 func (p *NodePool) Proto() *csv1.NodePool {
 	return &csv1.NodePool{Uid: p.UID, ClusterUid: p.ClusterUID, ResourceId: p.ResourceID, Generation: p.Generation, Spec: p.Spec,
 		Status: p.Status, Revision: p.Revision, CreateTime: timestamp(p.CreateTime), DeleteTime: timestamp(p.DeleteTime)}
 }
 
-// WorkKind is the kind of content of a work.
+// WorkKind says what a work carries.
 type WorkKind int16
 
-// The kinds of works. The values are stored and are those of the API.
+// The works of a cluster.
 const (
-	// Namespaces are created first and deleted last.
+	// Namespaces are made first and deleted last.
 	Namespaces WorkKind = 1
-	// HostedCluster is the HostedCluster with the secrets that it refers to.
+	// HostedCluster is the HostedCluster and the secrets it refers to.
 	HostedCluster WorkKind = 2
 	// NodePoolWork is one NodePool.
 	NodePoolWork WorkKind = 3
-	// CredentialWork is the request for one break-glass credential with its approval.
+	// CredentialWork is the request for one break-glass credential, and its approval.
 	CredentialWork WorkKind = 4
 	// RevocationWork is the request to revoke a class of credentials.
 	RevocationWork WorkKind = 5
-	// RolloutWork reads the components of a control plane during an upgrade. It applies nothing.
+	// RolloutWork has the components of a control plane read while an upgrade rolls them out; nothing is applied.
 	RolloutWork WorkKind = 6
 )
 
@@ -117,54 +113,52 @@ func WorkKinds() []WorkKind {
 	return []WorkKind{Namespaces, HostedCluster, NodePoolWork, CredentialWork, RevocationWork, RolloutWork}
 }
 
-// Work is one bundle of manifests for a management cluster, and the job that brings it there. It is due for publishing
-// while Published is less than Desired, and from its deletion until the deletion is confirmed. Then the row is deleted.
+// Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
+// publishing while Published is behind Desired, or while it is to be deleted and not gone. The row goes when the deletion
+// is confirmed.
 type Work struct {
-	// ID is the ID of the Maestro resource bundle.
+	// ID is the Maestro resource id.
 	ID         string
 	ClusterUID string
-	// OwnerUID is the UID of the node pool, credential, revocation or upgrade that the work belongs to; empty if it belongs
-	// to the cluster itself.
+	// OwnerUID is the node pool, credential, revocation or upgrade that the work is for; empty when it is the cluster itself.
 	OwnerUID string
 	Kind     WorkKind
 	Name     string
 	Shard    string
-	// Desired is the number of the desired content, counted from 1. Published is the number of the content that Maestro
-	// acknowledged last.
+	// Desired counts the contents that were wanted, Published is the last one that Maestro acknowledged.
 	Desired   int64
 	Published int64
-	// Digest is the digest of the desired content, and Generation the generation of the resource that it was rendered from.
+	// Digest and Generation are of the desired content: its rendering, and the generation of the resource it was rendered from.
 	Digest     string
 	Generation int64
-	// DeleteTime is when the deletion of the work was decided.
+	// DeleteTime is when its deletion was decided.
 	DeleteTime time.Time
-	// DeletePublished reports that Maestro acknowledged the deletion.
+	// DeletePublished says that Maestro acknowledged the deletion.
 	DeletePublished bool
-	// DeleteRequests is the number of acknowledged requests for the deletion.
+	// DeleteRequests counts how often Maestro acknowledged the deletion.
 	DeleteRequests int32
-	// ReleaseFinalizers are finalizers that the agent removes from the objects of the work.
+	// ReleaseFinalizers are finalizers that the agent is told to take off what the deletion waits for.
 	ReleaseFinalizers []string
-	// Version is the last known version of the Maestro resource; 0 if it is unknown or the resource was not created.
+	// Version is Maestro's resource version as last learnt; 0 when unknown or not created.
 	Version int64
-	// Sequence orders the status updates of the agent.
+	// Sequence orders the agent's status updates.
 	Sequence string
-	// StatusHash is compared with Maestro's hash in a resync to find changed statuses.
+	// StatusHash is the hash by which a resync finds out whether the status changed.
 	StatusHash string
 	Observed   feedback.Observed
-	// Attempts is the number of failures to publish since the last success. RetryTime is when the work is due next; while a
-	// process publishes the work, it is the end of that process's lease.
+	// Attempts counts failures to publish since the last success; RetryTime is when the work is next due, and while
+	// somebody is publishing it, when another may take over.
 	Attempts  int32
 	RetryTime time.Time
-	// Error is the last failure to publish. Refused reports that Maestro rejects the content and that a retry cannot
-	// succeed.
+	// Error is the last failure to publish; Refused says that Maestro will not take this content at all.
 	Error   string
 	Refused bool
 }
 
-// Deleting reports whether the work is to be deleted.
+// Deleting says that the work is to be deleted.
 func (w *Work) Deleting() bool { return !w.DeleteTime.IsZero() }
 
-// Due reports whether the work has something to publish, regardless of RetryTime.
+// Due says that there is something to publish, when its time has come.
 func (w *Work) Due() bool {
 	if w.Deleting() {
 		return true
@@ -172,7 +166,7 @@ func (w *Work) Due() bool {
 	return w.Published < w.Desired && !w.Refused
 }
 
-// Applied reports whether the management cluster has the desired content.
+// Applied says that the management cluster has the desired content.
 func (w *Work) Applied() bool {
 	if w.Observed.Applied.Status != "True" {
 		return false
@@ -180,37 +174,37 @@ func (w *Work) Applied() bool {
 	if w.Kind == HostedCluster || w.Kind == NodePoolWork {
 		return w.Observed.Digest == w.Digest
 	}
-	// The content of other kinds never changes.
+	// The content of the others never changes.
 	return true
 }
 
-// Proto returns the work as a message of the API.
+// Proto is the work as the API shows it.
 func (w *Work) Proto() *csv1.Work {
 	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
 		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
 		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
 }
 
-// ClusterAggregate is a cluster with all its children.
+// ClusterAggregate is a cluster and all that belongs to it.
 type ClusterAggregate struct {
-	// Cluster is nil if the UID is unknown, or if a node pool was deleted before its cluster was applied.
+	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
 	Cluster *Cluster
 	Pools   []*NodePool
-	// ExternalAuths are the external authentication that is not being deleted, if any, and those that are.
+	// ExternalAuths are the one that is wanted and those that are deleted.
 	ExternalAuths []*ExternalAuth
-	// Credentials and Revocations do not include those that ended long ago.
+	// Credentials and Revocations are without those that came to an end long ago.
 	Credentials []*Credential
 	Revocations []*Revocation
-	// Upgrades do not include those that ended long ago.
+	// Upgrades are without those that came to an end long ago.
 	Upgrades []*Upgrade
 	Works    []*Work
-	// Azure are the cluster's Azure resources; nil if there are none.
+	// Azure is what the cluster has in Azure; nil when nothing.
 	Azure *Azure
-	// Leftovers are those that were forced in this transaction. Earlier ones are not part of the aggregate.
+	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the aggregate.
 	Leftovers []*Leftover
 }
 
-// Pool returns the node pool with a UID, or nil.
+// Pool finds a node pool; nil when unknown.
 func (t *ClusterAggregate) Pool(uid string) *NodePool {
 	i := slices.IndexFunc(t.Pools, func(p *NodePool) bool { return p.UID == uid })
 	if i < 0 {
@@ -219,7 +213,7 @@ func (t *ClusterAggregate) Pool(uid string) *NodePool {
 	return t.Pools[i]
 }
 
-// Work returns the work of a kind and owner, or nil. The owner is empty for kinds of which a cluster has one.
+// Work finds the work of a kind and owner, who is empty where the kind is one per cluster; nil when there is none.
 func (t *ClusterAggregate) Work(kind WorkKind, owner string) *Work {
 	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.Kind == kind && w.OwnerUID == owner })
 	if i < 0 {
@@ -228,7 +222,7 @@ func (t *ClusterAggregate) Work(kind WorkKind, owner string) *Work {
 	return t.Works[i]
 }
 
-// WorkByID returns the work with an ID, or nil.
+// WorkByID finds a work; nil when there is none.
 func (t *ClusterAggregate) WorkByID(id string) *Work {
 	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.ID == id })
 	if i < 0 {
@@ -237,7 +231,7 @@ func (t *ClusterAggregate) WorkByID(id string) *Work {
 	return t.Works[i]
 }
 
-// Clone returns a deep copy, to compare with later.
+// Clone is a deep copy, to compare with later.
 func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	c := &ClusterAggregate{Azure: t.Azure.Clone()}
 	if t.Cluster != nil {
@@ -279,8 +273,7 @@ func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	return c
 }
 
-// Size returns the requested size class of the control plane. An override of an SRE takes precedence over the experimental
-// tag of the customer. It is empty if the size follows from the cluster.
+// Size is the size that was asked for, an SRE's before the customer's; empty when it follows from the cluster.
 func (c *Cluster) Size() string {
 	if size := c.Overrides.GetSize().GetSize(); size != "" {
 		return size
@@ -288,7 +281,7 @@ func (c *Cluster) Size() string {
 	return c.Spec.GetExperiments()[experiment.SizeOverride]
 }
 
-// DesiredNodes returns the desired number of nodes of all node pools. Autoscaled pools count with their maximum.
+// DesiredNodes are those that the node pools were asked for, the maximum where they autoscale.
 func (t *ClusterAggregate) DesiredNodes() int32 {
 	nodes := int64(0)
 	for _, p := range t.Pools {
@@ -305,7 +298,7 @@ func (t *ClusterAggregate) DesiredNodes() int32 {
 	return int32(min(nodes, math.MaxInt32))
 }
 
-// Nodes returns the number of existing nodes.
+// Nodes are those that exist.
 func (t *ClusterAggregate) Nodes() int32 {
 	nodes := int32(0)
 	for _, p := range t.Pools {
@@ -314,7 +307,7 @@ func (t *ClusterAggregate) Nodes() int32 {
 	return nodes
 }
 
-// PlacementNeeds returns what a provision shard must offer for the cluster.
+// PlacementNeeds is what a place for the cluster must offer.
 func (t *ClusterAggregate) PlacementNeeds() placement.Needs {
 	return placement.Needs{Nodes: t.DesiredNodes(), SizeClass: t.Cluster.Size()}
 }

@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -22,46 +22,51 @@ import (
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
 	publishTimeout = 10 * time.Second
-	// silence is how long a subscription may be without even a heartbeat, which come every 10 s.
-	silence = 25 * time.Second
-	// maxMessage is the largest status event taken: a server that sends the manifests along may fill 4 MiB.
+	// heartbeatTimeout is the time without an event after which a subscription counts as broken. Heartbeats come every 10 s.
+	heartbeatTimeout = 25 * time.Second
+	// stableAfter is the duration of a subscription after which the next pause before a reconnect is the first one again.
+	stableAfter = time.Minute
+	// maxMessage is the maximum size of a status event. A server that includes the manifests may send 4 MiB.
 	maxMessage     = 8 << 20
 	resyncPage     = 5000
 	firstReconnect = 50 * time.Millisecond
 	lastReconnect  = 5 * time.Second
 )
 
-// Client talks to a Maestro server as one source.
+// Client is the connection of one source to a Maestro server. Its methods are safe for concurrent use.
 type Client struct {
 	source     string
 	conn       *grpc.ClientConn
 	service    pbv1.CloudEventServiceClient
 	subscribed atomic.Bool
+	log        *slog.Logger
 }
 
-// NewClient prepares a connection; it does not connect. Nil credentials mean plain text, for servers behind a mesh.
-func NewClient(address, source string, transport credentials.TransportCredentials) (*Client, error) {
+// NewClient returns a client that connects on its first call. Nil credentials mean plain text, for servers behind a mesh.
+func NewClient(address, source string, transport credentials.TransportCredentials, log *slog.Logger) (*Client, error) {
 	if transport == nil {
 		transport = insecure.NewCredentials()
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect}, MinConnectTimeout: 5 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
-		return nil, fmt.Errorf("preparing the connection to Maestro: %w", err)
+		return nil, fmt.Errorf("prepare the connection to Maestro: %w", err)
 	}
-	return &Client{source: source, conn: conn, service: pbv1.NewCloudEventServiceClient(conn)}, nil
+	return &Client{source: source, conn: conn, service: pbv1.NewCloudEventServiceClient(conn), log: log}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Ready says whether statuses are being received.
+// Ready returns an error while no status events are received.
 func (c *Client) Ready(context.Context) error {
 	if !c.subscribed.Load() {
 		return errors.New("there is no subscription to Maestro")
@@ -69,17 +74,17 @@ func (c *Client) Ready(context.Context) error {
 	return nil
 }
 
-// Create publishes a new bundle and returns its version; 0 when the server does not say.
+// Create publishes a new bundle and returns its version, or 0 if the server does not report it.
 func (c *Client) Create(ctx context.Context, b *Bundle) (int64, error) {
 	return c.publish(ctx, maestroapi.TypeCreate, b)
 }
 
-// Update publishes new content of a bundle and returns its version; 0 when the server does not say.
+// Update publishes new content of a bundle and returns its version, or 0 if the server does not report it.
 func (c *Client) Update(ctx context.Context, b *Bundle) (int64, error) {
 	return c.publish(ctx, maestroapi.TypeUpdate, b)
 }
 
-// Delete asks for the deletion of a bundle and everything it brought. It is complete when a status with the condition
+// Delete requests the deletion of a bundle and of its objects. The deletion is complete when a status with the condition
 // Deleted arrives.
 func (c *Client) Delete(ctx context.Context, b *Bundle) error {
 	_, err := c.publish(ctx, maestroapi.TypeDelete, b)
@@ -104,8 +109,8 @@ func (c *Client) publish(ctx context.Context, eventType string, b *Bundle) (int6
 	return 0, nil
 }
 
-// classify tells the refusals apart: by reason where the server gives one, else by code. The published server answers
-// Unknown to everything, which is worth another try.
+// classify maps an error of the server to the errors of this package, by reason if there is one and by code otherwise. The
+// published server returns Unknown for every error; such a request is retried.
 func classify(err error) error {
 	s := status.Convert(err)
 	var reason maestroapi.Reason
@@ -122,17 +127,17 @@ func classify(err error) error {
 	case reason == maestroapi.ReasonMalformed || reason == maestroapi.ReasonTooLarge || reason == maestroapi.ReasonForeignSource || s.Code() == codes.InvalidArgument:
 		return fmt.Errorf("%w: %s", ErrRefused, s.Message())
 	}
-	return fmt.Errorf("publishing: %s: %s", s.Code(), s.Message())
+	return fmt.Errorf("publish: %s: %s", s.Code(), s.Message())
 }
 
-// Held is what a source holds of a bundle's status.
+// Held identifies the status of a bundle that a source holds.
 type Held struct {
 	ResourceID string `json:"resourceID"`
 	StatusHash string `json:"statusHash"`
 }
 
-// Resync asks for the status of every held bundle whose hash differs; the answers come over the subscription. Without
-// any it asks for all statuses of the source.
+// Resync requests the status of every held bundle whose hash differs from the server's. The statuses arrive over the
+// subscription. Without held bundles it requests all statuses of the source.
 func (c *Client) Resync(ctx context.Context, held []Held) error {
 	for first := true; first || len(held) > 0; first = false {
 		page := held[:min(resyncPage, len(held))]
@@ -157,16 +162,16 @@ func (c *Client) publishResync(ctx context.Context, event *pbv1.CloudEvent) erro
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if _, err := c.service.Publish(ctx, &pbv1.PublishRequest{Event: event}); err != nil {
-		return fmt.Errorf("asking for statuses: %w", err)
+		return fmt.Errorf("request statuses: %w", err)
 	}
 	return nil
 }
 
-// Subscribe gives every status event to receive, one at a time and in order, until ctx is over; it subscribes again when
-// the stream breaks or falls silent. After each (re)subscription started is called, from where the caller asks for what it
-// missed with Resync.
+// Subscribe calls receive for every status event, one at a time and in order, until ctx ends. It subscribes again when the
+// stream breaks or has no heartbeats. After each subscription it calls started, in which the caller requests missed statuses
+// with Resync.
 func (c *Client) Subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*Event)) {
-	delay := firstReconnect
+	pauses := backoff.New(firstReconnect, lastReconnect)
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := c.subscribe(ctx, started, receive)
@@ -174,27 +179,24 @@ func (c *Client) Subscribe(ctx context.Context, started func(ctx context.Context
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > time.Minute {
-			delay = firstReconnect
+		if time.Since(began) > stableAfter {
+			pauses.Reset()
 		}
-		slog.Warn("the subscription to Maestro ended", "error", err, "retry_in", delay.String())
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
-		delay = min(delay*2, lastReconnect)
+		pause := pauses.Next()
+		c.log.Warn("subscription to Maestro ended", logkey.Error, err, logkey.RetryIn, pause.String())
+		_ = backoff.Sleep(ctx, pause)
 	}
 }
 
 func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*Event)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	alive := time.AfterFunc(silence, func() { cancel(errors.New("no heartbeat")) })
+	alive := time.AfterFunc(heartbeatTimeout, func() { cancel(errors.New("no heartbeat")) })
 	defer alive.Stop()
 	stream, err := c.service.Subscribe(metadata.AppendToOutgoingContext(ctx, maestroapi.HeaderOmitManifests, "true"),
 		&pbv1.SubscriptionRequest{Source: c.source, DataType: maestroapi.DataType})
 	if err != nil {
-		return fmt.Errorf("subscribing: %w", err)
+		return fmt.Errorf("subscribe: %w", err)
 	}
 	settled := make(chan struct{})
 	go func() {
@@ -208,24 +210,25 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return fmt.Errorf("receiving: %w", err)
+			return fmt.Errorf("receive: %w", err)
 		}
-		alive.Reset(silence)
+		alive.Reset(heartbeatTimeout)
 		if event.GetType() == maestroapi.TypeHeartbeat {
 			continue
 		}
 		decoded, ok, err := decodeStatus(event)
 		switch {
 		case err != nil:
-			slog.Warn("an event of Maestro was left out", "error", err, "event", event.GetId())
+			c.log.Warn("invalid event of Maestro ignored", logkey.Error, err, logkey.Key, event.GetId())
 		case ok:
 			receive(decoded)
 		}
 	}
 }
 
-// settle calls started once the server is certain to send every status from now on. A server that sends its header at once
-// says so by it; the published one sends it with its first event, and has subscribed us long before the wait is over.
+// settle calls started when the server is certain to send every later status. Our server sends its header as soon as the
+// subscription exists. The published server sends its header with the first event; its subscription exists long before the
+// wait of one second ends.
 func (c *Client) settle(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.ClientStream, started func(ctx context.Context) error) {
 	header := make(chan struct{})
 	go func() {
@@ -238,10 +241,10 @@ func (c *Client) settle(ctx context.Context, cancel context.CancelCauseFunc, str
 	}
 	if ctx.Err() == nil {
 		if err := started(ctx); err != nil {
-			cancel(fmt.Errorf("after subscribing: %w", err))
+			cancel(fmt.Errorf("after the subscription: %w", err))
 		} else {
 			c.subscribed.Store(true)
 		}
 	}
-	<-header // ends with the stream
+	<-header // closed when the stream ends
 }

@@ -1,8 +1,8 @@
 // Package maestro is a client of Maestro's published source protocol: CloudEvents over gRPC. A source publishes resource
-// bundles (a set of manifests for one consumer, under an id of the source's choice) and subscribes to their status; it
-// can ask for every status that differs from what it holds. The client works against any Maestro server that keeps the
-// protocol and takes what hcpmesh's server adds (error reasons, the resulting version, statuses without manifests) where
-// it is there. Manifests carry secrets: nothing here logs them.
+// bundles, which are sets of manifests for one consumer under an ID that the source chooses, and subscribes to their status. It
+// can request every status that differs from the one it holds. The client works with any Maestro server that implements the
+// protocol. It uses the additions of hcpmesh's server if they are present: error reasons, the resulting version, and statuses
+// without manifests. Manifests contain secrets, so the package never logs them.
 package maestro
 
 import (
@@ -20,7 +20,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
-// Attributes of each event, as the binary mode of CloudEvents over gRPC names them.
+// Attributes of each event, with their names in the binary mode of CloudEvents over gRPC.
 const (
 	attributeTime        = maestroapi.AttributePrefix + "time"
 	attributeContentType = "contenttype"
@@ -29,16 +29,16 @@ const (
 // Bundle is a resource bundle to publish.
 type Bundle struct {
 	ID string
-	// Name is for people; Maestro knows the bundle by its id.
+	// Name is for people. Maestro identifies the bundle by its ID.
 	Name     string
 	Consumer string
-	// Version is the resource version that an update or deletion builds on; 0 means the newest.
+	// Version is the resource version that an update or deletion requires; 0 means the newest.
 	Version   int64
 	Labels    map[string]string
 	Manifests []json.RawMessage
 	Configs   []workv1.ManifestConfigOption
-	// ReleaseFinalizers go with a deletion: the agent takes them off what it deletes, and off what is being deleted in
-	// ReleaseNamespaces.
+	// ReleaseFinalizers belong to a deletion. The agent removes these finalizers from the objects that it deletes, and from
+	// objects that are being deleted in ReleaseNamespaces.
 	ReleaseFinalizers []string
 	ReleaseNamespaces []string
 }
@@ -49,21 +49,21 @@ type Event struct {
 	Consumer   string
 	// Version is the resource version that the status is about.
 	Version int64
-	// Sequence orders the statuses of one Agent and version.
+	// Sequence orders the statuses of one agent and version.
 	Sequence   string
 	Agent      string
 	StatusHash string
-	// Body is the bundle's status, without manifests where the server can leave them out.
+	// Body is the bundle's status, without manifests if the server supports that.
 	Body []byte
 }
 
-// The refusals that a caller can do something about.
+// Errors that a caller handles. All other errors are worth a retry.
 var (
-	// ErrConflict is an update that builds on another version than the newest, or a creation of what exists.
+	// ErrConflict is returned for an update of a version that is not the newest, and for a creation of an existing bundle.
 	ErrConflict = errors.New("the resource has another version")
-	// ErrNotFound is an update of what does not exist.
-	ErrNotFound = errors.New("there is no such resource")
-	// ErrRefused is content that Maestro will never take.
+	// ErrNotFound is returned for an update of a bundle that does not exist.
+	ErrNotFound = errors.New("the resource does not exist")
+	// ErrRefused is returned for content that Maestro will never accept.
 	ErrRefused = errors.New("refused")
 )
 
@@ -88,7 +88,7 @@ type bundleData struct {
 	ManifestConfigs []workv1.ManifestConfigOption `json:"manifestConfigs,omitempty"`
 }
 
-// bundleMetadata is the part of a ManifestWork's metadata that is sent.
+// bundleMetadata is the metadata of the ManifestWork.
 type bundleMetadata struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
@@ -123,7 +123,7 @@ func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.Clou
 	}
 	body, err := json.Marshal(data)
 	if err != nil {
-		return nil, errors.New("the manifests cannot be encoded") // the encoder's error could quote them
+		return nil, errors.New("the manifests cannot be encoded") // the encoder's error may quote them
 	}
 	event.Data = &pbv1.CloudEvent_BinaryData{BinaryData: body}
 	return event, nil
@@ -148,7 +148,7 @@ func decodeStatus(event *pbv1.CloudEvent) (e *Event, ok bool, err error) {
 		e.Body = []byte(event.GetTextData())
 	}
 	if _, err := uuid.Parse(e.ResourceID); err != nil {
-		return nil, true, fmt.Errorf("a status event is about resource %q, which is not a UUID", e.ResourceID)
+		return nil, true, fmt.Errorf("status event of resource %q: the ID is not a UUID", e.ResourceID)
 	}
 	return e, true, nil
 }

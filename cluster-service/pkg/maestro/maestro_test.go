@@ -31,11 +31,11 @@ func TestClassify(t *testing.T) {
 	}{
 		"Version":     {"another version is the newest", withReason(codes.Aborted, "VERSION_CONFLICT"), ErrConflict},
 		"Exists":      {"an earlier attempt had its effect", withReason(codes.AlreadyExists, "ALREADY_EXISTS"), ErrConflict},
-		"Not found":   {"it was lost", withReason(codes.NotFound, "NOT_FOUND"), ErrNotFound},
-		"Malformed":   {"it will never be taken", withReason(codes.InvalidArgument, "MALFORMED"), ErrRefused},
+		"Not found":   {"Maestro lost the bundle", withReason(codes.NotFound, "NOT_FOUND"), ErrNotFound},
+		"Malformed":   {"it will never be accepted", withReason(codes.InvalidArgument, "MALFORMED"), ErrRefused},
 		"No consumer": {"the consumer may be registered later", withReason(codes.FailedPrecondition, "UNKNOWN_CONSUMER"), nil},
-		"Unknown":     {"the published server's answer to everything", status.Error(codes.Unknown, "failed to create resource"), nil},
-		"Unavailable": {"the server is away", status.Error(codes.Unavailable, "away"), nil},
+		"Unknown":     {"the published server returns it for every error", status.Error(codes.Unknown, "failed to create resource"), nil},
+		"Unavailable": {"the server is unavailable", status.Error(codes.Unavailable, "unavailable"), nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,15 +49,15 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestSecretsStayOutOfErrors has manifests that cannot be encoded.
-func TestSecretsStayOutOfErrors(t *testing.T) {
+// TestErrorsDoNotQuoteManifests publishes manifests that cannot be encoded.
+func TestErrorsDoNotQuoteManifests(t *testing.T) {
 	_, err := bundleEvent("s", maestroapi.TypeCreate, &Bundle{ID: "i", Manifests: []json.RawMessage{json.RawMessage("{hunter2")}}, time.Now())
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// FuzzDecodeStatus feeds events as a server might send them.
+// FuzzDecodeStatus decodes arbitrary events.
 func FuzzDecodeStatus(f *testing.F) {
 	seed, err := proto.Marshal(&pbv1.CloudEvent{Id: "1", Source: "agent", SpecVersion: "1.0", Type: maestroapi.TypeStatusUpdate, Attributes: map[string]*pbv1.CloudEventAttributeValue{
 		maestroapi.AttributePrefix + maestroapi.ExtensionResourceID: text("0b5e7ad4-6d0c-4b0c-9f8f-3c1f6a2d7e10"), maestroapi.AttributePrefix + maestroapi.ExtensionSequenceID: text("12"), maestroapi.AttributePrefix + maestroapi.ExtensionResourceVersion: text("3")},

@@ -1,6 +1,6 @@
-// Package service implements Cluster Service's gRPC API. Each write is one transaction over one cluster aggregate: it
-// validates the request, stores the desired state, places a new cluster and runs the state machine. The response follows
-// the commit, and the rows then contain all follow-up work. Writes are idempotent by UID and generation. Reads do not lock.
+// Package service is Cluster Service's gRPC API. Each write is one transaction over one aggregate: it validates, stores the
+// desired state, places a new cluster, has the state machine settle, and only then answers; what has to follow is in the
+// rows by then. Each is idempotent by uid and generation. Reads never lock.
 package service
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// Domain is the domain of the ErrorInfo of errors.
+// Domain of the ErrorInfo of errors.
 const Domain = "clusterservice.hcpmesh"
 
 // The reasons of errors.
@@ -61,20 +61,20 @@ const (
 	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
 )
 
-// Options configure the service.
+// Options of the service.
 type Options struct {
 	Store    *store.Store
 	Hub      *watch.Hub
 	Renderer *render.Renderer
-	// Releases returns the newest release catalogue.
+	// Releases has the newest catalogue.
 	Releases    Releases
 	Keeper      *seal.Keys
 	SigningKeys *signingkey.Pool
-	// DeleteBundle requests the deletion of a Maestro bundle that is not a work.
+	// DeleteBundle has Maestro delete a bundle that is no work.
 	DeleteBundle func(ctx context.Context, b *maestro.Bundle) error
 }
 
-// Releases is the source of the release catalogue.
+// Releases is where the catalogue comes from.
 type Releases interface{ Catalog() *release.Catalog }
 
 // Service implements the API.
@@ -83,10 +83,10 @@ type Service struct {
 	o Options
 }
 
-// New returns a service.
+// New makes the service.
 func New(o Options) *Service { return &Service{o: o} }
 
-// answer converts an error to a gRPC status and logs unexpected errors.
+// answer turns an error into a gRPC status.
 func answer(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -151,7 +151,7 @@ func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest)
 	}
 }
 
-// maxPrefixes bounds the attempts to generate an unused prefix; one in 10^22 is used.
+// maxPrefixes bounds how many made prefixes are tried; one in 10^22 is taken.
 const maxPrefixes = 5
 
 func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r *csv1.ApplyClusterRequest, attempt int) (*fleet.Cluster, error) {
@@ -200,7 +200,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	return c, s.settle(now, t)
 }
 
-// settle runs the state machine and renders works. A spec that cannot be rendered is an error of the caller.
+// settle runs the state machine with rendering. A spec that cannot be rendered is the caller's fault.
 func (s *Service) settle(now time.Time, t *fleet.ClusterAggregate) error {
 	if err := s.o.Renderer.Region.Settle(now, t, s.o.Renderer); err != nil {
 		return apierror.InvalidFields([]apierror.Violation{{Field: "spec", Message: "Invalid value: " + err.Error()}})
@@ -209,7 +209,7 @@ func (s *Service) settle(now time.Time, t *fleet.ClusterAggregate) error {
 }
 
 func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt int, now time.Time) *fleet.Cluster {
-	// If no key is ready, the publisher creates one, so that no request waits for it.
+	// With no key ready the publisher makes one, so that no request waits for it.
 	var sealed []byte
 	if key := s.o.SigningKeys.Ready(); key != nil {
 		sealed = s.o.Keeper.Seal(uid, key)
@@ -222,8 +222,8 @@ func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt in
 		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: prefix}}
 }
 
-// newestRelease returns the release for a spec: the newest release of its minor version in its channel group, or the exact
-// version of the experimental tag.
+// newestRelease is the release that a spec asks for: the newest of its minor version in its channel group, or exactly the
+// one of the experiment.
 func (s *Service) newestRelease(spec *csv1.ClusterSpec) (*release.Release, error) {
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
 	catalog := s.o.Releases.Catalog()
@@ -244,7 +244,7 @@ func channelGroup(v *csv1.Version) string {
 	return v.GetChannelGroup()
 }
 
-// read returns the stored resource with a UID. reason is the reason of the error for an unknown UID.
+// read answers with the stored one of a uid, whatever its kind; reason is for a uid that nobody has.
 func read[T interface{ Proto() P }, P any](ctx context.Context, uid string, find func(context.Context, string) (T, error), reason, kind string) (P, error) {
 	var none P
 	if err := validUID("uid", uid); err != nil {
@@ -260,12 +260,12 @@ func read[T interface{ Proto() P }, P any](ctx context.Context, uid string, find
 	return found.Proto(), nil
 }
 
-// GetCluster returns a cluster.
+// GetCluster reads a cluster.
 func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
 	return read(ctx, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
 }
 
-// DeleteCluster requests the deletion of a cluster and its children. For an unknown UID it stores a tombstone.
+// DeleteCluster asks for the deletion of a cluster and its node pools.
 func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterRequest) (*csv1.Cluster, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
@@ -320,8 +320,7 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 	return pool.Proto(), nil
 }
 
-// sameCluster rejects a node pool that is known under another cluster, because this request does not lock that cluster's
-// aggregate.
+// sameCluster refuses a node pool that is known under another cluster: its aggregate would not be the one that is locked.
 func (s *Service) sameCluster(ctx context.Context, uid, clusterUID string) error {
 	known, err := s.o.Store.NodePool(ctx, uid)
 	if errors.Is(err, store.ErrUnknown) {
@@ -364,15 +363,15 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 	return p, s.settle(now, t)
 }
 
-// nodePoolRelease chooses the release of a node pool. A release that was chosen for the same version, or by an upgrade, is
-// kept.
+// nodePoolRelease chooses a node pool's release. What was chosen for the same version stays chosen, and what its control
+// plane brought it to.
 func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.ClusterAggregate) (fleet.Release, error) {
 	id, c := spec.GetVersion().GetId(), t.Cluster
 	if old != nil && old.Spec.GetVersion().GetId() == id {
 		return old.Release, nil
 	}
 	if id == "" {
-		// During an upgrade of the control plane, nodes can only join at the version that it still runs.
+		// While the control plane moves to another version, it is the one that it still runs that nodes can join.
 		if running, ok := s.o.Releases.Catalog().Exact(lowestVersion(c)); ok {
 			return fleet.Release{Version: running.Version.String(), Image: running.Image}, nil
 		}
@@ -400,7 +399,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
 }
 
-// lowestVersion returns the lowest version that the control plane runs, or the version that it is to run if it runs none.
+// lowestVersion is the lowest version that the control plane runs, or, before it runs any, the one it is to run.
 func lowestVersion(c *fleet.Cluster) string {
 	if active := c.Status.GetActiveVersions(); len(active) > 0 {
 		return active[len(active)-1]
@@ -408,18 +407,18 @@ func lowestVersion(c *fleet.Cluster) string {
 	return c.Release.Version
 }
 
-// GetNodePool returns a node pool.
+// GetNodePool reads a node pool.
 func (s *Service) GetNodePool(ctx context.Context, r *csv1.GetNodePoolRequest) (*csv1.NodePool, error) {
 	return read(ctx, r.GetUid(), s.o.Store.NodePool, ReasonNodePoolUnknown, "node pool")
 }
 
-// DeleteNodePool requests the deletion of a node pool.
+// DeleteNodePool asks for the deletion of a node pool.
 func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequest) (*csv1.NodePool, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
-	// A known node pool determines its cluster itself.
+	// A known node pool names its cluster itself.
 	clusterUID := strings.ToLower(r.GetClusterUid())
 	known, err := s.o.Store.NodePool(ctx, uid)
 	switch {

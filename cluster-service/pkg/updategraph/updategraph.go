@@ -1,8 +1,7 @@
-// Package updategraph keeps Cluster Service's knowledge of which releases there are and which ways lead from one to
-// another: a catalogue that is made of the update graphs of all channels, which a service of the Cincinnati protocol
-// serves. The graphs are asked for again and again and stored; when the service is away, and after a restart meanwhile, the
-// last known ones go on, and before any was heard of, the catalogue that the process was given. A catalogue is replaced as
-// a whole, so that no decision is made of half an answer.
+// Package updategraph provides the release catalogue of Cluster Service. It builds the catalogue from the update graphs of all
+// channels, which a service of the Cincinnati protocol serves. A Source polls the graphs and stores them. While the service is
+// unavailable, also after a restart, the last stored graphs apply; before the first response, the initial catalogue does. A
+// catalogue is replaced as a whole, so that no decision is based on an incomplete response.
 package updategraph
 
 import (
@@ -21,145 +20,149 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 const (
-	// maxChannels bounds how many channels are asked for: three groups of two dozen minor versions.
+	// maxChannels is the maximum number of channels: enough for three groups of two dozen minor versions.
 	maxChannels = 100
-	// maxGraph bounds an answer: OpenShift's largest are below 2 MiB.
+	// maxGraph is the maximum size of a response. The largest graphs of OpenShift are below 2 MiB.
 	maxGraph = 16 << 20
-	// requestTimeout is for one channel.
+	// requestTimeout applies to the request for one channel.
 	requestTimeout = 15 * time.Second
-	// defaultRefresh is how often the graphs are asked for, and firstRetry to maxRetry how soon after a failure.
+	// defaultRefresh is the default interval between polls. After a failure, pauses grow from firstRetry to lastRetry.
 	defaultRefresh = time.Minute
 	firstRetry     = time.Second
-	maxRetry       = time.Minute
-	// architecture of the payloads: control planes and node pools may differ in theirs.
+	lastRetry      = time.Minute
+	// architecture is that of the payloads. Control planes and node pools may have different ones, so it is multi.
 	architecture = "multi"
 )
 
-// Store keeps the last known graphs, as they were served, by channel.
+// Store stores the last known graphs as they were served, by channel.
 type Store interface {
 	UpdateGraphs(ctx context.Context) (map[string][]byte, error)
 	SaveUpdateGraphs(ctx context.Context, graphs map[string][]byte) error
 }
 
-// Options of a source.
+// Options configure a Source.
 type Options struct {
-	// URL is the service's, up to and without /v1/graph.
+	// URL is the base URL of the service, without /v1/graph. Without a URL the catalogue never changes.
 	URL string
-	// Client speaks to it.
+	// Client sends the requests.
 	Client *http.Client
 	Store  Store
-	// Catalog is what is known before any graph is.
+	// Catalog is the initial catalogue.
 	Catalog *release.Catalog
-	// Refresh is how often to ask; 0 means every minute.
+	// Refresh is the interval between polls; 0 means one minute.
 	Refresh time.Duration
 	Metrics prometheus.Registerer
-	// Changed is called after the catalogue was replaced; it must not block.
+	// Changed is called after the catalogue was replaced. It must not block.
 	Changed func()
+	Log     *slog.Logger
 }
 
-// Source is the newest catalogue.
+// Source provides the newest catalogue. Catalog is safe for concurrent use.
 type Source struct {
 	o       Options
 	current atomic.Pointer[release.Catalog]
-	// heard is when the service last answered, in nanoseconds; 0 for never.
-	heard    atomic.Int64
-	channels atomic.Int64
-	answers  map[string]answer
+	// refreshed is the time of the last complete poll, in nanoseconds; 0 for never.
+	refreshed atomic.Int64
+	channels  atomic.Int64
+	responses map[string]response
 }
 
-// answer is what a channel was last answered with.
-type answer struct {
+// response is the last response for a channel.
+type response struct {
 	body []byte
 	tag  string
 }
 
-// Fixed is a source that always has one catalogue.
+// Fixed returns a source with a catalogue that never changes.
 func Fixed(catalog *release.Catalog) *Source {
 	s := &Source{}
 	s.current.Store(catalog)
 	return s
 }
 
-// New makes a source; Run has it follow the graphs.
+// New returns a source. Run makes it poll the graphs.
 func New(o Options) *Source {
 	if o.Refresh == 0 {
 		o.Refresh = defaultRefresh
 	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	s := &Source{o: o, answers: map[string]answer{}}
+	s := &Source{o: o, responses: map[string]response{}}
 	s.current.Store(o.Catalog)
 	o.Metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "update_graph_age_seconds",
 			Help: "Seconds since the update graph was last read; -1 before the first time."}, func() float64 {
-			if heard := s.heard.Load(); heard != 0 {
-				return time.Since(time.Unix(0, heard)).Seconds()
+			if refreshed := s.refreshed.Load(); refreshed != 0 {
+				return time.Since(time.Unix(0, refreshed)).Seconds()
 			}
 			return -1
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "update_graph_channels",
-			Help: "Channels of which the update graph is known."}, func() float64 { return float64(s.channels.Load()) }))
+			Help: "Number of channels with a known update graph."}, func() float64 { return float64(s.channels.Load()) }))
 	return s
 }
 
-// Catalog is the newest catalogue.
+// Catalog returns the newest catalogue.
 func (s *Source) Catalog() *release.Catalog { return s.current.Load() }
 
-// Run follows the graphs until ctx is over.
+// Run polls the graphs until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	if s.o.URL == "" {
 		<-ctx.Done()
 		return
 	}
-	s.recall(ctx)
-	retry := firstRetry
+	s.loadStored(ctx)
+	retries := backoff.New(firstRetry, lastRetry)
 	for {
-		wait := s.o.Refresh
+		pause := s.o.Refresh
 		if err := s.refresh(ctx); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			slog.Warn("the update graph cannot be read; what is known of it goes on", "error", err)
-			wait, retry = retry, min(2*retry, maxRetry)
+			pause = retries.Next()
+			s.o.Log.Warn("reading the update graph failed; the last known graph applies", logkey.Error, err, logkey.RetryIn, pause.String())
 		} else {
-			retry = firstRetry
+			retries.Reset()
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pause) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }
 
-// recall takes up the graphs that were stored.
-func (s *Source) recall(ctx context.Context) {
+// loadStored replaces the catalogue with the one of the stored graphs, if there are any.
+func (s *Source) loadStored(ctx context.Context) {
 	stored, err := s.o.Store.UpdateGraphs(ctx)
 	if err != nil || len(stored) == 0 {
 		if err != nil && ctx.Err() == nil {
-			slog.Warn("reading the stored update graphs failed", "error", err)
+			s.o.Log.Warn("reading the stored update graphs failed", logkey.Error, err)
 		}
 		return
 	}
 	graphs := map[string]*release.Graph{}
 	for channel, body := range stored {
 		if graphs[channel], err = release.ParseGraph(body); err != nil {
-			slog.Warn("a stored update graph cannot be read", "channel", channel, "error", err)
+			s.o.Log.Warn("stored update graph is invalid", logkey.Key, channel, logkey.Error, err)
 			return
 		}
 	}
 	catalog, err := release.FromGraphs(graphs)
 	if err != nil {
-		slog.Warn("the stored update graphs make no catalogue", "error", err)
+		s.o.Log.Warn("stored update graphs give no catalogue", logkey.Error, err)
 		return
 	}
 	for channel, body := range stored {
-		s.answers[channel] = answer{body: body}
+		s.responses[channel] = response{body: body}
 	}
 	s.replace(catalog, len(graphs))
 }
@@ -170,10 +173,11 @@ func (s *Source) replace(catalog *release.Catalog, channels int) {
 	s.o.Changed()
 }
 
-// refresh asks for all channels: those that are known and those that the answers mention. All are answered, or nothing changes.
+// refresh requests the graphs of all known channels and of those that the responses mention. Unless all requests succeed,
+// nothing changes.
 func (s *Source) refresh(ctx context.Context) error {
 	pending := s.Catalog().Channels()
-	next := map[string]answer{}
+	next := map[string]response{}
 	graphs := map[string]*release.Graph{}
 	for len(pending) > 0 {
 		channel := pending[0]
@@ -184,24 +188,24 @@ func (s *Source) refresh(ctx context.Context) error {
 		if len(next) == maxChannels {
 			return fmt.Errorf("the update graph has more than %d channels", maxChannels)
 		}
-		a, err := s.ask(ctx, channel)
+		received, err := s.request(ctx, channel)
 		if err != nil {
-			return fmt.Errorf("asking for channel %s: %w", channel, err)
+			return fmt.Errorf("request channel %s: %w", channel, err)
 		}
-		g, err := release.ParseGraph(a.body)
+		g, err := release.ParseGraph(received.body)
 		if err != nil {
 			return fmt.Errorf("channel %s: %w", channel, err)
 		}
-		next[channel] = a
+		next[channel] = received
 		if len(g.Nodes) > 0 {
 			graphs[channel] = g
 		}
 		pending = append(pending, g.Mentioned()...)
 	}
-	s.heard.Store(time.Now().UnixNano())
-	same := maps.EqualFunc(s.answers, next, func(a, b answer) bool { return bytes.Equal(a.body, b.body) })
+	s.refreshed.Store(time.Now().UnixNano())
+	same := maps.EqualFunc(s.responses, next, func(a, b response) bool { return bytes.Equal(a.body, b.body) })
 	if same {
-		s.answers = next // their tags may be new
+		s.responses = next // their ETags may be new
 		return nil
 	}
 	catalog, err := release.FromGraphs(graphs)
@@ -213,45 +217,45 @@ func (s *Source) refresh(ctx context.Context) error {
 		bodies[channel] = next[channel].body
 	}
 	if err := s.o.Store.SaveUpdateGraphs(ctx, bodies); err != nil {
-		return fmt.Errorf("storing the update graphs: %w", err)
+		return fmt.Errorf("store the update graphs: %w", err)
 	}
-	s.answers = next
+	s.responses = next
 	s.replace(catalog, len(graphs))
-	slog.Info("read the update graph", "channels", len(graphs), "releases", len(catalog.Releases()))
+	s.o.Log.Info("update graph changed", logkey.Count, len(catalog.Releases()))
 	return nil
 }
 
-// ask gets a channel's graph, or finds that it has not changed.
-func (s *Source) ask(ctx context.Context, channel string) (answer, error) {
+// request returns the graph of a channel. If the graph has not changed, it returns the last response.
+func (s *Source) request(ctx context.Context, channel string) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	query := url.Values{"channel": {channel}, "arch": {architecture}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.o.URL+"/v1/graph?"+query.Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.o.URL+"/v1/graph?"+query.Encode(), nil)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	request.Header.Set("Accept", "application/json")
-	before, known := s.answers[channel]
+	r.Header.Set("Accept", "application/json")
+	before, known := s.responses[channel]
 	if known && before.tag != "" {
-		request.Header.Set("If-None-Match", before.tag)
+		r.Header.Set("If-None-Match", before.tag)
 	}
-	response, err := s.o.Client.Do(request)
+	received, err := s.o.Client.Do(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	defer response.Body.Close()
+	defer received.Body.Close()
 	switch {
-	case response.StatusCode == http.StatusNotModified && known:
+	case received.StatusCode == http.StatusNotModified && known:
 		return before, nil
-	case response.StatusCode != http.StatusOK:
-		return answer{}, fmt.Errorf("it answered %s", response.Status)
+	case received.StatusCode != http.StatusOK:
+		return response{}, fmt.Errorf("the service returned %s", received.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxGraph+1))
+	body, err := io.ReadAll(io.LimitReader(received.Body, maxGraph+1))
 	switch {
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	case len(body) > maxGraph:
-		return answer{}, errors.New("the graph is too large")
+		return response{}, errors.New("the graph is too large")
 	}
-	return answer{body: slices.Clip(body), tag: response.Header.Get("ETag")}, nil
+	return response{body: slices.Clip(body), tag: received.Header.Get("ETag")}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// memory is a Store.
+// memory is a Store in memory.
 type memory struct {
 	mu     sync.Mutex
 	graphs map[string][]byte
@@ -35,31 +35,29 @@ func (m *memory) SaveUpdateGraphs(_ context.Context, graphs map[string][]byte) e
 	return nil
 }
 
-// service serves the graphs of a catalogue, or nothing.
+// service serves the graphs of a catalogue. It returns errors while it is unavailable.
 type service struct {
-	mu      sync.Mutex
-	catalog *release.Catalog
-	away    bool
-	asked   []string
+	mu          sync.Mutex
+	catalog     *release.Catalog
+	unavailable bool
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	channel := r.URL.Query().Get("channel")
-	s.asked = append(s.asked, channel)
-	if s.away {
-		http.Error(w, "away", http.StatusBadGateway)
+	if s.unavailable {
+		http.Error(w, "unavailable", http.StatusBadGateway)
 		return
 	}
 	body, _ := json.Marshal(s.catalog.Graph(channel, r.URL.Query().Get("arch")))
 	_, _ = w.Write(body)
 }
 
-func (s *service) set(away bool, catalog *release.Catalog) {
+func (s *service) set(unavailable bool, catalog *release.Catalog) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away, s.catalog = away, catalog
+	s.unavailable, s.catalog = unavailable, catalog
 }
 
 func parse(t *testing.T, releases ...string) *release.Catalog {
@@ -81,7 +79,7 @@ func source(t *testing.T, url string, store Store, catalog *release.Catalog) *So
 	return New(Options{URL: url, Client: http.DefaultClient, Store: store, Catalog: catalog, Refresh: time.Millisecond, Metrics: prometheus.NewRegistry()})
 }
 
-// run follows until the test's part is over.
+// run runs the source until stop is called.
 func run(t *testing.T, s *Source) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +112,7 @@ func TestSource(t *testing.T) {
 
 	s := source(t, server.URL, store, given)
 	stop := run(t, s)
-	// Channels that no configuration names are found by what the releases say.
+	// Releases mention channels that the initial catalogue does not have.
 	await(t, s, "4.21.1")
 	graphs.set(false, second)
 	await(t, s, "4.22.0")
@@ -124,22 +122,22 @@ func TestSource(t *testing.T) {
 		t.Errorf("updates: %v", updates)
 	}
 
-	// Another process that cannot reach it has what was known.
+	// A new process that cannot reach the service reads the stored graphs.
 	other := source(t, server.URL, store, given)
 	stop = run(t, other)
 	await(t, other, "4.22.0")
 	stop()
-	// One without anything has what it was given.
+	// A process without stored graphs has the initial catalogue.
 	empty := source(t, server.URL, &memory{}, given)
 	stop = run(t, empty)
 	stop()
 	if _, known := empty.Catalog().Exact("4.20.1"); !known {
-		t.Error("the given catalogue is lost")
+		t.Error("the initial catalogue is lost")
 	}
 }
 
-// TestHalfAnAnswerChangesNothing: a service that fails in the middle leaves what was known.
-func TestHalfAnAnswerChangesNothing(t *testing.T) {
+// TestIncompleteResponseChangesNothing serves one valid and one invalid channel.
+func TestIncompleteResponseChangesNothing(t *testing.T) {
 	graphs := &service{catalog: parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("channel") == "stable-4.21" {
@@ -151,9 +149,9 @@ func TestHalfAnAnswerChangesNothing(t *testing.T) {
 	defer server.Close()
 	s := source(t, server.URL, &memory{}, parse(t, "4.20.1 stable-4.20"))
 	if err := s.refresh(t.Context()); err == nil {
-		t.Fatal("a broken graph was taken")
+		t.Fatal("an invalid graph was accepted")
 	}
 	if _, known := s.Catalog().Exact("4.21.1"); known {
-		t.Error("half an answer was taken")
+		t.Error("an incomplete response was applied")
 	}
 }

@@ -16,13 +16,14 @@ import (
 // Object is a Kubernetes object.
 type Object = map[string]any
 
-// Behaviour plays what runs on a management cluster: it is called with a copy of each object of a bundle that feedback is
-// wanted of, as it was applied, and sets its status. Calls counts how often for this bundle; returning true has it called again.
-type Behaviour func(object Object, calls int) (again bool)
+// Reconciler simulates the controllers of a management cluster. It receives a copy of each applied object whose values the
+// agent reports, and sets its status. calls is the number of earlier calls for the bundle. If it returns true, it is called
+// again.
+type Reconciler func(object Object, calls int) (again bool)
 
-// Play applies bundles and reports their status as agents do, until ctx is over. A deletion is confirmed when nothing
-// depends on the bundle any more: the namespaces' waits for all other bundles of its cluster.
-func (s *Server) Play(ctx context.Context, behaviour Behaviour) {
+// RunAgents applies bundles and reports their status as agents do, until ctx ends. It confirms a deletion when no other bundle
+// depends on the deleted one: the deletion of the namespaces waits for all other bundles of the cluster.
+func (s *Server) RunAgents(ctx context.Context, reconcile Reconciler) {
 	calls := map[string]int{}
 	for {
 		s.mu.Lock()
@@ -38,12 +39,12 @@ func (s *Server) Play(ctx context.Context, behaviour Behaviour) {
 			continue
 		}
 		for _, id := range ids {
-			s.play(id, calls, behaviour)
+			s.runAgent(id, calls, reconcile)
 		}
 	}
 }
 
-func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
+func (s *Server) runAgent(id string, calls map[string]int, reconcile Reconciler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.resources[id]
@@ -51,14 +52,14 @@ func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
 	case r == nil, s.silent[r.Consumer]:
 		return
 	case r.Deleting:
-		if s.needed(r) || s.held[r.Name] != nil {
+		if s.hasDependents(r) || s.held[r.Name] != nil {
 			return
 		}
 		delete(s.resources, id)
 		s.tombstones[id] = r.Version
 		s.history = append(s.history, "gone "+r.Name)
 		s.broadcastGone(r)
-		// What waited for it may go now.
+		// Deletions that waited for this bundle may be complete now.
 		for other, waiting := range s.resources {
 			if waiting.Deleting {
 				s.changed = append(s.changed, other)
@@ -66,7 +67,7 @@ func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
 		}
 		return
 	}
-	if again := s.report(r, calls[id], behaviour); again {
+	if again := s.report(r, calls[id], reconcile); again {
 		s.changed = append(s.changed, id)
 		select {
 		case s.arrived <- struct{}{}:
@@ -76,8 +77,8 @@ func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
 	calls[id]++
 }
 
-// needed says that something stands in a namespace that is to be deleted.
-func (s *Server) needed(r *Resource) bool {
+// hasDependents reports whether other bundles have objects in the namespaces of a bundle.
+func (s *Server) hasDependents(r *Resource) bool {
 	base, isNamespaces := strings.CutSuffix(r.Name, "-00-namespaces")
 	if !isNamespaces {
 		return false
@@ -90,7 +91,7 @@ func (s *Server) needed(r *Resource) bool {
 	return false
 }
 
-func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool) {
+func (s *Server) report(r *Resource, calls int, reconcile Reconciler) (again bool) {
 	condition := map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete", "observedGeneration": r.Version}
 	var manifests []any
 	for i, text := range r.Manifests {
@@ -106,7 +107,7 @@ func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool
 		manifest := map[string]any{"conditions": []any{condition}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
 			"kind": object["kind"], "name": id.Name, "namespace": id.Namespace}}
 		if rules := config.FeedbackRules; len(rules) > 0 {
-			again = behaviour(object, calls) || again
+			again = reconcile(object, calls) || again
 			var values []workv1.FeedbackValue
 			for _, path := range rules[0].JsonPaths {
 				if value := evaluate(object, path); value != nil {
@@ -125,7 +126,7 @@ func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool
 	return again
 }
 
-// evaluate reads a JSON path as the work agent does, with raw JSON for what is neither text, number nor truth.
+// evaluate reads a JSON path as the work agent does. It returns raw JSON for values that are not text, numbers or booleans.
 func evaluate(object Object, path workv1.JsonPath) *workv1.FeedbackValue {
 	p := jsonpath.New(path.Name).AllowMissingKeys(true)
 	if err := p.Parse("{" + path.Path + "}"); err != nil {

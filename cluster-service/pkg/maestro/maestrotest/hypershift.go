@@ -16,10 +16,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// HyperShift plays the operator of management clusters: it brings HostedClusters and NodePools up in a few steps, signs
-// certificates, and replaces signers.
+// HyperShift simulates the HyperShift operator: HostedClusters and NodePools become available in a few steps, certificates are
+// signed and signers are replaced.
 type HyperShift struct {
-	// versions are those of the release images.
+	// versions are the versions of the release images.
 	versions map[string]string
 
 	mu      sync.Mutex
@@ -29,39 +29,40 @@ type HyperShift struct {
 	upgrades
 	// keys are the versions of the encryption keys in use, by HostedCluster.
 	keys map[string]string
-	// keyless says that the key vault refuses the keys.
+	// keyless is true while the key vault rejects the keys.
 	keyless bool
-	// uses is what every HostedCluster reports of the use of break-glass credentials.
+	// uses is the report of the uses of break-glass credentials, as every HostedCluster has it.
 	uses string
 }
 
-// NewHyperShift makes one that knows the versions of release images.
+// NewHyperShift returns a simulated operator. versions maps release images to versions.
 func NewHyperShift(versions map[string]string) *HyperShift {
 	return &HyperShift{versions: versions, signers: map[string]*signer{}, keys: map[string]string{}, upgrades: newUpgrades()}
 }
 
-// ProvideSecrets puts the secrets of confidential clients into the clusters, or takes them out; Server.Touch has it reported.
+// ProvideSecrets sets whether the clusters have the secrets of confidential clients. Server.Touch reports it.
 func (h *HyperShift) ProvideSecrets(provided bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.secrets = provided
 }
 
-// RefuseKeys has the key vault refuse the customers' encryption keys, or take them again; Server.Touch has it reported.
-func (h *HyperShift) RefuseKeys(refused bool) {
+// RejectKeys sets whether the key vault rejects the customers' encryption keys. Server.Touch reports it.
+func (h *HyperShift) RejectKeys(refused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keyless = refused
 }
 
-// Hold has certificate requests, revocations and rotations of encryption keys wait, until it is called with false and Server.Touch after that.
+// Hold delays certificate requests, revocations and rotations of encryption keys. They continue after Hold(false) and
+// Server.Touch.
 func (h *HyperShift) Hold(holds bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.holds = holds
 }
 
-// ReportUses has every HostedCluster report these uses of break-glass credentials; Server.Touch has it reported.
+// ReportUses sets the uses of break-glass credentials of every HostedCluster. Server.Touch reports it.
 func (h *HyperShift) ReportUses(report credentialuse.Report) error {
 	text, err := report.Encode()
 	h.mu.Lock()
@@ -70,7 +71,7 @@ func (h *HyperShift) ReportUses(report credentialuse.Report) error {
 	return err
 }
 
-// Trusts says whether a certificate is of the signer of a control plane's class as it is now.
+// Trusts reports whether the current signer of a control plane's class has signed a certificate.
 func (h *HyperShift) Trusts(controlPlane, class string, certificate []byte) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,8 +83,8 @@ func (h *HyperShift) Trusts(controlPlane, class string, certificate []byte) bool
 	return err == nil && leaf.CheckSignatureFrom(h.signer(controlPlane+"."+class).certificate) == nil
 }
 
-// Behave is a Behaviour.
-func (h *HyperShift) Behave(object Object, calls int) bool {
+// Reconcile is a Reconciler.
+func (h *HyperShift) Reconcile(object Object, calls int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch object["kind"] {
@@ -126,8 +127,8 @@ func (h *HyperShift) nodePool(object Object, calls int) bool {
 	object["status"] = Object{"replicas": replicas, "version": version,
 		"nodesInfo": Object{"nodeVersions": []any{Object{"ocpVersion": version, "readyNodeCount": replicas, "unreadyNodeCount": float64(0)}}},
 		"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected",
-			"UpdatingVersion", truth(again), "AsExpected", "UpdatingConfig", "False", "AsExpected", "SupportedVersionSkew", "True", "AsExpected",
-			"AutoscalingEnabled", truth(!fixed), "AsExpected", "AutorepairEnabled", truth(spec["management"].(Object)["autoRepair"] == true), "AsExpected")}
+			"UpdatingVersion", conditionStatus(again), "AsExpected", "UpdatingConfig", "False", "AsExpected", "SupportedVersionSkew", "True", "AsExpected",
+			"AutoscalingEnabled", conditionStatus(!fixed), "AsExpected", "AutorepairEnabled", conditionStatus(spec["management"].(Object)["autoRepair"] == true), "AsExpected")}
 	return again && !h.held
 }
 
@@ -146,7 +147,7 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 	}
 	history, again := h.upgradeCluster(object)
 	status := Object{
-		"conditions": conditions("ClusterVersionUpgradeable", truth(!h.stubborn), "AdminAckRequired", "Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
+		"conditions": conditions("ClusterVersionUpgradeable", conditionStatus(!h.stubborn), "AdminAckRequired", "Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
 			"ValidConfiguration", "True", "AsExpected", "ValidHostedControlPlaneConfiguration", "True", "AsExpected",
 			"ReconciliationSucceeded", "True", "ReconciliatonSucceeded"),
 		"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
@@ -163,7 +164,7 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 	return again && !h.held
 }
 
-// encrypt rotates the encryption key of a cluster, and says so as the operator does.
+// encrypt rotates the encryption key of a cluster and reports it in the operator's conditions.
 func (h *HyperShift) encrypt(name string, encryption, status Object) {
 	wanted := encryption["kms"].(Object)["azure"].(Object)["activeKey"].(Object)["keyVersion"].(string)
 	valid, encrypted := []string{"ValidAzureKMSConfig", "True", "AsExpected"}, []string{"EtcdDataEncryptionUpToDate", "True", "ReEncryptionCompleted"}
@@ -198,7 +199,7 @@ func (h *HyperShift) oidcClients(authentication Object) []any {
 	return list
 }
 
-// sign answers a certificate request; the cluster's own agent would have the approval in the same bundle.
+// sign issues the certificate of a request. The approval is in the same bundle.
 func (h *HyperShift) sign(object Object) {
 	if h.holds {
 		return
@@ -219,7 +220,7 @@ func (h *HyperShift) sign(object Object) {
 	}
 	name := spec["signerName"].(string)
 	lifetime := time.Duration(spec["expirationSeconds"].(float64)) * time.Second
-	// An answer is not given twice.
+	// The certificate is issued once.
 	certificate := h.signer(name[len("hypershift.openshift.io/"):]).sign(request, lifetime)
 	object["status"] = Object{"conditions": conditions("Approved", "True", "ApprovalPresent"), "certificate": base64.StdEncoding.EncodeToString(certificate)}
 }
@@ -244,7 +245,7 @@ type signer struct {
 	pem         []byte
 }
 
-// signer finds or makes a signer; the lock is held.
+// signer returns a signer, and creates it if necessary. The caller holds the lock.
 func (h *HyperShift) signer(name string) *signer {
 	if s := h.signers[name]; s != nil {
 		return s

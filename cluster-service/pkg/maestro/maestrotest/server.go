@@ -1,6 +1,6 @@
-// Package maestrotest is a Maestro for tests: a server that behaves as Maestro does towards a source, over the real gRPC
-// protocol, with the management clusters behind it played by a Behaviour. It keeps resources and their versions, refuses
-// as the real one refuses, answers resyncs, and can be made to fail: to refuse, to lose answers, to be away.
+// Package maestrotest is an in-memory Maestro for tests. Sources use it over the real gRPC protocol, and a Reconciler simulates
+// the management clusters. It stores resources with their versions, rejects requests as the real server does, serves resyncs,
+// and injects faults: rejected requests, lost responses, unavailability.
 package maestrotest
 
 import (
@@ -27,10 +27,10 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
-// maxBundle is the largest bundle that Maestro accepts: it must fit into an MQTT message.
+// maxBundle is the maximum size of a bundle, in bytes: it must fit into an MQTT message.
 const maxBundle = 500 << 10
 
-// Resource is a bundle as the server holds it.
+// Resource is a stored bundle.
 type Resource struct {
 	ID, Source, Consumer, Name string
 	Version                    int64
@@ -47,9 +47,9 @@ type Resource struct {
 // Server is a running Maestro.
 type Server struct {
 	pbv1.UnimplementedCloudEventServiceServer
-	// Address is where it listens, in plain text.
+	// Address is the plain-text listener, host:port.
 	Address string
-	// Consumers are the management clusters; others are refused.
+	// consumers are the known management clusters.
 	consumers map[string]bool
 
 	mu        sync.Mutex
@@ -58,9 +58,9 @@ type Server struct {
 	tombstones  map[string]int64
 	subscribers map[chan *pbv1.CloudEvent]string
 	fault       func(action string, r *Resource) (before, after error)
-	// silent are the consumers whose agents do nothing.
+	// silent are the consumers whose agents are stopped.
 	silent map[string]bool
-	// changed has the ids whose agents have something to do.
+	// changed are the IDs of the resources that agents must process.
 	changed []string
 	arrived chan struct{}
 	history []string
@@ -70,10 +70,10 @@ type Server struct {
 	held map[string]*hold
 }
 
-// hold is why a deletion is not confirmed: finalizers that nobody takes off, or for no such reason.
+// hold delays the confirmation of a deletion: until its finalizers are removed if it has any, and until Release otherwise.
 type hold struct{ finalizers []string }
 
-// Start starts a server for consumers.
+// Start starts a server with these consumers.
 func Start(consumers ...string) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,13 +97,13 @@ func (s *Server) serve(listener net.Listener) {
 	}(s.grpc, s.stopped)
 }
 
-// Stop ends the server at once, connections included. What it holds stays for a Restart.
+// Stop stops the server and its connections at once. Its resources stay for a Restart.
 func (s *Server) Stop() {
 	s.grpc.Stop()
 	<-s.stopped
 }
 
-// Restart serves again on the same address.
+// Restart serves on the same address again.
 func (s *Server) Restart() error {
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
@@ -113,14 +113,14 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Fault sets what goes wrong with publishes: an error before the effect, or after it (the answer is lost). Nil heals.
+// Fault sets the faults of publish requests: an error before the effect, or after it, which is a lost response. Nil removes them.
 func (s *Server) Fault(fault func(action string, r *Resource) (before, after error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Resources are the bundles held now, by id.
+// Resources returns the stored bundles by ID.
 func (s *Server) Resources() map[string]Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,29 +131,29 @@ func (s *Server) Resources() map[string]Resource {
 	return held
 }
 
-// History is every action that had its effect, as in `create <name>`, in order.
+// History returns all effective actions in order, for example `create <name>`.
 func (s *Server) History() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.history...)
 }
 
-// Hold has the deletion of a bundle not confirmed: until LetGo, or, where finalizers are given, until the agent is told to
-// take all of them off.
+// Hold delays the confirmation of a bundle's deletion until Release or, if finalizers are given, until a deletion tells the
+// agent to remove all of them.
 func (s *Server) Hold(name string, finalizers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[name] = &hold{finalizers}
 }
 
-// LetGo ends a Hold.
-func (s *Server) LetGo(name string) {
+// Release ends a Hold.
+func (s *Server) Release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.letGo(name)
+	s.releaseLocked(name)
 }
 
-func (s *Server) letGo(name string) {
+func (s *Server) releaseLocked(name string) {
 	delete(s.held, name)
 	for id, r := range s.resources {
 		if r.Name == name {
@@ -166,20 +166,20 @@ func (s *Server) letGo(name string) {
 	}
 }
 
-// release takes finalizers off what is held, as agents do that are told so with a deletion.
-func (s *Server) release(name, finalizers string) {
+// removeFinalizers removes finalizers from a held deletion, as agents do for the annotation of a deletion.
+func (s *Server) removeFinalizers(name, finalizers string) {
 	held := s.held[name]
 	if held == nil || len(held.finalizers) == 0 || finalizers == "" {
 		return
 	}
-	told := strings.Split(finalizers, ",")
-	held.finalizers = slices.DeleteFunc(held.finalizers, func(f string) bool { return slices.Contains(told, f) })
+	removed := strings.Split(finalizers, ",")
+	held.finalizers = slices.DeleteFunc(held.finalizers, func(f string) bool { return slices.Contains(removed, f) })
 	if len(held.finalizers) == 0 {
-		s.letGo(name)
+		s.releaseLocked(name)
 	}
 }
 
-// Touch has every bundle looked at again, for what changed on its management cluster by itself.
+// Touch makes the agents report every bundle again, for changes of a management cluster that no request caused.
 func (s *Server) Touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Server) Touch() {
 	}
 }
 
-// Silence has the agent of a consumer do nothing, or go on where it was.
+// Silence stops the agent of a consumer, or lets it continue.
 func (s *Server) Silence(consumer string, silent bool) {
 	s.mu.Lock()
 	s.silent[consumer] = silent
@@ -200,14 +200,14 @@ func (s *Server) Silence(consumer string, silent bool) {
 	s.Touch()
 }
 
-// Lose forgets a resource, as a restored database does.
+// Lose deletes a resource without a deletion event, as a restored backup does.
 func (s *Server) Lose(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.resources, id)
 }
 
-func refuse(code codes.Code, reason maestroapi.Reason, format string, args ...any) error {
+func reject(code codes.Code, reason maestroapi.Reason, format string, args ...any) error {
 	st := status.New(code, fmt.Sprintf(format, args...))
 	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: string(reason), Domain: maestroapi.ErrorDomain}); err == nil {
 		st = detailed
@@ -215,7 +215,7 @@ func refuse(code codes.Code, reason maestroapi.Reason, format string, args ...an
 	return st.Err()
 }
 
-// Publish is the protocol's.
+// Publish implements the protocol.
 func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*emptypb.Empty, error) {
 	event := request.GetEvent()
 	attribute := func(name string) string { return event.GetAttributes()[maestroapi.AttributePrefix+name].GetCeString() }
@@ -235,10 +235,10 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 		Labels, Annotations map[string]string
 	}
 	if err := json.Unmarshal(event.GetBinaryData(), &data); err != nil {
-		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
+		return nil, reject(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
 	}
 	if err := json.Unmarshal([]byte(attribute(maestroapi.ExtensionMetadata)), &meta); err != nil {
-		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "metadata: %v", err)
+		return nil, reject(codes.InvalidArgument, maestroapi.ReasonMalformed, "metadata: %v", err)
 	}
 	r.Name, r.labels, r.Manifests, r.Configs = meta.Name, meta.Labels, data.Manifests, data.ManifestConfigs
 
@@ -252,13 +252,13 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 		return nil, before
 	}
 	if size := len(event.GetBinaryData()); size > maxBundle {
-		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonTooLarge, "resource %s has %d bytes", r.ID, size)
+		return nil, reject(codes.InvalidArgument, maestroapi.ReasonTooLarge, "resource %s has %d bytes", r.ID, size)
 	}
 	if err := s.apply(action, r); err != nil {
 		return nil, err
 	}
 	if known := s.resources[r.ID]; action == "delete" && known != nil {
-		s.release(known.Name, meta.Annotations[maestroapi.AnnotationReleaseFinalizers])
+		s.removeFinalizers(known.Name, meta.Annotations[maestroapi.AnnotationReleaseFinalizers])
 	}
 	if after != nil {
 		return nil, after
@@ -273,16 +273,16 @@ func (s *Server) apply(action string, r *Resource) error {
 	known := s.resources[r.ID]
 	switch {
 	case action == "":
-		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "unknown type of event")
+		return reject(codes.InvalidArgument, maestroapi.ReasonMalformed, "unknown type of event")
 	case action != "delete" && len(r.Manifests) == 0:
-		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "resource %s has no manifests", r.ID)
+		return reject(codes.InvalidArgument, maestroapi.ReasonMalformed, "resource %s has no manifests", r.ID)
 	case known != nil && known.Source != r.Source:
-		return refuse(codes.PermissionDenied, maestroapi.ReasonForeignSource, "resource %s belongs to another source", r.ID)
+		return reject(codes.PermissionDenied, maestroapi.ReasonForeignSource, "resource %s belongs to another source", r.ID)
 	case action == "delete" && known == nil:
 		s.broadcastGone(r)
 		return nil
 	case action == "delete" && !known.Deleting && r.Version != 0 && r.Version != known.Version:
-		return refuse(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
+		return reject(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
 	case action == "delete":
 		if !known.Deleting {
 			known.Deleting = true
@@ -290,24 +290,24 @@ func (s *Server) apply(action string, r *Resource) error {
 		}
 		return nil
 	case known != nil && known.Deleting:
-		return refuse(codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
+		return reject(codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
 	case action == "create" && known != nil:
 		if equalContent(known, r) {
 			return nil
 		}
-		return refuse(codes.AlreadyExists, maestroapi.ReasonAlreadyExists, "resource %s exists", r.ID)
+		return reject(codes.AlreadyExists, maestroapi.ReasonAlreadyExists, "resource %s exists", r.ID)
 	case action == "create" && !s.consumers[r.Consumer]:
-		return refuse(codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, "there is no consumer %q", r.Consumer)
+		return reject(codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, "there is no consumer %q", r.Consumer)
 	case action == "create":
 		r.Version = s.tombstones[r.ID] + 1
 		delete(s.tombstones, r.ID)
 		s.resources[r.ID] = r
 	case known == nil:
-		return refuse(codes.NotFound, maestroapi.ReasonNotFound, "there is no resource %s", r.ID)
+		return reject(codes.NotFound, maestroapi.ReasonNotFound, "there is no resource %s", r.ID)
 	case r.Consumer != known.Consumer:
-		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "resource %s is on consumer %q", r.ID, known.Consumer)
+		return reject(codes.InvalidArgument, maestroapi.ReasonMalformed, "resource %s is on consumer %q", r.ID, known.Consumer)
 	case r.Version != 0 && r.Version != known.Version:
-		return refuse(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
+		return reject(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
 	case equalContent(known, r):
 		return nil
 	default:
@@ -333,7 +333,7 @@ func (s *Server) record(action string, r *Resource) {
 	}
 }
 
-// Subscribe is the protocol's.
+// Subscribe implements the protocol.
 func (s *Server) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudEventService_SubscribeServer) error {
 	events := make(chan *pbv1.CloudEvent, 65536)
 	s.mu.Lock()
@@ -370,7 +370,7 @@ func (s *Server) resync(event *pbv1.CloudEvent) error {
 		StatusHashes []struct{ ResourceID, StatusHash string } `json:"statusHashes"`
 	}
 	if err := json.Unmarshal(event.GetBinaryData(), &list); err != nil {
-		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
+		return reject(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
 	}
 	if len(list.StatusHashes) == 0 {
 		for _, r := range s.resources {

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// upgrades is what HyperShift remembers of releases: what runs, by the HostedCluster's or NodePool's name.
+// upgrades is the simulated state of releases.
 type upgrades struct {
-	runs map[string]string // images
-	// met counts the looks at an upgrade, by name and image: that after slow of them finds it done.
+	// runs are the running images, by namespace of a HostedCluster or namespace/name of a NodePool.
+	runs map[string]string
+	// met counts the reconciliations of an upgrade, by name and image. An upgrade is complete after slow of them.
 	met  map[string]int
 	slow int
-	// held keeps upgrades from being done, stubborn has clusters say that they are not ready for another minor version.
+	// held keeps upgrades from completing. stubborn makes clusters report that they are not ready for another minor version.
 	held, stubborn bool
-	// moving is how many control planes were seen in an upgrade that is not done, most the most of them at once.
+	// moving are the control planes in an incomplete upgrade, and most is their maximum number at the same time.
 	moving   map[string]bool
 	most     int
 	complain []string
-	// goes is the image that a control plane was last told to run, and arrived are the components that run it before the rest.
+	// goes are the desired images of control planes, and arrived are the components that run them before the others.
 	goes    map[string]string
 	arrived map[string]bool
 }
@@ -28,11 +29,11 @@ func newUpgrades() upgrades {
 	return upgrades{runs: map[string]string{}, met: map[string]int{}, slow: 1, moving: map[string]bool{}, goes: map[string]string{}, arrived: map[string]bool{}}
 }
 
-// components are those that control planes have here, and whether they wait for the API server.
+// components are the components of a simulated control plane, and whether they wait for the API server.
 var components = map[string]bool{"etcd": false, "kube-apiserver": false, "kube-controller-manager": true, "kube-scheduler": true}
 
-// Arrive has components of control planes run what these were told to run, while upgrades are held; Server.Touch has it reported.
-func (h *HyperShift) Arrive(names ...string) {
+// CompleteComponents completes the rollout of components while upgrades are held. Server.Touch reports it.
+func (h *HyperShift) CompleteComponents(names ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, name := range names {
@@ -40,8 +41,8 @@ func (h *HyperShift) Arrive(names ...string) {
 	}
 }
 
-// component plays one component of a control plane; those that there are none of stay without a status. It is looked at again
-// until the control plane has arrived.
+// component simulates one component of a control plane. Components that do not exist get no status. It is called again until
+// the control plane has completed its upgrade.
 func (h *HyperShift) component(object Object) (again bool) {
 	metadata := object["metadata"].(Object)
 	name, controlPlane := metadata["name"].(string), metadata["namespace"].(string)
@@ -67,50 +68,50 @@ func (h *HyperShift) component(object Object) (again bool) {
 	return false
 }
 
-// HoldUpgrades keeps upgrades that begin from being done, until it is called with false and Server.Touch after that.
+// HoldUpgrades keeps upgrades from completing until HoldUpgrades(false) and Server.Touch.
 func (h *HyperShift) HoldUpgrades(held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = held
 }
 
-// SlowUpgrades has each upgrade take so many looks.
-func (h *HyperShift) SlowUpgrades(looks int) {
+// SlowUpgrades sets the number of reconciliations that each upgrade takes.
+func (h *HyperShift) SlowUpgrades(reconciliations int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.slow = looks
+	h.slow = reconciliations
 }
 
-// Stubborn has clusters say that they are not ready for another minor version; Server.Touch has it reported.
-func (h *HyperShift) Stubborn(stubborn bool) {
+// BlockMinorUpgrades makes clusters report that they are not ready for another minor version. Server.Touch reports it.
+func (h *HyperShift) BlockMinorUpgrades(stubborn bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stubborn = stubborn
 }
 
-// MostAtOnce is how many control planes were in an upgrade at the same time, at most.
-func (h *HyperShift) MostAtOnce() int {
+// MaxConcurrentUpgrades returns the maximum number of control planes that were in an upgrade at the same time.
+func (h *HyperShift) MaxConcurrentUpgrades() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.most
 }
 
-// Complaints are what was asked for that HyperShift would not do: a version that is lowered, a minor version that is skipped
-// or not agreed to, nodes that are newer than their control plane.
-func (h *HyperShift) Complaints() []string {
+// Violations returns the requests that HyperShift would reject: a lower version, a skipped minor version, a minor version that
+// the cluster is not ready for, and nodes that are newer than their control plane.
+func (h *HyperShift) Violations() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.complain)
 }
 
-func truth(b bool) string {
+func conditionStatus(b bool) string {
 	if b {
 		return "True"
 	}
 	return "False"
 }
 
-func number(version string) int {
+func versionNumber(version string) int {
 	n := 0
 	for part := range strings.SplitSeq(version, ".") {
 		i, _ := strconv.Atoi(part)
@@ -119,7 +120,7 @@ func number(version string) int {
 	return n
 }
 
-// upgradeCluster plays the version history of a control plane.
+// upgradeCluster simulates the version history of a control plane.
 func (h *HyperShift) upgradeCluster(object Object) (history []any, again bool) {
 	name := object["metadata"].(Object)["namespace"].(string)
 	image := object["spec"].(Object)["release"].(Object)["image"].(string)
@@ -128,19 +129,19 @@ func (h *HyperShift) upgradeCluster(object Object) (history []any, again bool) {
 	}
 	runs := h.runs[name]
 	h.goes[name] = image
-	from, to := number(h.versions[runs]), number(h.versions[image])
+	from, to := versionNumber(h.versions[runs]), versionNumber(h.versions[image])
 	forced := object["metadata"].(Object)["annotations"].(Object)["hypershift.openshift.io/force-upgrade-to"] == image
 	switch {
 	case runs == "" || runs == image:
 		h.runs[name] = image
 		return []any{entry(image, "Completed")}, false
 	case to < from:
-		h.complain = append(h.complain, fmt.Sprintf("%s is to go down from %s to %s", name, h.versions[runs], h.versions[image]))
+		h.complain = append(h.complain, fmt.Sprintf("%s must not be downgraded from %s to %s", name, h.versions[runs], h.versions[image]))
 		return []any{entry(runs, "Completed")}, false
 	case to/1000-from/1000 > 1:
-		h.complain = append(h.complain, fmt.Sprintf("%s is to skip from %s to %s", name, h.versions[runs], h.versions[image]))
+		h.complain = append(h.complain, fmt.Sprintf("%s must not skip minor versions from %s to %s", name, h.versions[runs], h.versions[image]))
 	case to/1000 != from/1000 && h.stubborn && !forced:
-		h.complain = append(h.complain, fmt.Sprintf("%s is not ready to go from %s to %s", name, h.versions[runs], h.versions[image]))
+		h.complain = append(h.complain, fmt.Sprintf("%s is not ready for the upgrade from %s to %s", name, h.versions[runs], h.versions[image]))
 		return []any{entry(runs, "Completed")}, false
 	}
 	h.moving[name] = true
@@ -154,21 +155,21 @@ func (h *HyperShift) upgradeCluster(object Object) (history []any, again bool) {
 	return []any{entry(image, "Partial"), entry(runs, "Completed")}, true
 }
 
-// upgradePool plays the rollout of a node pool.
+// upgradePool simulates the rollout of a node pool.
 func (h *HyperShift) upgradePool(object Object) (version string, again bool) {
 	metadata := object["metadata"].(Object)
 	name := metadata["namespace"].(string) + "/" + metadata["name"].(string)
 	image := object["spec"].(Object)["release"].(Object)["image"].(string)
 	runs := h.runs[name]
-	if controlPlane := h.runs[metadata["namespace"].(string)]; controlPlane != "" && number(h.versions[image]) > number(h.versions[controlPlane]) {
-		h.complain = append(h.complain, fmt.Sprintf("%s is to run %s with a control plane of %s", name, h.versions[image], h.versions[controlPlane]))
+	if controlPlane := h.runs[metadata["namespace"].(string)]; controlPlane != "" && versionNumber(h.versions[image]) > versionNumber(h.versions[controlPlane]) {
+		h.complain = append(h.complain, fmt.Sprintf("%s must not run %s with a control plane of %s", name, h.versions[image], h.versions[controlPlane]))
 	}
 	switch {
 	case runs == "" || runs == image || h.met[name+image] > 0 && !h.held:
 		h.runs[name] = image
 		return h.versions[image], false
-	case number(h.versions[image]) < number(h.versions[runs]):
-		h.complain = append(h.complain, fmt.Sprintf("%s is to go down from %s to %s", name, h.versions[runs], h.versions[image]))
+	case versionNumber(h.versions[image]) < versionNumber(h.versions[runs]):
+		h.complain = append(h.complain, fmt.Sprintf("%s must not be downgraded from %s to %s", name, h.versions[runs], h.versions[image]))
 	}
 	h.met[name+image]++
 	return h.versions[runs], true

@@ -20,12 +20,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// benchBody returns a document of about 1 KB, the size of a cluster document.
+// benchBody is a document of about 1 KB, the size of a cluster's.
 func benchBody(id, pk string, n int64) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"n":%d,"padding":%q}`, id, pk, n, strings.Repeat("0123456789", 90))
 }
 
-// openContainer starts an emulator with a container.
 func openContainer(b testing.TB, o emulator.Options) (*emulator.Server, *azcosmos.ContainerClient, *httptest.Server) {
 	b.Helper()
 	o.DataDir, o.Key = b.TempDir(), emulator.WellKnownKey
@@ -78,7 +77,7 @@ func newClient(t testing.TB, url string) *azcosmos.Client {
 
 const benchConcurrency = 32 // per processor
 
-// measure calls do from many goroutines and reports the rate and the quantiles of the latency.
+// measure runs do from many goroutines and reports the rate and the quantiles of the time each call took.
 func measure(b *testing.B, unit string, do func(n int64) error) (perSecond float64) {
 	b.Helper()
 	var n atomic.Int64
@@ -109,8 +108,8 @@ func measure(b *testing.B, unit string, do func(n int64) error) (perSecond float
 	return perSecond
 }
 
-// BenchmarkUpsert and BenchmarkPointRead use the published client over HTTP. Client and server share the processors of one
-// process. The baseline of the same run is the storage engine alone, with one durable write after the other.
+// BenchmarkUpsert and BenchmarkPointRead go through the published client over HTTP, client and server in one process,
+// so they share the processors. The baseline, in the same run, is the engine alone: one durable write after another.
 func BenchmarkUpsert(b *testing.B) {
 	baseline := rawPuts(b)
 	s, c, _ := openContainer(b, emulator.Options{})
@@ -141,7 +140,7 @@ func BenchmarkPointRead(b *testing.B) {
 	})
 }
 
-// rawPuts returns the durable writes per second of the storage engine alone, without group commit.
+// rawPuts is how many durable writes of the same document the engine does in a second, with nobody to share an fsync.
 func rawPuts(b *testing.B) float64 {
 	b.Helper()
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})

@@ -24,7 +24,7 @@ func (s *Server) items(req *request) error {
 	}
 	for _, h := range []string{headerPreTrigger, headerPostTrigger} {
 		if req.r.Header.Get(h) != "" {
-			return badRequest("Triggers are not supported (header %s).", h)
+			return badRequest("The emulator has no triggers (header %s).", h)
 		}
 	}
 	switch req.operation {
@@ -44,13 +44,13 @@ func (s *Server) items(req *request) error {
 	return methodNotAllowed(req)
 }
 
-// sessionToken returns {range}:{version}#{lsn}, as in the service.
+// sessionToken is {range}:{version}#{lsn}, as the service's.
 func sessionToken(rangeID string, lsn uint64) string {
 	return rangeID + ":-1#" + strconv.FormatUint(lsn, 10)
 }
 
-// checkSession returns an error if the container is behind the client's session token. There is one replica, so this
-// occurs only for a token of another container or of deleted data.
+// checkSession makes sure that the container has come as far as the client's session. There is one replica, so it
+// always has, unless the token is of another container or of data that was taken away.
 func (s *Server) checkSession(req *request, c *store.Container) error {
 	h := req.r.Header.Get(headerSession)
 	if h == "" {
@@ -82,13 +82,11 @@ func (s *Server) checkSession(req *request, c *store.Container) error {
 	return nil
 }
 
-// session sets the headers with the session token and the LSN.
 func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
 	req.header(headerSession, sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
 	req.header(headerLSN, strconv.FormatUint(lsn, 10))
 }
 
-// readItem serves GET of an item.
 func (s *Server) readItem(req *request, c *store.Container) error {
 	pk, err := req.fullKey(c.PK)
 	if err != nil {
@@ -107,7 +105,6 @@ func (s *Server) readItem(req *request, c *store.Container) error {
 	return req.respond(http.StatusOK, readCharge(len(item.Body)), item.Body)
 }
 
-// writeItem serves the writes of one item.
 func (s *Server) writeItem(req *request, c *store.Container) error {
 	pk, err := req.fullKey(c.PK)
 	if err != nil {
@@ -149,27 +146,26 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 	return req.respond(status, writeCharge(len(r.Item.Body)), body)
 }
 
-// verbs maps the names of operations.
 var verbs = map[string]store.Verb{
 	"create": store.Create, "upsert": store.Upsert, "replace": store.Replace, "delete": store.Delete,
 	"read": store.Read, "patch": store.Patch,
 }
 
-// setVerb sets the verb of an operation with a body, and the patch if it is one.
+// setVerb completes an operation whose body is set.
 func setVerb(op *store.Operation, name string, c *store.Container) error {
 	verb, ok := verbs[strings.ToLower(name)]
 	if !ok {
-		return badRequest("The operation %q on items is not supported.", name)
+		return badRequest("There is no operation %q on items.", name)
 	}
 	op.Verb = verb
 	if verb != store.Patch {
 		return nil
 	}
-	var immutable [][]string
+	var fixed [][]string
 	for _, p := range c.PK.Paths {
-		immutable = append(immutable, p)
+		fixed = append(fixed, p)
 	}
-	p, err := patch.Parse(op.Body, immutable)
+	p, err := patch.Parse(op.Body, fixed)
 	if err != nil {
 		return badRequest("%v", err)
 	}
@@ -178,7 +174,7 @@ func setVerb(op *store.Operation, name string, c *store.Container) error {
 		switch {
 		case errors.Is(err, patch.ErrConditionNotMet):
 			return out, &store.Error{Kind: store.PreconditionFailed, SubStatus: store.SubStatusConditionNotMet,
-				Message: "One of the specified pre-condition is not met: the document does not meet the condition of the patch."}
+				Message: "One of the specified pre-condition is not met: the patch's condition does not hold."}
 		case err != nil:
 			return out, store.NewError(store.BadRequest, "%v", err)
 		}
@@ -193,7 +189,7 @@ const (
 	maxBatchBytes      = 2 << 20
 )
 
-// executeBatch serves a transactional batch.
+// executeBatch serves a transactional batch: all of its operations or none.
 func (s *Server) executeBatch(req *request, c *store.Container) error {
 	if !isTrue(req.r.Header.Get(headerBatchAtomic)) {
 		return badRequest("Only atomic batches are supported (header x-ms-cosmos-batch-atomic).")
@@ -213,13 +209,13 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 		return badRequest("The batch is not a JSON array of at least one operation.")
 	}
 	if len(v.Arr) > maxBatchOperations {
-		return badRequest("Batch request has more operations than supported: %d, the maximum is %d.", len(v.Arr), maxBatchOperations)
+		return badRequest("Batch request has more operations than what is supported: %d, and the most is %d.", len(v.Arr), maxBatchOperations)
 	}
 	ops := make([]store.Operation, len(v.Arr))
 	for i, o := range v.Arr {
 		ops[i] = store.Operation{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
 		if err := setVerb(&ops[i], o.Get("operationType").Str, c); err != nil {
-			// An invalid operation fails like a rejected one.
+			// A malformed operation fails like one that is refused.
 			return req.respondBatchFailure(len(ops), i, toStatusError(err))
 		}
 	}
@@ -265,8 +261,7 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 	return req.respond(http.StatusOK, total, append(body, ']'))
 }
 
-// respondBatchFailure responds to a batch with a rejected operation: its status is that of e, and that of the others is
-// 424.
+// respondBatchFailure answers a batch of which one operation was refused: that one has its status, the others 424.
 func (req *request) respondBatchFailure(n, index int, e *statusError) error {
 	body := []byte{'['}
 	for i := range n {
