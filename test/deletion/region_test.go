@@ -83,7 +83,7 @@ type region struct {
 	objects dynamic.Interface
 	// maestro is the Maestro server. fleet is the address of Cluster Service's API, which changes with each restart.
 	maestro     *maestrotest.Server
-	fleet       atomic.Pointer[string]
+	fleet       *atomic.Pointer[string]
 	databaseURL string
 	admin       adminclient.Options
 	agent       *maestrotest.Process
@@ -112,7 +112,7 @@ func newRegion(t *testing.T) *region {
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		t.Skip(err)
 	}
-	r := &region{Region: maestrotest.New(t, databases.Database(t), logger()), t: t}
+	r := &region{Region: maestrotest.New(t, databases.Database(t), logger()), t: t, fleet: new(atomic.Pointer[string])}
 	management := kubeapitest.Start(t)
 	if err := management.RunControllerManager(t.Context()); err != nil {
 		t.Fatal(err)

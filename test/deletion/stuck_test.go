@@ -85,22 +85,31 @@ func (c *cluster) nothingLeft() {
 }
 
 // TestStuckDeletions runs each scenario of docs/operators/stuck-deletion in one region. A scenario resolves by itself, or with
-// the one command that it runs.
+// the one command that it runs. Scenarios that stop no process run in parallel after the others, because most of their time is
+// the deletion of namespaces.
 func TestStuckDeletions(t *testing.T) {
 	r := newRegion(t)
 	for _, scenario := range []struct {
-		name string
-		run  func(r *region)
+		name     string
+		parallel bool
+		run      func(r *region)
 	}{
-		{"cloud-resources-gone", cloudResourcesGone},
-		{"orphaned-namespace-bundle", orphanedNamespaceBundle},
-		{"finalizer-of-a-gone-controller", finalizerOfAGoneController},
-		{"terminating-namespace", terminatingNamespace},
-		{"work-recreated-by-an-agent", workRecreatedByAnAgent},
-		{"missed-deletion", missedDeletion},
-		{"management-cluster-gone", managementClusterGone},
+		{"cloud-resources-gone", true, cloudResourcesGone},
+		{"orphaned-namespace-bundle", false, orphanedNamespaceBundle},
+		{"finalizer-of-a-gone-controller", true, finalizerOfAGoneController},
+		{"terminating-namespace", true, terminatingNamespace},
+		{"work-recreated-by-an-agent", true, workRecreatedByAnAgent},
+		{"missed-deletion", false, missedDeletion},
+		{"management-cluster-gone", false, managementClusterGone},
 	} {
 		t.Run(scenario.name, func(t *testing.T) {
+			if scenario.parallel {
+				t.Parallel()
+				own := *r
+				own.t = t
+				scenario.run(&own)
+				return
+			}
 			outer := r.t
 			r.t = t
 			defer func() { r.t = outer }()
