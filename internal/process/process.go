@@ -90,7 +90,8 @@ func New(name string, log *slog.Logger) *Process {
 // Run runs the program and does not return. The exit code is 0 if run returned nil or the program received a signal, else 1.
 func Run(name string, options Options, run func(ctx context.Context, p *Process) error) {
 	if err := runUntilSignal(name, options, run); err != nil {
-		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("stopped", logkey.Process, name, logkey.Error, err)
+		log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+		log.Error("stopped", logkey.Process, name, logkey.Error, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -101,8 +102,9 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 	if err := level.UnmarshalText([]byte(options.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With(logkey.Process, name)
-	slog.SetDefault(log)
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	log = log.With(logkey.Process, name)
+	slog.SetDefault(log) // for libraries that use package log
 	if options.DieWithParent {
 		if err := dieWithParent(); err != nil {
 			return err

@@ -49,7 +49,7 @@ type Options struct {
 	MaxFeedbackBytes int32
 	// StatusPoll is the interval at which objects without a watch are read; 0 means 10 minutes.
 	StatusPoll time.Duration
-	// OrphanInterval is the interval at which the agent looks for applied objects of works that it does not have; 0 means
+	// OrphanInterval is the interval at which the agent checks for applied objects of works that it does not have; 0 means
 	// 10 minutes.
 	OrphanInterval time.Duration
 	Registry       prometheus.Registerer

@@ -8,17 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The published server drops the statuses of an agent whose clock went back.
-func TestPublishedFault_AgentClockGoingBackSilencesIt(t *testing.T) {
+// The published server drops the statuses of an agent whose clock was set back.
+func TestPublishedFault_AgentClockSetBackLosesStatuses(t *testing.T) {
 	r := newRegion(t)
-	_, consumer, agent, cs := r.withPlayedAgent()
+	_, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	agent.report(b.ID, 1, 1_000_000, "Applied")
 	cs.untilApplied(b.ID, 1)
 	// Out of order within one run of the agent: dropped.
 	agent.report(b.ID, 1, 999_999, "Stale")
-	// A new run, whose clock is behind: taken in.
+	// From a new run with a slow clock: accepted.
 	agent.resync(nil)
 	agent.report(b.ID, 1, 5, "AfterRestart")
 	cs.until(b.ID, "reported after the restart", func(st statusEvent) bool { return st.is("AfterRestart") })
@@ -31,14 +31,14 @@ func TestPublishedFault_AgentClockGoingBackSilencesIt(t *testing.T) {
 	}
 }
 
-// The published server accepts whatever version a Deleted report names.
+// The published server accepts a report of a deletion with any version.
 func TestDeletionIsConfirmedForItsVersionOnly(t *testing.T) {
 	r := newRegion(t)
-	s, consumer, agent, cs := r.withPlayedAgent()
+	s, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	cs.must("update", b.with("y"))
-	// Nobody has asked for a deletion: the resource is delivered again.
+	// The deletion was not requested, so the resource is delivered again.
 	agent.until("spec.update_request", b.ID, 1)
 	agent.report(b.ID, 2, 1, "Applied")
 	cs.untilApplied(b.ID, 2)
@@ -52,20 +52,20 @@ func TestDeletionIsConfirmedForItsVersionOnly(t *testing.T) {
 	agent.report(b.ID, 2, 5, "Deleted")
 	cs.untilDeleted(b.ID)
 
-	// A late report does not bring it back, and the agent is told once more to delete.
+	// A late report does not create it again, and the server repeats the deletion.
 	before := len(agent.events("spec.delete_request", b.ID))
 	agent.report(b.ID, 2, 6, "Applied")
 	agent.until("spec.delete_request", b.ID, before+1)
 	if code := r.Call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 404 {
-		t.Errorf("a late report brought the resource back: %d", code)
+		t.Errorf("a late report created the resource again: %d", code)
 	}
-	// The id may be used again; its versions go on.
+	// The ID may be used again, with higher versions.
 	if version := cs.must("create", b); version != 3 {
-		t.Errorf("the new life begins at version %d, wanted 3", version)
+		t.Errorf("the next incarnation has version %d, want 3", version)
 	}
 }
 
-// The published server deletes whatever an agent holds and it does not know, as after its database was restored.
+// The published server deletes all works that it does not have, for example after its database was restored.
 func TestPublishedFault_UnknownWorksAreDeleted(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
@@ -73,19 +73,19 @@ func TestPublishedFault_UnknownWorksAreDeleted(t *testing.T) {
 	agent := r.agentWire(consumer)
 	cs := r.source(s, "cluster-service")
 	cs.must("create", newBundle(consumer, "x"))
-	stranger := uuid.NewString()
-	agent.resync(map[string]int64{stranger: 4})
-	agent.report(stranger, 4, 1, "Applied")
+	unknown := uuid.NewString()
+	agent.resync(map[string]int64{unknown: 4})
+	agent.report(unknown, 4, 1, "Applied")
 	sentinel := newBundle(consumer, "x")
 	cs.must("create", sentinel)
 	agent.until("spec.create_request", sentinel.ID, 1)
-	if n := len(agent.events("spec.delete_request", stranger)); n > 0 {
-		t.Errorf("a work nobody has asked to delete was deleted")
+	if n := len(agent.events("spec.delete_request", unknown)); n > 0 {
+		t.Errorf("an unknown work was deleted without a request")
 	}
 }
 
-// The published agent brings a deleted work back when an older event arrives late.
-func TestPublishedFault_LateEventResurrectsWork(t *testing.T) {
+// The published agent creates a deleted work again when an older event arrives late.
+func TestPublishedFault_LateEventRecreatesWork(t *testing.T) {
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "x")
@@ -101,7 +101,7 @@ func TestPublishedFault_LateEventResurrectsWork(t *testing.T) {
 	cs.must("create", sentinel)
 	cs.untilApplied(sentinel.ID, 1)
 	if _, err := r.configMap(b.configMapName()); !apierrors.IsNotFound(err) {
-		t.Errorf("the deleted work is back: %v", err)
+		t.Errorf("the deleted work exists again: %v", err)
 	}
 }
 
@@ -131,33 +131,33 @@ func TestPublishedFault_DeleteBeforeFinalizerHangs(t *testing.T) {
 	}
 }
 
-// An agent may speak for its own consumer only, whatever its events claim.
-func TestAgentCannotSpeakForAnother(t *testing.T) {
+// An agent may report for its own consumer only, whatever its events contain.
+func TestAgentCannotReportForAnotherConsumer(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
-	honest, liar := r.consumer(s), r.consumer(s)
+	honest, other := r.consumer(s), r.consumer(s)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()
 	b := newBundle(honest, "x")
 	cs.must("create", b)
-	evil := r.agentWire(liar)
-	evil.send("agentevents", "status.update_request", map[string]any{
+	impostor := r.agentWire(other)
+	impostor.send("agentevents", "status.update_request", map[string]any{
 		"resourceid": b.ID, "resourceversion": 1, "sequenceid": "1", "clustername": honest, "statushash": "x",
-	}, map[string]any{"conditions": []metav1.Condition{{Type: "Applied", Status: "True", Reason: "Lie", ObservedGeneration: 1}}})
-	evil.report(b.ID, 1, 2, "Applied")
-	own := newBundle(liar, "x")
+	}, map[string]any{"conditions": []metav1.Condition{{Type: "Applied", Status: "True", Reason: "Forged", ObservedGeneration: 1}}})
+	impostor.report(b.ID, 1, 2, "Applied")
+	own := newBundle(other, "x")
 	cs.must("create", own)
-	evil.report(own.ID, 1, 3, "Applied")
+	impostor.report(own.ID, 1, 3, "Applied")
 	cs.untilApplied(own.ID, 1)
 	if st := cs.status(b.ID); st.Version != 0 {
-		t.Errorf("the report of another consumer's agent was taken in: %+v", st)
+		t.Errorf("the report of another consumer's agent was accepted: %+v", st)
 	}
 }
 
-// What agents send that cannot be read is dropped and counted, and nothing stops.
-func TestGarbageFromAgentsIsDropped(t *testing.T) {
+// Invalid events of agents are dropped, and the next valid event is processed.
+func TestInvalidAgentEventsAreDropped(t *testing.T) {
 	r := newRegion(t)
-	_, consumer, agent, cs := r.withPlayedAgent()
+	_, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	agent.send("agentevents", "status.update_request", map[string]any{"resourceid": b.ID}, "no status")

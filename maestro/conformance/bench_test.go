@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,13 +12,12 @@ import (
 	"time"
 )
 
-// figures are what BenchmarkMaestro measures, by name with the unit.
+// figures are the results of BenchmarkMaestro by name with the unit.
 type figures map[string]float64
 
-// BenchmarkMaestro prints the figures that the README names: latency of one work at a time, then throughput of many at
-// once, each from a source's publish to the agent's report at the source, with everything on this machine. Where the
-// published server is built (`make peers`), it and the published agent are measured in the same run, and each figure is
-// followed by ours divided by theirs.
+// BenchmarkMaestro measures the latency of single works and the throughput of many, each from the request of a source to the
+// report of the agent at the source, with everything on this machine. If the published server is built (`make peers`), it and the
+// published agent are measured in the same run, and each figure is followed by the ratio of ours to theirs.
 //
 //	go test ./conformance -run xxx -bench Maestro -benchtime 1x
 func BenchmarkMaestro(b *testing.B) {
@@ -90,13 +90,13 @@ func measure(b *testing.B, cs *source, consumer string) figures {
 	return taken
 }
 
-// deletions waits for the deletions of works, and returns when the last of them was reported and how many were not. A peer
-// may leave some out, and may report older statuses after a deletion: a benchmark says so, and goes on.
+// deletions waits for the deletions of works and returns the time of the last report and the number of unreported deletions. The
+// published server may omit some, or send older statuses after a deletion; that must not stop the benchmark.
 func (s *source) deletions(works []bundle) (last time.Time, unreported int) {
-	const patience = time.Minute // since the last one
+	const timeout = time.Minute // since the last report
 	deleted := map[string]time.Time{}
 	last = time.Now()
-	for len(deleted) < len(works) && time.Since(last) < patience {
+	for len(deleted) < len(works) && time.Since(last) < timeout {
 		s.mu.Lock()
 		for _, w := range works {
 			if _, known := deleted[w.ID]; known {
@@ -110,10 +110,12 @@ func (s *source) deletions(works []bundle) (last time.Time, unreported int) {
 			}
 		}
 		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		select {
 		case <-s.changed:
-		case <-time.After(time.Second):
+		case <-ctx.Done():
 		}
+		cancel()
 	}
 	return last, len(works) - len(deleted)
 }
@@ -124,12 +126,12 @@ func (f figures) durations(what string, times []time.Duration) {
 	f[what+"-p99-ms"] = float64(times[len(times)*99/100].Microseconds()) / 1000
 }
 
-// report reports the figures and, as far as the other's are known, their ratios to them.
-func (f figures) report(b *testing.B, other figures) {
+// report reports the figures and, if the reference is not nil, their ratios to it.
+func (f figures) report(b *testing.B, reference figures) {
 	for what, figure := range f {
 		b.ReportMetric(figure, what)
-		if reference := other[what]; reference > 0 {
-			b.ReportMetric(figure/reference, what+"-of-published")
+		if published := reference[what]; published > 0 {
+			b.ReportMetric(figure/published, what+"-of-published")
 		}
 	}
 }

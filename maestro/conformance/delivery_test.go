@@ -22,7 +22,7 @@ func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
 	first := r.StartServer()
 	consumer := r.consumer(first)
 	cs := r.source(first, "cluster-service")
-	// With the broker away nothing can be delivered; then the server dies.
+	// Without the broker nothing can be delivered. Then the server stops.
 	address := r.BrokerAddress
 	_ = r.Broker.Close()
 	var works []bundle
@@ -52,15 +52,15 @@ func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	b := newBundle(consumer, "x")
-	// Behind the server's back: nobody is woken.
+	// Inserted directly, without a notification.
 	r.insert(s, b)
 	agent.until("spec.create_request", b.ID, 1)
 }
 
-// The published server: an oversized message makes the broker cut the connection, is queued again and blocks everybody.
-func TestPublishedFault_PoisonMessageBlocksEverybody(t *testing.T) {
+// The published server: an oversized message makes the broker close the connection, is queued again and blocks all others.
+func TestPublishedFault_OversizedMessageBlocksOthers(t *testing.T) {
 	r := newRegion(t)
-	s, consumer, agent, cs := r.withPlayedAgent()
+	s, consumer, agent, cs := r.withFakeAgent()
 	poison := newBundle(consumer, strings.Repeat("x", 600<<10))
 	r.insert(s, poison)
 	healthy := newBundle(consumer, "x")
@@ -73,18 +73,18 @@ func TestPublishedFault_PoisonMessageBlocksEverybody(t *testing.T) {
 		t.Errorf("reason %s", c.Reason)
 	}
 	if n := len(agent.events("spec.create_request", poison.ID)); n != 0 {
-		t.Errorf("the poison was sent %d times", n)
+		t.Errorf("the oversized message was sent %d times", n)
 	}
-	// A version that fits ends it.
+	// A smaller version is delivered.
 	cs.must("update", poison.with("small"))
 	agent.until("spec.update_request", poison.ID, 1)
 }
 
-// A message that the broker cuts the connection at, for a reason of its own, is put off after a few tries.
-func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
+// A message that makes the broker close the connection for another reason is postponed after some attempts.
+func TestPublishedFault_RejectedMessageBlocksOthers(t *testing.T) {
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
-	_, consumer, agent, cs := r.withPlayedAgent()
+	_, consumer, agent, cs := r.withFakeAgent()
 	r.Broker.RejectPayload("arsenic")
 	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
 	cs.must("create", poison)
@@ -96,12 +96,12 @@ func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
 		t.Errorf("reason %s", c.Reason)
 	}
 	agent.until("spec.create_request", healthy.ID, 1)
-	// Once the broker takes it, it is delivered.
+	// When the broker accepts it, it is delivered.
 	r.Broker.RejectPayload("")
 	agent.until("spec.create_request", poison.ID, 1)
 }
 
-// insert stores a resource and its delivery without the checks and the waking of a publish.
+// insert stores a resource and its delivery without the checks and the notification of a request.
 func (r *region) insert(s *maestrotest.Server, b bundle) {
 	r.t.Helper()
 	spec := fmt.Sprintf(`{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","namespace":"default"},"data":{"key":"%s"}}]}`,
@@ -114,18 +114,18 @@ func (r *region) insert(s *maestrotest.Server, b bundle) {
 	}
 }
 
-// The published server: a delete whose answer is lost stays soft-deleted for ever.
+// The published server: a deletion whose confirmation is lost stays unfinished forever.
 func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.Resend = 100 * time.Millisecond }
-	s, consumer, agent, cs := r.withPlayedAgent()
+	s, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	agent.until("spec.create_request", b.ID, 1)
 	cs.must("delete", b)
 	agent.until("spec.delete_request", b.ID, 3)
 	if code := r.Call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 200 {
-		t.Errorf("the resource went before the agent confirmed: %d", code)
+		t.Errorf("the resource was removed before the agent confirmed: %d", code)
 	}
 	agent.report(b.ID, 1, 1, "Deleted")
 	cs.untilDeleted(b.ID)
@@ -142,7 +142,7 @@ func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	agent.until("spec.create_request", b.ID, 3)
-	// And it asks for the status, in case only that was lost.
+	// The server also requests the status, in case that only the report was lost.
 	agent.until("status.resync_request", "", 2)
 	agent.report(b.ID, 1, 1, "Applied")
 	eventually.Holds(t, 10*time.Second, "the delivery is confirmed", func() error {
@@ -160,7 +160,7 @@ func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
-	// It never reads: neither its queue nor flow control may touch anybody else.
+	// It never reads. Neither its queue nor flow control may affect other subscribers.
 	slow := r.source(s, "cluster-service")
 	stream, err := slow.client.Subscribe(t.Context(), &pbv1.SubscriptionRequest{Source: "cluster-service"})
 	if err != nil {
@@ -183,23 +183,23 @@ func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 		}
 	}
 	for _, b := range works {
-		cs.until(b.ID, "reported thrice", func(st statusEvent) bool { return st.is("Round3") })
+		cs.until(b.ID, "reported three times", func(st statusEvent) bool { return st.is("Round3") })
 	}
 }
 
-// Consumers do not wait for one another: one whose agent never answers delays nobody.
+// A consumer whose agent never responds delays no other consumer.
 func TestConsumersAreIndependent(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
-	silent, lively := r.consumer(s), r.consumer(s)
-	agent := r.agentWire(lively)
+	silent, responsive := r.consumer(s), r.consumer(s)
+	agent := r.agentWire(responsive)
 	cs := r.source(s, "cluster-service")
 	works := make([]bundle, 200)
 	for i := range works {
 		works[i] = newBundle(silent, "x")
 	}
 	inParallel(8, works, func(b bundle) { cs.must("create", b) })
-	b := newBundle(lively, "x")
+	b := newBundle(responsive, "x")
 	cs.must("create", b)
 	agent.until("spec.create_request", b.ID, 1)
 }

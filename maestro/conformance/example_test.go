@@ -21,22 +21,22 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// applyAndWait is a source in one function, to read beside the README: it subscribes, publishes a bundle and returns when
-// the cluster has it.
+// applyAndWait is a complete source in one function, as an example for the protocol documentation. It subscribes, publishes a bundle
+// and returns when the bundle is applied.
 func applyAndWait(ctx context.Context, service pbv1.CloudEventServiceClient, source, consumer, bundle string) error {
-	// 1. Subscribe, and wait for the header: from here on nothing is missed.
+	// 1. Subscribe and wait for the header. From here on every status is received.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := metadata.AppendToOutgoingContext(ctx, "maestro-omit-manifests", "true")
 	statuses, err := service.Subscribe(quiet, &pbv1.SubscriptionRequest{Source: source, ClusterName: consumer})
 	if err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+		return fmt.Errorf("subscribing: %w", err)
 	}
 	if _, err := statuses.Header(); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+		return fmt.Errorf("subscribing: %w", err)
 	}
 
-	// 2. Publish. The header of the answer names the version that this is.
+	// 2. Publish. The header of the response contains the resulting version.
 	id := uuid.NewString()
 	evt := cloudevents.NewEvent()
 	evt.SetID(uuid.NewString())
@@ -55,7 +55,7 @@ func applyAndWait(ctx context.Context, service pbv1.CloudEventServiceClient, sou
 	}
 	var header metadata.MD
 	if _, err := service.Publish(ctx, request, grpc.Header(&header)); err != nil {
-		return fmt.Errorf("publish: %w", err)
+		return fmt.Errorf("publishing: %w", err)
 	}
 	version := header.Get("maestro-resource-version")[0]
 
@@ -63,15 +63,15 @@ func applyAndWait(ctx context.Context, service pbv1.CloudEventServiceClient, sou
 	for {
 		in, err := statuses.Recv()
 		if err != nil {
-			return fmt.Errorf("wait for the status: %w", err)
+			return fmt.Errorf("waiting for the status: %w", err)
 		}
 		status, err := binding.ToEvent(ctx, protocol.NewMessage(in))
 		if err != nil || status.Extensions()["resourceid"] != id {
-			continue // a heartbeat, or about something else
+			continue // a heartbeat, or a status of another resource
 		}
 		var body payload.ManifestBundleStatus
 		if err := status.DataAs(&body); err != nil {
-			return fmt.Errorf("read the status: %w", err)
+			return fmt.Errorf("reading the status: %w", err)
 		}
 		applied := meta.FindStatusCondition(body.Conditions, "Applied")
 		if applied != nil && applied.Status == "True" && fmt.Sprint(applied.ObservedGeneration) == version {
@@ -80,7 +80,7 @@ func applyAndWait(ctx context.Context, service pbv1.CloudEventServiceClient, sou
 	}
 }
 
-func TestReadmeExample(t *testing.T) {
+func TestExample(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)

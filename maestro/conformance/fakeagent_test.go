@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
-// wire is a client of the broker that speaks for a consumer's agent, or for a server, exactly as the test tells it.
+// wire is a client of the broker that sends and receives events as an agent or as a server, under the control of the test.
 type wire struct {
 	t        testing.TB
 	consumer string
@@ -34,7 +34,7 @@ func (r *region) agentWire(consumer string) *wire {
 	return r.wire(consumer, consumer, "sources/maestro/consumers/"+consumer+"/sourceevents")
 }
 
-// serverWire connects as a Maestro server would, in order to send what a late or confused one might.
+// serverWire connects as a Maestro server, to send events that a real one sends only in rare situations.
 func (r *region) serverWire(consumer string) *wire {
 	r.t.Helper()
 	return r.wire("maestro-server", consumer, "sources/maestro/consumers/"+consumer+"/agentevents")
@@ -57,7 +57,7 @@ func (r *region) wire(certificate, consumer, filter string) *wire {
 	return w
 }
 
-// events lists what was received of a kind, as "spec.create_request", for a resource; an empty id means any.
+// events returns the received events of a type, for example "spec.create_request", for a resource; an empty ID means all.
 func (w *wire) events(kind, id string) []cloudevents.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *wire) send(channel, kind string, ext map[string]any, data any) {
 	}
 }
 
-// report reports a status with one true condition.
+// report sends a status with one true condition.
 func (w *wire) report(id string, version int64, sequence int, condition string) {
 	w.t.Helper()
 	w.send("agentevents", "status.update_request", map[string]any{
@@ -118,7 +118,7 @@ func (w *wire) report(id string, version int64, sequence int, condition string) 
 	}}})
 }
 
-// resync lists what the agent claims to hold.
+// resync sends a spec resync with the given works.
 func (w *wire) resync(held map[string]int64) {
 	w.t.Helper()
 	list := []map[string]any{}

@@ -27,11 +27,11 @@ func (r *region) untilGone(name string) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is there: %v", err)
+		return fmt.Errorf("it exists: %v", err)
 	})
 }
 
-// TestLifecycle follows one resource from its creation to its end.
+// TestLifecycle creates, updates and deletes a resource.
 func TestLifecycle(t *testing.T) {
 	r := newRegion(t)
 	server := r.StartServer()
@@ -59,14 +59,14 @@ func TestLifecycle(t *testing.T) {
 	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "two" })
 	t.Logf("updated and fed back after %s", time.Since(start))
 
-	// What somebody else does to the object is told at once, for it is watched.
+	// A change of the object by another client is reported at once, because the object is watched.
 	start = time.Now()
 	patch := []byte(`{"data":{"key":"theirs"}}`)
 	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "theirs" })
-	t.Logf("foreign change fed back after %s", time.Since(start))
+	t.Logf("change of another client fed back after %s", time.Since(start))
 
 	start = time.Now()
 	cs.must("delete", b)
@@ -74,11 +74,11 @@ func TestLifecycle(t *testing.T) {
 	t.Logf("deleted after %s", time.Since(start))
 	r.untilGone(b.configMapName())
 	if status := r.Call(server, "GET", "/resource-bundles/"+b.ID, nil, nil); status != 404 {
-		t.Errorf("the deleted resource is still there: %d", status)
+		t.Errorf("the deleted resource exists: %d", status)
 	}
 }
 
-// TestDeletionWaitsForTheObjects: a work is gone when its objects are, and says so at once then.
+// TestDeletionWaitsForTheObjects: a work is reported as deleted as soon as all its objects are deleted, and not before.
 func TestDeletionWaitsForTheObjects(t *testing.T) {
 	r := newRegion(t)
 	server := r.StartServer()
@@ -99,15 +99,15 @@ func TestDeletionWaitsForTheObjects(t *testing.T) {
 	finalizers(`{"metadata":{"finalizers":["test.hcpmesh.io/hold"]}}`)
 	cs.must("delete", b)
 	r.terminating(b.configMapName())
-	// What comes after it is not held up, and the work is still there.
+	// Later works are not delayed, and the work is not deleted yet.
 	sentinel := newBundle(consumer, "x")
 	cs.must("create", sentinel)
 	cs.untilApplied(sentinel.ID, 1)
 	if cs.status(b.ID).is("Deleted") {
-		t.Error("the work is said to be gone, its object is not")
+		t.Error("the work is reported as deleted although its object exists")
 	}
 	start := time.Now()
 	finalizers(`{"metadata":{"finalizers":[]}}`)
 	cs.untilDeleted(b.ID)
-	t.Logf("confirmed %s after the object went", time.Since(start))
+	t.Logf("confirmed %s after the object was deleted", time.Since(start))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// Two replicas share the consumers; when one goes the other takes over, and statuses reach subscribers of either.
+// Two replicas share the consumers. When one stops the other takes over, and statuses reach the subscribers of both.
 func TestReplicasTakeOver(t *testing.T) {
 	r := newRegion(t)
 	one, two := r.StartServer(), r.StartServer()
@@ -52,24 +52,24 @@ func TestReplicasTakeOver(t *testing.T) {
 	}
 }
 
-// The broker cuts connections all the time; nothing is lost and nothing is left.
+// The broker closes connections periodically; all works are applied and deleted.
 func TestBrokerDropsConnections(t *testing.T) {
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	stop := make(chan struct{})
 	var dropping sync.WaitGroup
-	dropping.Add(1)
-	go func() {
-		defer dropping.Done()
+	dropping.Go(func() {
+		ticker := time.NewTicker(300 * time.Millisecond)
+		defer ticker.Stop()
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
 				return
-			case <-time.After(300 * time.Millisecond):
+			case <-ticker.C:
 				r.Broker.DropConnections([]string{"", consumer, "maestro-server"}[i%3])
 			}
 		}
-	}()
+	})
 	works := make([]bundle, 100)
 	for i := range works {
 		works[i] = newBundle(consumer, "x")
@@ -89,7 +89,7 @@ func TestBrokerDropsConnections(t *testing.T) {
 	}
 }
 
-// An unreachable broker or database is fatal to the published server at its start. Ours waits, and says for what.
+// The published server terminates if the broker or the database is unreachable at its start. Ours waits and reports which.
 func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 	r := newRegion(t)
 	address := r.BrokerAddress
@@ -101,7 +101,7 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 			return err
 		}
 		if checks["mqtt"](t.Context()) == nil {
-			return errors.New("it says that the broker is there")
+			return errors.New("the broker is reported as reachable")
 		}
 		return nil
 	})
@@ -115,22 +115,22 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 	cs.untilApplied(b.ID, 1)
 }
 
-// The same for the database, at the start and later.
-func TestDatabaseGoesAndComes(t *testing.T) {
+// The server survives outages of the database, at its start and later.
+func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	r := newRegion(t)
-	gate := newGate(t, r.Database)
-	r.Database = gate.url
-	gate.close()
+	proxy := newProxy(t, r.Database)
+	r.Database = proxy.url
+	proxy.close()
 	s := r.StartServerUnready()
 	cs := r.source(s, "cluster-service")
 	b := newBundle("nobody", "x")
 	if _, err := cs.publish("create", b); status.Code(err) != codes.Unavailable {
-		t.Fatalf("without a database a publish is answered %v", err)
+		t.Fatalf("publish without a database: %v", err)
 	}
 	if err := s.Server.Checks()["database"](t.Context()); err == nil {
-		t.Error("the server says that the database is there")
+		t.Error("the database is reported as reachable")
 	}
-	gate.open()
+	proxy.open()
 	eventually.Holds(t, 30*time.Second, "the server is ready", func() error {
 		for _, check := range s.Server.Checks() {
 			if err := check(t.Context()); err != nil {
@@ -146,11 +146,11 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	cs.must("create", first)
 	cs.untilApplied(first.ID, 1)
 
-	gate.close()
+	proxy.close()
 	if _, err := cs.publish("create", newBundle(consumer, "x")); status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("without a database a publish is answered %v", err)
+		t.Errorf("publish without a database: %v", err)
 	}
-	gate.open()
+	proxy.open()
 	second := newBundle(consumer, "x")
 	eventually.Holds(t, 30*time.Second, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
 	cs.untilApplied(second.ID, 1)

@@ -27,19 +27,19 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// TestPublish covers every answer a publish can get.
+// TestPublish covers every response to a request.
 func TestPublish(t *testing.T) {
 	r := newRegion(t)
 	server := r.StartServer()
 	consumer, elsewhere := r.consumer(server), r.consumer(server)
 	cs := r.source(server, "cluster-service")
-	other := r.source(server, "somebody-else")
+	other := r.source(server, "another-source")
 
 	base := newBundle(consumer, "one")
 	cs.must("create", base)
-	dying := newBundle(consumer, "one")
-	cs.must("create", dying)
-	cs.must("delete", dying)
+	deleting := newBundle(consumer, "one")
+	cs.must("create", deleting)
+	cs.must("delete", deleting)
 
 	at := func(b bundle, version int64) bundle { b.Version = version; return b }
 	large := newBundle(consumer, strings.Repeat("x", 600<<10))
@@ -50,52 +50,52 @@ func TestPublish(t *testing.T) {
 	unknownConsumer := newBundle("nobody", "x")
 
 	cases := map[string]struct {
-		reason  string
-		source  *source
-		action  string
-		bundle  bundle
-		code    codes.Code
-		because maestroapi.Reason
-		version int64
+		reason      string
+		source      *source
+		action      string
+		bundle      bundle
+		code        codes.Code
+		errorReason maestroapi.Reason
+		version     int64
 	}{
-		"CreateAgainSame":      {"a retry of what succeeded succeeds", cs, "create", base, codes.OK, "", 1},
-		"CreateAgainOther":     {"an id means one thing", cs, "create", base.with("other"), codes.AlreadyExists, maestroapi.ReasonAlreadyExists, 0},
+		"CreateAgainSame":      {"a repeated request succeeds", cs, "create", base, codes.OK, "", 1},
+		"CreateAgainOther":     {"an ID has one content", cs, "create", base.with("other"), codes.AlreadyExists, maestroapi.ReasonAlreadyExists, 0},
 		"CreateForeign":        {"an id belongs to its source", other, "create", base, codes.PermissionDenied, maestroapi.ReasonForeignSource, 0},
-		"CreateWhileDeleted":   {"the old life must end first", cs, "create", dying, codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, 0},
+		"CreateWhileDeleted":   {"the deletion must finish first", cs, "create", deleting, codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, 0},
 		"CreateTooLarge":       {"it could never be delivered", cs, "create", large, codes.InvalidArgument, maestroapi.ReasonTooLarge, 0},
-		"CreateEmpty":          {"there is nothing to apply", cs, "create", empty, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
-		"CreateNoConsumer":     {"nobody would apply it", cs, "create", unknownConsumer, codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, 0},
+		"CreateEmpty":          {"no manifest can be applied", cs, "create", empty, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"CreateNoConsumer":     {"no agent would apply it", cs, "create", unknownConsumer, codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, 0},
 		"UpdateSame":           {"nothing changes", cs, "update", base, codes.OK, "", 1},
-		"UpdateWrongVersion":   {"the decision was made on another version", cs, "update", at(base.with("two"), 7), codes.Aborted, maestroapi.ReasonVersionConflict, 0},
-		"UpdateUnknown":        {"there is nothing to update", cs, "update", newBundle(consumer, "x"), codes.NotFound, maestroapi.ReasonNotFound, 0},
+		"UpdateWrongVersion":   {"the decision was based on another version", cs, "update", at(base.with("two"), 7), codes.Aborted, maestroapi.ReasonVersionConflict, 0},
+		"UpdateUnknown":        {"the resource does not exist", cs, "update", newBundle(consumer, "x"), codes.NotFound, maestroapi.ReasonNotFound, 0},
 		"UpdateForeign":        {"an id belongs to its source", other, "update", base.with("two"), codes.PermissionDenied, maestroapi.ReasonForeignSource, 0},
 		"UpdateMoved":          {"a resource stays on its consumer", cs, "update", moved, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
-		"UpdateWhileDeleted":   {"what is being deleted stays so", cs, "update", dying.with("two"), codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, 0},
-		"DeleteUnknown":        {"gone is what was wanted", cs, "delete", newBundle(consumer, "x"), codes.OK, "", 0},
-		"DeleteAgain":          {"a retry of what succeeded succeeds", cs, "delete", dying, codes.OK, "", 0},
-		"DeleteWrongVersion":   {"the decision was made on another version", cs, "delete", at(base, 7), codes.Aborted, maestroapi.ReasonVersionConflict, 0},
+		"UpdateWhileDeleted":   {"a deletion is not revoked", cs, "update", deleting.with("two"), codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, 0},
+		"DeleteUnknown":        {"the resource does not exist", cs, "delete", newBundle(consumer, "x"), codes.OK, "", 0},
+		"DeleteAgain":          {"a repeated request succeeds", cs, "delete", deleting, codes.OK, "", 0},
+		"DeleteWrongVersion":   {"the decision was based on another version", cs, "delete", at(base, 7), codes.Aborted, maestroapi.ReasonVersionConflict, 0},
 		"DeleteForeign":        {"an id belongs to its source", other, "delete", base, codes.PermissionDenied, maestroapi.ReasonForeignSource, 0},
-		"UnknownAction":        {"sources do not ask for that", cs, "explode", base, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
-		"NegativeVersion":      {"there is no such version", cs, "update", at(base.with("two"), -1), codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
-		"MetadataIsNoMetadata": {"names are texts", cs, "create", bundle{ID: uuid.NewString(), Consumer: consumer, Manifests: base.Manifests, Metadata: map[string]any{"name": 5}}, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"UnknownAction":        {"no such action", cs, "explode", base, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"NegativeVersion":      {"versions are positive", cs, "update", at(base.with("two"), -1), codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"MetadataIsNoMetadata": {"names are strings", cs, "create", bundle{ID: uuid.NewString(), Consumer: consumer, Manifests: base.Manifests, Metadata: map[string]any{"name": 5}}, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			version, err := c.source.publish(c.action, c.bundle)
 			if got := status.Code(err); got != c.code {
-				t.Fatalf("answered %s (%v), wanted %s: %s", got, err, c.code, c.reason)
+				t.Fatalf("got %s (%v), want %s: %s", got, err, c.code, c.reason)
 			}
-			if got := reasonOf(err); got != string(c.because) {
-				t.Errorf("reason %q, wanted %q: %s", got, c.because, c.reason)
+			if got := reasonOf(err); got != string(c.errorReason) {
+				t.Errorf("reason %q, want %q: %s", got, c.errorReason, c.reason)
 			}
 			if version != c.version {
-				t.Errorf("version %d, wanted %d: %s", version, c.version, c.reason)
+				t.Errorf("version %d, want %d: %s", version, c.version, c.reason)
 			}
 		})
 	}
 }
 
-// TestUpdateWithoutVersionMeansNewest: a source that keeps no versions sends 0.
+// TestUpdateWithoutVersionMeansNewest: a source that stores no versions sends 0.
 func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
 	r := newRegion(t)
 	server := r.StartServer()
@@ -104,17 +104,17 @@ func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
 	cs.must("create", b)
 	for want := int64(2); want < 5; want++ {
 		if got := cs.must("update", b.with(strings.Repeat("x", int(want)))); got != want {
-			t.Errorf("updated to version %d, wanted %d", got, want)
+			t.Errorf("updated to version %d, want %d", got, want)
 		}
 	}
 	b.Version = 4
 	if got := cs.must("update", b.with("last")); got != 5 {
-		t.Errorf("updated to version %d, wanted 5", got)
+		t.Errorf("updated to version %d, want 5", got)
 	}
 }
 
-// TestDeletingTheUnknownIsConfirmed: whoever deletes what is gone waits for the same event as whoever was first.
-func TestDeletingTheUnknownIsConfirmed(t *testing.T) {
+// TestDeletionOfUnknownResourceIsConfirmed: a repeated deletion leads to the same event as the first.
+func TestDeletionOfUnknownResourceIsConfirmed(t *testing.T) {
 	r := newRegion(t)
 	server := r.StartServer()
 	cs := r.source(server, "cluster-service")
@@ -124,16 +124,16 @@ func TestDeletingTheUnknownIsConfirmed(t *testing.T) {
 	cs.untilDeleted(b.ID)
 }
 
-// TestHeartbeats: a subscriber without statuses still knows that the server lives.
+// TestHeartbeats: a subscriber without statuses receives heartbeats.
 func TestHeartbeats(t *testing.T) {
 	r := newRegion(t)
 	cs := r.source(r.StartServer(), "cluster-service")
 	cs.subscribe()
-	eventually.Holds(t, 20*time.Second, "two heartbeats have come", func() error {
+	eventually.Holds(t, 20*time.Second, "two heartbeats are received", func() error {
 		cs.mu.Lock()
 		defer cs.mu.Unlock()
 		if cs.beats < 2 {
-			return fmt.Errorf("%d have come", cs.beats)
+			return fmt.Errorf("%d are received", cs.beats)
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ type page struct {
 	}
 }
 
-// TestREST covers the REST API: shapes, stable paging, searches, refusals.
+// TestREST covers the REST API: schemas, stable paging, searches, rejections.
 func TestREST(t *testing.T) {
 	r := newRegion(t)
 	server := r.StartServer()
@@ -185,7 +185,7 @@ func TestREST(t *testing.T) {
 		}
 		for _, item := range p.Items {
 			if seen[item.ID] || !ids[item.ID] {
-				t.Fatalf("resource %s is on two pages or does not belong here", item.ID)
+				t.Fatalf("resource %s is on two pages or is of another consumer", item.ID)
 			}
 			if item.Kind != "ResourceBundle" || item.Version != 1 || len(item.Manifests) != 1 || item.Metadata["name"] != item.ID {
 				t.Fatalf("item %+v", item)
@@ -212,13 +212,13 @@ func TestREST(t *testing.T) {
 	for search, want := range searches {
 		var p page
 		if code := r.Call(server, "GET", "/resource-bundles?size=0&search="+url.QueryEscape(search), nil, &p); code != 200 || p.Total != want {
-			t.Errorf("search %q: %d with %d, wanted %d", search, code, p.Total, want)
+			t.Errorf("search %q: %d with %d, want %d", search, code, p.Total, want)
 		}
 	}
-	refused := []string{"search=" + url.QueryEscape("password='x'"), "search=" + url.QueryEscape("id='x"), "search=" + url.QueryEscape("id='x';drop table resources"),
+	rejected := []string{"search=" + url.QueryEscape("password='x'"), "search=" + url.QueryEscape("id='x"), "search=" + url.QueryEscape("id='x';drop table resources"),
 		"search=" + url.QueryEscape(strings.Repeat("(", 100)+"id='x'"), "search=" + url.QueryEscape(`payload->'metadata'->'labels'@>'{'`), "page=0", "size=-1", "size=many", "orderBy=password", "fields=id",
 		"search=" + url.QueryEscape("version='many'")}
-	for _, query := range refused {
+	for _, query := range rejected {
 		var failure struct{ Kind, Code, Reason string }
 		if code := r.Call(server, "GET", "/resource-bundles?"+query, nil, &failure); code != http.StatusBadRequest || failure.Kind != "Error" || failure.Reason == "" {
 			t.Errorf("%s: %d %+v", query, code, failure)
@@ -252,11 +252,11 @@ func TestREST(t *testing.T) {
 		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
 	} {
 		if got := r.Call(server, c.method, c.path, c.body, nil); got != c.want {
-			t.Errorf("%s %s: %d, wanted %d", c.method, c.path, got, c.want)
+			t.Errorf("%s %s: %d, want %d", c.method, c.path, got, c.want)
 		}
 	}
 	var deleted json.RawMessage
 	if r.Call(server, "GET", "/resource-bundles/"+lone.ID, nil, &deleted); !strings.Contains(string(deleted), "deleted_at") {
-		t.Errorf("a resource whose deletion was asked for says so until the agent has confirmed: %s", deleted)
+		t.Errorf("a resource that is being deleted has no deletion time: %s", deleted)
 	}
 }

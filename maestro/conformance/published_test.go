@@ -20,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
-// startPublishedAgent starts the work agent as it is published, with its own MQTT client and its own works.
+// startPublishedAgent starts the published work agent.
 func (r *region) startPublishedAgent(consumer string) *maestrotest.Process {
 	r.t.Helper()
 	r.Issue(consumer, mesh.MaestroAgent, consumer)
@@ -36,7 +36,7 @@ topics:
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	// As its own program does. Our agent adds the same ones when it is made, which is no error.
+	// Like the program of the work agent. Our agent adds the same feature gates, which is not an error.
 	if err := features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates); err != nil {
 		r.t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ topics:
 	})
 }
 
-// TestPublishedAgent: the agent can be exchanged for the published one, and back.
+// TestPublishedAgent replaces our agent with the published one and back.
 func TestPublishedAgent(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
@@ -76,7 +76,7 @@ func TestPublishedAgent(t *testing.T) {
 	cs.untilDeleted(works[0].ID)
 	r.untilGone(works[0].configMapName())
 
-	// Ours takes over where the published one stops, and finds what it had applied.
+	// Our agent takes over and finds the applied objects.
 	published.Stop()
 	r.startAgent(consumer)
 	for _, b := range works[1:] {

@@ -1,6 +1,6 @@
-// Package conformance tests Maestro from outside: a real server and real agents around a real PostgreSQL, kube-apiserver,
-// etcd and MQTT broker. A test sees only what a source sees through gRPC and REST, and what is on the cluster. Each
-// fault that the published server has, and ours must not, is a test named after it.
+// Package conformance tests Maestro through its APIs, with a real server, real agents, and real PostgreSQL, kube-apiserver, etcd and
+// MQTT broker. Tests use only gRPC and REST like a source, and the objects on the management cluster. For each known fault of the
+// published server that ours must not have, there is a test with the name of the fault.
 package conformance
 
 import (
@@ -27,14 +27,14 @@ import (
 
 var (
 	database *postgrestest.Server
-	// management is the management cluster that all tests share; each has consumers and namespaces of its own.
+	// management is the management cluster of all tests. Each test uses its own consumers.
 	management kubeapitest.Shared
 	workCRDs   sync.Once
 )
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	// The work agent's library logs through klog, which knows only one place for the whole process.
+	// The library of the work agent uses klog, which has one logger per process.
 	if os.Getenv("MAESTRO_TEST_LOG") == "" {
 		klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	}
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// root is the repository's root folder.
+// root returns the root folder of the repository.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -60,7 +60,7 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// cluster connects to the management cluster, which knows the work agent's resources.
+// cluster returns the client configuration of the management cluster, which has the CRDs of the work agent.
 func cluster(t testing.TB) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig())
@@ -74,18 +74,18 @@ func cluster(t testing.TB) *rest.Config {
 		})
 	})
 	if err != nil {
-		t.Fatalf("installing the work agent's resources: %v", err)
+		t.Fatalf("installing the CRDs of the work agent: %v", err)
 	}
 	return config
 }
 
-// region is one test's Maestro.
+// region is the Maestro of one test.
 type region struct {
 	*maestrotest.Region
 	t testing.TB
 }
 
-// newRegion makes a database and a broker. Servers and agents are started by the test.
+// newRegion creates a database and starts a broker. The test starts servers and agents.
 func newRegion(t testing.TB) *region {
 	t.Helper()
 	return &region{maestrotest.New(t, database.Database(t), logger(t)), t}
@@ -98,13 +98,13 @@ func logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// startAgent starts a consumer's agent on the management cluster.
+// startAgent starts the agent of a consumer on the management cluster.
 func (r *region) startAgent(consumer string) *maestrotest.Process {
 	r.t.Helper()
 	return r.StartAgent(consumer, agent.Options{Cluster: cluster(r.t)})
 }
 
-// consumer registers a consumer under a name that no other test uses, and waits until a server serves it.
+// consumer registers a consumer with a unique name and waits until a server serves it.
 func (r *region) consumer(s *maestrotest.Server) string {
 	r.t.Helper()
 	name := unique("mgmt")
@@ -112,7 +112,7 @@ func (r *region) consumer(s *maestrotest.Server) string {
 	return name
 }
 
-// newConsumer registers one that need not be served yet.
+// newConsumer registers a consumer with a unique name.
 func (r *region) newConsumer(s *maestrotest.Server) string {
 	r.t.Helper()
 	name := unique("mgmt")

@@ -14,8 +14,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// held puts a finalizer that nobody serves on a ConfigMap of the default namespace.
-func (r *region) held(name, finalizer string) {
+// addFinalizer adds a finalizer without a controller to a ConfigMap of the default namespace.
+func (r *region) addFinalizer(name, finalizer string) {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, finalizer)
 	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -29,7 +29,7 @@ func (r *region) terminating(name string) {
 	eventually.Holds(r.t, 30*time.Second, "ConfigMap "+name+" is being deleted", func() error {
 		object, err := r.configMap(name)
 		if err == nil && object.GetDeletionTimestamp() == nil {
-			err = fmt.Errorf("it has no time of deletion; its finalizers are %q", object.GetFinalizers())
+			err = fmt.Errorf("it has no deletion timestamp; its finalizers are %q", object.GetFinalizers())
 		}
 		return err
 	})
@@ -40,13 +40,14 @@ func releasing(b bundle, finalizers, namespaces string) bundle {
 	return b
 }
 
-// TestFinalizersAreReleased deletes a work whose object has the finalizer of a controller that is gone, and one beside it:
-// a deletion that says so has the agent take the finalizer off both, and off nothing that is not being deleted.
+// TestFinalizersAreReleased deletes a work whose object has the finalizer of a controller that does not exist, and another object with
+// it. A deletion with the release annotations makes the agent remove the finalizer from both, but not from objects that are not
+// being deleted.
 func TestFinalizersAreReleased(t *testing.T) {
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
-	b, wanted := newBundle(consumer, "x"), newBundle(consumer, "y")
-	for _, one := range []bundle{b, wanted} {
+	b, kept := newBundle(consumer, "x"), newBundle(consumer, "y")
+	for _, one := range []bundle{b, kept} {
 		cs.must("create", one)
 		cs.untilApplied(one.ID, 1)
 	}
@@ -57,8 +58,8 @@ func TestFinalizersAreReleased(t *testing.T) {
 	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{b.configMapName(), wanted.configMapName(), beside} {
-		r.held(name, gone)
+	for _, name := range []string{b.configMapName(), kept.configMapName(), beside} {
+		r.addFinalizer(name, gone)
 	}
 	if err := r.dynamic().Resource(configMaps).Namespace("default").Delete(t.Context(), beside, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestFinalizersAreReleased(t *testing.T) {
 	cs.must("delete", b)
 	r.terminating(b.configMapName())
 
-	// Of another controller: nothing happens.
+	// The finalizer of another controller has no effect.
 	cs.must("delete", releasing(b, other, ""))
 	sentinel := newBundle(consumer, "z")
 	cs.must("create", sentinel)
@@ -77,13 +78,13 @@ func TestFinalizersAreReleased(t *testing.T) {
 	cs.untilDeleted(b.ID)
 	r.untilGone(b.configMapName())
 	r.untilGone(beside)
-	if object, err := r.configMap(wanted.configMapName()); err != nil || len(object.GetFinalizers()) != 1 {
-		t.Errorf("what is not being deleted: %v, %v", object, err)
+	if object, err := r.configMap(kept.configMapName()); err != nil || len(object.GetFinalizers()) != 1 {
+		t.Errorf("an object that is not being deleted: %v, %v", object, err)
 	}
 }
 
-// TestReleaseSurvivesTheAgent has an agent that was away told of a release, and of what is to be deleted, by its resync.
-func TestReleaseSurvivesTheAgent(t *testing.T) {
+// TestReleaseReachesARestartedAgent requests a deletion and a release while the agent is stopped: it receives both in its resync.
+func TestReleaseReachesARestartedAgent(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -93,7 +94,7 @@ func TestReleaseSurvivesTheAgent(t *testing.T) {
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	cs.untilApplied(b.ID, 1)
-	r.held(b.configMapName(), "gone.hcpmesh.io/hook")
+	r.addFinalizer(b.configMapName(), "gone.hcpmesh.io/hook")
 	agent.Stop()
 	cs.must("delete", b)
 	cs.must("delete", releasing(b, "gone.hcpmesh.io/hook", ""))
@@ -104,14 +105,14 @@ func TestReleaseSurvivesTheAgent(t *testing.T) {
 	}
 }
 
-// TestFeedbackOfWhatIsBeingDeleted: what becomes of an object is told until it is gone, for it may say what it waits for.
-func TestFeedbackOfWhatIsBeingDeleted(t *testing.T) {
+// TestFeedbackDuringDeletion: feedback of an object is reported until it is deleted, because it may contain what it waits for.
+func TestFeedbackDuringDeletion(t *testing.T) {
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	cs.untilFedBack(b.ID, 1, "x")
-	r.held(b.configMapName(), "gone.hcpmesh.io/hook")
+	r.addFinalizer(b.configMapName(), "gone.hcpmesh.io/hook")
 	cs.must("delete", b)
 	cs.until(b.ID, "being deleted", func(st statusEvent) bool { return st.is("Deleting") })
 	r.terminating(b.configMapName())

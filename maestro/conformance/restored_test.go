@@ -18,8 +18,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 )
 
-// applied puts onto the cluster what an agent had made of a work once, as a backup brings it back.
-func (r *region) applied(consumer, work, configMap string) (name string) {
+// restoreApplied creates the objects of a work on the cluster as an agent had applied them, like the restore of a backup.
+func (r *region) restoreApplied(consumer, work, configMap string) (name string) {
 	r.t.Helper()
 	ctx := r.t.Context()
 	works, err := workclientset.NewForConfig(cluster(r.t))
@@ -52,9 +52,9 @@ func (r *region) applied(consumer, work, configMap string) (name string) {
 	return name
 }
 
-// TestARestoredClusterLosesWhatWasDeleted is named after what went wrong: a management cluster that was restored from a backup had
-// the works again that were deleted since, and nobody knew of them any more.
-func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
+// TestRestoredClusterLosesDeletedWorks: a management cluster that was restored from a backup had works again that were deleted since,
+// and neither the server nor the agent deleted them.
+func TestRestoredClusterLosesDeletedWorks(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -71,30 +71,30 @@ func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
 	cs.untilDeleted(deleted.ID)
 	first.Stop()
 
-	// What the server has never had is nobody's to delete.
+	// The server must not delete a work that it has no record of.
 	unknown := uuid.NewString()
-	back := r.applied(consumer, deleted.ID, deleted.configMapName())
-	stranger := r.applied(consumer, unknown, "stranger-"+unknown)
+	restored := r.restoreApplied(consumer, deleted.ID, deleted.configMapName())
+	foreign := r.restoreApplied(consumer, unknown, "foreign-"+unknown)
 	r.StartAgent(consumer, options)
 	r.untilGone(deleted.configMapName())
 	works, err := workclientset.NewForConfig(cluster(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, 30*time.Second, "nothing is left of it", func() error {
-		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), back, metav1.GetOptions{})
+	eventually.Holds(t, 30*time.Second, "its AppliedManifestWork is deleted", func() error {
+		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), restored, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
 		case err == nil:
-			err = fmt.Errorf("%s is there", back)
+			err = fmt.Errorf("%s exists", restored)
 		}
 		return err
 	})
-	if _, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), stranger, metav1.GetOptions{}); err != nil {
-		t.Errorf("what the server has never had: %v", err)
+	if _, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), foreign, metav1.GetOptions{}); err != nil {
+		t.Errorf("AppliedManifestWork of an unknown work: %v", err)
 	}
 	if _, err := r.configMap(kept.configMapName()); err != nil {
-		t.Errorf("what is wanted: %v", err)
+		t.Errorf("object of an existing work: %v", err)
 	}
 }

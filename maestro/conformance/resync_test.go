@@ -10,10 +10,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
-// The published server runs a resync inside its receive loop, ahead of everything else.
+// The published server runs a resync in its receive loop, before all other events.
 func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r := newRegion(t)
-	// One at a time: however fast the machine is, the resync is still under way when the new work is published.
+	// With a window of one, the resync is still running when the new work is published, also on a fast machine.
 	r.Tune = func(c *app.Config) { c.ResyncWindow = 1 }
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -37,8 +37,8 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	cs.mu.Unlock()
 	r.startAgent(consumer)
 	agent := newBundle(consumer, "new")
-	// Once the resync is under way, new work comes in.
-	eventually.Holds(t, 60*time.Second, "the resync is under way", func() error {
+	// New work is published while the resync is running.
+	eventually.Holds(t, 60*time.Second, "the resync is running", func() error {
 		if reportedAgain(cs, before) == 0 {
 			return errors.New("no work is reported again")
 		}
@@ -93,12 +93,12 @@ func TestResyncIsBounded(t *testing.T) {
 	})
 	agent.resync(nil)
 	agent.until("spec.create_request", "", 35)
-	// New work passes the waiting resync by.
+	// New work does not wait for the resync.
 	fresh := newBundle(consumer, "x")
 	cs.must("create", fresh)
 	agent.until("spec.create_request", fresh.ID, 1)
 	if n := len(agent.events("spec.create_request", "")); n != 36 {
-		t.Errorf("%d events of the resync were sent unconfirmed, the window is 5", n-31)
+		t.Errorf("%d unconfirmed events of the resync were sent, the window is 5", n-31)
 	}
 	confirmed := map[string]bool{}
 	eventually.Holds(t, 30*time.Second, "the resync ends", func() error {
@@ -116,10 +116,10 @@ func TestResyncIsBounded(t *testing.T) {
 	})
 }
 
-// A subscriber that was away asks for what it missed, and hears of what is gone.
+// A subscriber requests the statuses that it missed, and receives those of deleted resources.
 func TestStatusResync(t *testing.T) {
 	r := newRegion(t)
-	s, consumer, agent, cs := r.withPlayedAgent()
+	s, consumer, agent, cs := r.withFakeAgent()
 	same, changed, gone := newBundle(consumer, "x"), newBundle(consumer, "x"), newBundle(consumer, "x")
 	hashes := map[string]string{}
 	for _, b := range []bundle{same, changed, gone} {
@@ -134,7 +134,7 @@ func TestStatusResync(t *testing.T) {
 	agent.report(gone.ID, 1, 2, "Deleted")
 	eventually.Holds(t, 10*time.Second, "the deletion is confirmed", func() error {
 		if code := r.Call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
-			return fmt.Errorf("the bundle is answered with %d", code)
+			return fmt.Errorf("reading the bundle: status %d", code)
 		}
 		return nil
 	})
@@ -142,14 +142,14 @@ func TestStatusResync(t *testing.T) {
 	again := r.source(s, "cluster-service")
 	again.subscribe()
 	again.resync(hashes)
-	again.until(changed.ID, "told of the change", func(st statusEvent) bool { return st.is("Changed") })
+	again.until(changed.ID, "reported as changed", func(st statusEvent) bool { return st.is("Changed") })
 	again.untilDeleted(gone.ID)
 	if st := again.status(same.ID); st.Version != 0 {
-		t.Errorf("told of what is known: %+v", st)
+		t.Errorf("received a status with an equal hash: %+v", st)
 	}
 	all := r.source(s, "cluster-service")
 	all.subscribe()
 	all.resync(nil)
 	all.untilApplied(same.ID, 1)
-	all.until(changed.ID, "told of the change", func(st statusEvent) bool { return st.is("Changed") })
+	all.until(changed.ID, "reported as changed", func(st statusEvent) bool { return st.is("Changed") })
 }

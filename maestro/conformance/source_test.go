@@ -30,7 +30,7 @@ import (
 
 const eventPrefix = "io.open-cluster-management.works.v1alpha1.manifestbundles."
 
-// source is a source's client, written against the published protocol alone.
+// source is the client of a source. It uses the published protocol only.
 type source struct {
 	t      testing.TB
 	name   string
@@ -59,13 +59,13 @@ func (s statusEvent) is(condition string) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, condition)
 }
 
-// applied says that the newest version has been applied.
+// applied reports whether a version has been applied.
 func (s statusEvent) applied(version int64) bool {
 	c := meta.FindStatusCondition(s.Conditions, workv1.WorkApplied)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == version && s.Version == version
 }
 
-// feedback finds a feedback value.
+// feedback returns a feedback value, or "".
 func (s statusEvent) feedback(name string) string {
 	for _, manifest := range s.Resources {
 		for _, value := range manifest.StatusFeedbacks.Values {
@@ -88,7 +88,7 @@ func (s statusEvent) feedback(name string) string {
 func (r *region) source(s *maestrotest.Server, name string) *source {
 	r.t.Helper()
 	transport := credentials.NewTLS(r.Identity("cluster-service").ClientTLS(mesh.MaestroServer))
-	if s.Plain {
+	if s.Plaintext {
 		transport = insecure.NewCredentials()
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(transport))
@@ -102,7 +102,7 @@ func (r *region) source(s *maestrotest.Server, name string) *source {
 	}
 }
 
-// withAgent starts a server with one consumer, its agent, and a source that is subscribed.
+// withAgent starts a server with one consumer, its agent, and a subscribed source.
 func (r *region) withAgent() (s *maestrotest.Server, consumer string, cs *source) {
 	r.t.Helper()
 	s = r.StartServer()
@@ -113,8 +113,8 @@ func (r *region) withAgent() (s *maestrotest.Server, consumer string, cs *source
 	return s, consumer, cs
 }
 
-// withPlayedAgent is withAgent with an agent that the test plays.
-func (r *region) withPlayedAgent() (s *maestrotest.Server, consumer string, agent *wire, cs *source) {
+// withFakeAgent is withAgent with an agent under the control of the test.
+func (r *region) withFakeAgent() (s *maestrotest.Server, consumer string, agent *wire, cs *source) {
 	r.t.Helper()
 	s = r.StartServer()
 	consumer = r.consumer(s)
@@ -124,7 +124,7 @@ func (r *region) withPlayedAgent() (s *maestrotest.Server, consumer string, agen
 	return s, consumer, agent, cs
 }
 
-// subscribe follows the statuses until the test ends or unsubscribe is called.
+// subscribe receives statuses until the test ends or s.cancel is called.
 func (s *source) subscribe() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -167,7 +167,7 @@ func (s *source) take(ctx context.Context, in *pbv1.CloudEvent) {
 		s.t.Errorf("status event: %v", err)
 	}
 	ext := evt.Extensions()
-	// An integer of ours, a text of the published server's.
+	// Our server sends an integer, the published server a string.
 	_, _ = fmt.Sscan(fmt.Sprint(ext["resourceversion"]), &st.Version)
 	st.Sequence, _ = ext["sequenceid"].(string)
 	st.Hash, _ = ext["statushash"].(string)
@@ -205,7 +205,7 @@ func (s *source) untilApplied(id string, version int64) statusEvent {
 	return s.until(id, fmt.Sprintf("applied at version %d", version), func(st statusEvent) bool { return st.applied(version) })
 }
 
-// untilFedBack waits until a version is applied and the value of its key is fed back.
+// untilFedBack waits until a version is applied and the value of its key is reported.
 func (s *source) untilFedBack(id string, version int64, value string) {
 	s.t.Helper()
 	s.untilApplied(id, version)
@@ -217,7 +217,7 @@ func (s *source) untilDeleted(id string) {
 	s.until(id, "deleted", func(st statusEvent) bool { return st.is("Deleted") })
 }
 
-// bundle is what a source wants on a consumer.
+// bundle is a manifest bundle of a source.
 type bundle struct {
 	ID, Consumer string
 	Version      int64
@@ -226,7 +226,7 @@ type bundle struct {
 	Metadata     map[string]any
 }
 
-// publish sends a request and returns the version that it resulted in.
+// publish sends a request and returns the resulting version.
 func (s *source) publish(action string, b bundle) (int64, error) {
 	evt := cloudevents.NewEvent()
 	evt.SetID(uuid.NewString())
@@ -277,7 +277,7 @@ func (s *source) must(action string, b bundle) int64 {
 	return version
 }
 
-// resync asks for the statuses that differ from those listed.
+// resync requests the statuses that differ from those listed.
 func (s *source) resync(hashes map[string]string) {
 	s.t.Helper()
 	if err := s.requestStatuses(hashes); err != nil {
@@ -302,7 +302,7 @@ func (s *source) requestStatuses(hashes map[string]string) error {
 	return err
 }
 
-// configMap is a manifest; its feedback rule tells the value of its key.
+// configMap returns a manifest with one key.
 func configMap(name, value string) map[string]any {
 	return map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -322,7 +322,7 @@ func configOf(name string) workv1.ManifestConfigOption {
 	}
 }
 
-// newBundle is a bundle of one ConfigMap that no other test touches.
+// newBundle returns a bundle with one ConfigMap of its own.
 func newBundle(consumer, value string) bundle {
 	name := unique("cm")
 	return bundle{

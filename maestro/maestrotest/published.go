@@ -92,7 +92,7 @@ topics:
 		}
 		return nil
 	})
-	return &Server{Process: p, GRPC: "127.0.0.1:" + grpc, REST: "127.0.0.1:" + rest, Plain: true}
+	return &Server{Process: p, GRPC: "127.0.0.1:" + grpc, REST: "127.0.0.1:" + rest, Plaintext: true}
 }
 
 func freePort(t testing.TB) string {

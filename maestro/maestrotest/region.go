@@ -1,6 +1,6 @@
-// Package maestrotest runs a whole Maestro inside a test: a broker, servers and agents, with identities of an authority that is
-// the test's own. PostgreSQL and the management clusters are given, for tests share those. Maestro's own conformance tests are
-// on it, and tests of those who stand around Maestro.
+// Package maestrotest runs a whole Maestro in a test: a broker, servers and agents, with identities of a certificate authority of
+// the test. The test provides PostgreSQL and the management clusters, which several tests share. The conformance tests of
+// Maestro use it, and tests of services around Maestro.
 package maestrotest
 
 import (
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
@@ -29,21 +30,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
-// patience bounds what is waited for, on a machine that is busy with other things.
-const patience = 45 * time.Second
+// timeout bounds each wait, on a machine that is busy with other things.
+const timeout = 45 * time.Second
 
-// Region is one test's Maestro. What it starts ends with the test.
+// Region is the Maestro of one test. Everything that it starts stops with the test.
 type Region struct {
-	// Dir has a folder for each identity that was issued.
+	// Dir contains a folder for each issued identity.
 	Dir string
-	// Database is the URL of the servers' database.
+	// Database is the URL of the database of the servers.
 	Database string
-	// Broker is the one that runs, and BrokerAddress where.
+	// Broker is the running broker, and BrokerAddress its host:port.
 	Broker        *broker.Broker
 	BrokerAddress string
-	// Tune, when not nil, changes the configuration of servers that are started after it was set.
+	// Tune changes the configuration of servers before they start; nil changes nothing.
 	Tune func(*app.Config)
-	// Servers are those that were started inside the test.
+	// Servers are the servers that were started in the process of the test.
 	Servers []*app.Server
 	Log     *slog.Logger
 
@@ -51,8 +52,7 @@ type Region struct {
 	authority *mesh.Authority
 }
 
-// New makes the identities of Maestro's server and of Cluster Service, and starts a broker. Servers and agents are started by the
-// test.
+// New issues the identities of Maestro's server and of Cluster Service, and starts a broker. The test starts servers and agents.
 func New(t testing.TB, database string, log *slog.Logger) *Region {
 	t.Helper()
 	r := &Region{Dir: t.TempDir(), Database: database, Log: log, t: t}
@@ -69,7 +69,7 @@ func New(t testing.TB, database string, log *slog.Logger) *Region {
 	return r
 }
 
-// Issue makes an identity, in a folder of that name.
+// Issue issues an identity into the folder name.
 func (r *Region) Issue(name string, peer mesh.Peer, hosts ...string) {
 	r.t.Helper()
 	if err := r.authority.Issue(filepath.Join(r.Dir, name), peer, hosts...); err != nil {
@@ -77,7 +77,7 @@ func (r *Region) Issue(name string, peer mesh.Peer, hosts ...string) {
 	}
 }
 
-// Identity is one that was issued.
+// Identity returns an issued identity.
 func (r *Region) Identity(name string) *mesh.Identity {
 	r.t.Helper()
 	identity, err := mesh.LoadIdentity(filepath.Join(r.Dir, name))
@@ -87,7 +87,7 @@ func (r *Region) Identity(name string) *mesh.Identity {
 	return identity
 }
 
-// MQTT is how one who has an identity connects to the broker.
+// MQTT returns the TLS configuration of a client of the broker with an issued identity.
 func (r *Region) MQTT(name string) *tls.Config {
 	r.t.Helper()
 	config, err := mqttlink.ClientTLS(filepath.Join(r.Dir, name), r.BrokerAddress)
@@ -97,7 +97,7 @@ func (r *Region) MQTT(name string) *tls.Config {
 	return config
 }
 
-// StartBroker starts a broker, in the place of one that was closed.
+// StartBroker starts a broker, for example after the first one was closed.
 func (r *Region) StartBroker(address string) {
 	r.t.Helper()
 	config, err := broker.ServerTLS(filepath.Join(r.Dir, "broker"))
@@ -114,15 +114,15 @@ func (r *Region) StartBroker(address string) {
 	r.BrokerAddress = r.Broker.Addr()
 }
 
-// Process is something that runs until it is stopped.
+// Process is a running part of a Maestro.
 type Process struct {
-	// Stop ends it and returns when it has ended. It may be called again.
+	// Stop stops it and waits until it has stopped. It may be called more than once.
 	Stop func()
-	// Done is closed when it has ended.
+	// Done is closed when it has stopped.
 	Done chan struct{}
 }
 
-// Run starts something and has the test's end stop it.
+// Run calls run in a goroutine and stops it when the test ends.
 func (r *Region) Run(name string, run func(context.Context) error) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Process{Done: make(chan struct{})}
@@ -139,21 +139,21 @@ func (r *Region) Run(name string, run func(context.Context) error) *Process {
 
 // Server is a Maestro server.
 type Server struct {
-	// Process is nil for one that runs elsewhere.
+	// Process is nil if the server is not controlled by the test.
 	*Process
-	// Server is nil for one that runs outside the test.
+	// Server is nil if the server runs in another process.
 	Server *app.Server
 	// GRPC and REST are the addresses of its APIs.
 	GRPC, REST string
-	// Plain says that it speaks plain text, as the published one does behind a mesh.
-	Plain bool
+	// Plaintext means that the APIs do not use TLS, as those of the published server in a service mesh.
+	Plaintext bool
 }
 
 // StartServer starts a server and waits until it is ready.
 func (r *Region) StartServer() *Server {
 	r.t.Helper()
 	s := r.StartServerUnready()
-	eventually.Holds(r.t, patience, "the server is ready", func() error {
+	eventually.Holds(r.t, timeout, "the server is ready", func() error {
 		for name, check := range s.Server.Checks() {
 			if err := check(r.t.Context()); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -178,7 +178,7 @@ func (r *Region) StartServerUnready() *Server {
 	config := app.Config{
 		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
 		GRPC: listen(), REST: listen(), TLS: r.Identity(name).ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
-		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With("process", "server"),
+		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With(logkey.Process, "server"),
 	}
 	if r.Tune != nil {
 		r.Tune(&config)
@@ -191,13 +191,14 @@ func (r *Region) StartServerUnready() *Server {
 	return &Server{Process: r.Run("server", s.Run), Server: s, GRPC: config.GRPC.Addr().String(), REST: config.REST.Addr().String()}
 }
 
-// StartAgent starts a consumer's agent. The options are what is not of this Maestro: its management cluster, at least.
+// StartAgent starts the agent of a consumer. The options must name its management cluster; StartAgent sets the connection to this
+// Maestro.
 func (r *Region) StartAgent(consumer string, options agent.Options) *Process {
 	r.t.Helper()
 	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	options.Consumer, options.MQTTAddress, options.MQTTTLS = consumer, r.BrokerAddress, r.MQTT(consumer)
 	options.Cluster = rest.CopyConfig(options.Cluster)
-	options.Log = r.Log.With("process", consumer)
+	options.Log = r.Log.With(logkey.Process, consumer)
 	a, err := agent.New(options)
 	if err != nil {
 		r.t.Fatal(err)
@@ -205,7 +206,7 @@ func (r *Region) StartAgent(consumer string, options agent.Options) *Process {
 	return r.Run("agent "+consumer, a.Run)
 }
 
-// Call calls a server's REST API as Cluster Service, decodes the answer and returns its status.
+// Call sends a request to the REST API of a server as Cluster Service, decodes the response and returns its status.
 func (r *Region) Call(s *Server, method, path string, body, into any) int {
 	r.t.Helper()
 	var payload io.Reader
@@ -217,7 +218,7 @@ func (r *Region) Call(s *Server, method, path string, body, into any) int {
 		payload = strings.NewReader(string(text))
 	}
 	scheme := "https://"
-	if s.Plain {
+	if s.Plaintext {
 		scheme = "http://"
 	}
 	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.REST+maestroapi.RESTPath+path, payload)
@@ -243,19 +244,19 @@ func (r *Region) Call(s *Server, method, path string, body, into any) int {
 	return response.StatusCode
 }
 
-// Register makes a consumer known.
+// Register registers a consumer.
 func (r *Region) Register(s *Server, name string) {
 	r.t.Helper()
 	if status := r.Call(s, http.MethodPost, "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
-		r.t.Fatalf("registering consumer %s is answered with %d", name, status)
+		r.t.Fatalf("registering consumer %s: status %d", name, status)
 	}
 }
 
-// Serve makes a consumer known and waits until a server serves it.
+// Serve registers a consumer and waits until a server serves it.
 func (r *Region) Serve(s *Server, name string) {
 	r.t.Helper()
 	r.Register(s, name)
-	eventually.Holds(r.t, patience, "consumer "+name+" is served", func() error {
+	eventually.Holds(r.t, timeout, "consumer "+name+" is served", func() error {
 		var serving []string
 		for _, each := range r.Servers {
 			serving = each.Dispatcher().Serving()
@@ -263,6 +264,6 @@ func (r *Region) Serve(s *Server, name string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("of %d servers the last serves %q", len(r.Servers), serving)
+		return fmt.Errorf("the last of %d servers serves %q", len(r.Servers), serving)
 	})
 }
