@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	// ringSize is how many changes are kept in memory for watchers.
+	// ringSize is the number of changes that are stored in memory for watchers.
 	ringSize       = 4096
 	databaseRetry  = 500 * time.Millisecond
 	shutdownPeriod = 5 * time.Second
 )
 
-// Run runs Cluster Service until ctx is over.
+// Run runs Cluster Service until ctx is done.
 func Run(ctx context.Context, p *process.Process, o *Options) error {
 	in, err := o.read()
 	if err != nil {
@@ -96,7 +96,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	return serve(ctx, listener, in.identity, system.API, traces)
 }
 
-// prepare brings the database up to date, for as long as it takes the database to be there.
+// prepare migrates the database and stores the configured shards. It waits until the database is reachable.
 func prepare(ctx context.Context, database *store.Store, shards []config.Shard) error {
 	for said := false; ; {
 		err := database.Migrate(ctx)

@@ -1,6 +1,6 @@
-// Package app puts Cluster Service together: it reads the options of the process, connects the parts and runs them until
-// it is told to stop. PostgreSQL or Maestro being away, at the start or later, is waited for and said by /readyz; only
-// wrong options end the process.
+// Package app wires Cluster Service: it reads the options of the process, connects the parts and runs them until the
+// process is stopped. If PostgreSQL or Maestro is unavailable, at the start or later, it waits and /readyz reports it. Only
+// invalid options end the process.
 package app
 
 import (
@@ -57,7 +57,7 @@ type Options struct {
 	Renewals       int
 }
 
-// AddFlags adds the flags.
+// AddFlags registers the flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
@@ -87,7 +87,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 
-// Validate checks the flags.
+// Validate validates the flags.
 func (o *Options) Validate(flags *flag.FlagSet) error {
 	if err := process.Required(flags, "listen", "identity-dir", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "region"); err != nil {
 		return err
@@ -132,7 +132,8 @@ func isHTTP(text string) bool {
 	return err == nil && (parsed.Scheme == "https" || parsed.Scheme == "http") && parsed.Host != "" && parsed.RawQuery == ""
 }
 
-// graphClient speaks to the update graph's service. What it sends is no secret, what it is told is checked by certificate.
+// graphClient returns the HTTP client for the update graph. Requests contain no secrets; the certificate of the server is
+// verified.
 func (o *Options) graphClient() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if o.UpdateGraphCA != "" {
@@ -149,7 +150,7 @@ func (o *Options) graphClient() (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// inputs are what the files hold that the options name.
+// inputs are the contents of the files that the options name.
 type inputs struct {
 	databaseURL string
 	identity    *mesh.Identity
@@ -158,7 +159,7 @@ type inputs struct {
 	releases    *release.Catalog
 	graphs      *http.Client
 	renderer    *render.Renderer
-	// azure is nil where clusters have no Azure resources.
+	// azure is nil if clusters have no Azure resources.
 	azure *azure.Steps
 }
 
@@ -202,7 +203,7 @@ func (o *Options) read() (*inputs, error) {
 	return in, nil
 }
 
-// connectAzure has clusters get what they need in Azure.
+// connectAzure enables Azure resources for clusters.
 func (in *inputs) connectAzure(settings config.AzureResources) error {
 	clients, err := azure.Connect(settings)
 	if err != nil {

@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// tombstoneLife is how long a late request of the layers above can still reach us: ARM operations live 7 days.
+	// tombstoneLife is how long a late request can arrive: ARM operations expire after 7 days.
 	tombstoneLife = 7 * 24 * time.Hour
 	purgeInterval = time.Hour
-	// azureWorkers is how many clusters' Azure resources are worked on at once: few, for creates come first.
+	// azureWorkers is the number of clusters whose Azure resources are processed concurrently. It is small, because
+	// creations take precedence.
 	azureWorkers = 4
 )
 
-// SystemOptions are what a Cluster Service is made of, its database being prepared.
+// SystemOptions are the parts and settings of a System. The database must be migrated.
 type SystemOptions struct {
 	Store       *store.Store
 	Hub         *watch.Hub
@@ -38,29 +39,29 @@ type SystemOptions struct {
 	Keeper      *seal.Keys
 	SigningKeys *signingkey.Pool
 	Publishers  int
-	// Renewals is how many clusters a new rendering is on its way to at a time.
+	// Renewals is the number of clusters that receive a new rendering concurrently.
 	Renewals int
 	Metrics  prometheus.Registerer
 	// Log receives the log records of all workers; nil discards them.
 	Log *slog.Logger
 	// Audit receives the records of access to clusters; nil means Log.
 	Audit *slog.Logger
-	// Azure tries the steps of clusters' Azure resources; nil where there is no Azure.
+	// Azure tries the steps of clusters in Azure; nil in a region without Azure.
 	Azure *azure.Steps
-	// UpgradeLimit is how many upgrades by policies may be under way at once in the region; 0 is no limit.
+	// UpgradeLimit is the largest number of active upgrades of policies in the region; 0 means no limit.
 	UpgradeLimit int
-	// Sweep is how often orphans are looked for; 0 means the default.
+	// Sweep is the period of searches for orphans; 0 means the default.
 	Sweep time.Duration
-	// Agents is how often it is stored when agents were heard; 0 means the default.
+	// Agents is the period in which reports of agents are stored; 0 means the default.
 	Agents time.Duration
-	// Place and Upgrade are how often clusters without a place, and upgrade policies, are looked at when no commit wakes them
-	// sooner; 0 means the defaults.
+	// Place and Upgrade are the periods of scans for clusters without a shard and for upgrades that may start, if no commit
+	// wakes them sooner; 0 means the defaults.
 	Place, Upgrade time.Duration
-	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
+	// Oversee is the longest period between checks of deletions; 0 means the default.
 	Oversee time.Duration
 }
 
-// System is a Cluster Service without its listener.
+// System is Cluster Service without its listener.
 type System struct {
 	API *service.Service
 
@@ -73,7 +74,7 @@ type System struct {
 	agents    *delivery.Agents
 	renewer   *delivery.Renewer
 	overseer  *delivery.Overseer
-	// azure is nil where there is no Azure.
+	// azure is nil in a region without Azure.
 	azure    *azure.Worker
 	keys     *signingkey.Pool
 	releases *updategraph.Source
@@ -142,7 +143,7 @@ func (s *System) SettingsChanged() {
 	s.overseer.LimitsChanged()
 }
 
-// Run runs the parts until ctx is over or one cannot go on.
+// Run runs the parts until ctx is done or one of them fails.
 func (s *System) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -163,7 +164,7 @@ func (s *System) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// purge removes old tombstones.
+// purge removes old tombstones periodically.
 func (s *System) purge(ctx context.Context) {
 	ticker := time.NewTicker(purgeInterval)
 	defer ticker.Stop()

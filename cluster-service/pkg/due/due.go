@@ -1,7 +1,7 @@
-// Package due visits the clusters that have something due: work whose row in the database says so, and from when on. Nothing
-// of it is in memory alone: a Queue is told of clusters whose work was leased to this replica, visits each of them by one
-// worker at a time, and otherwise looks into the database for what is due and nobody's: retries, and what replicas that died
-// had leased.
+// Package due processes the clusters that have due rows in the database. A row stores what is due and when, so nothing
+// depends on memory alone. A Queue receives clusters whose lease this process acquired, and visits each of them with one
+// worker at a time. It also scans the database for due rows without a lease: retries, and rows whose lease expired because
+// their process died.
 package due
 
 import (
@@ -12,47 +12,48 @@ import (
 )
 
 const (
-	// queueSize bounds the clusters that wait in memory; those beyond are found in the database when their lease is over.
+	// queueSize bounds the clusters in memory. A scan finds the others when their lease has expired.
 	queueSize = 4096
-	// scanInterval is how often the database is asked when nothing else prompts it.
+	// scanInterval is the period of scans of the database.
 	scanInterval = 2 * time.Second
 	scanLimit    = 200
 )
 
-// Options are what a queue works with.
+// Options configure a queue.
 type Options struct {
-	// Of names what is due, for the log, as in "works".
+	// Of names the due rows in logs, for example "works".
 	Of string
-	// Workers is how many clusters are visited at once.
+	// Workers is the number of clusters that are visited concurrently.
 	Workers int
-	// Acquire takes the lease of what is due in the database, of so many rows at most, and returns the clusters.
+	// Acquire acquires the lease of at most limit due rows, and returns their clusters.
 	Acquire func(ctx context.Context, limit int) (clusterUIDs []string, err error)
-	// Visit does what is due of a cluster. What it leaves undone is due again when the database says so.
+	// Visit processes the due rows of a cluster. What it does not complete is due again as its row states.
 	Visit func(ctx context.Context, clusterUID string) error
-	// Overflowed, if set, is told of each cluster that did not fit in.
+	// Overflowed, if set, is called for each cluster that did not fit into the queue.
 	Overflowed func()
 }
 
-// Queue has the clusters that wait for a visit.
+// Queue holds the clusters that wait for a visit.
 type Queue struct {
 	Options
 	queue chan string
-	// sooner tells the scan of something that is due before it would look.
+	// sooner receives requests for a scan before the next regular one.
 	sooner chan time.Duration
 
 	mu sync.Mutex
-	// waiting has the clusters that are in the queue, or are to be visited once more; busy those that are being visited.
+	// waiting contains the clusters that are queued, or that must be visited again; busy contains those that are being
+	// visited.
 	waiting, busy map[string]bool
 }
 
-// NewQueue makes a queue; Run runs it.
+// NewQueue returns a queue. Run runs it.
 func NewQueue(o Options) *Queue {
 	return &Queue{Options: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
 		waiting: map[string]bool{}, busy: map[string]bool{}}
 }
 
-// Add has clusters visited soon, whose lease the caller holds. It does not block: what does not fit is found in the database
-// when the lease is over.
+// Add enqueues clusters whose lease this process holds. It does not block. A scan finds what does not fit when the lease
+// has expired.
 func (q *Queue) Add(clusterUIDs []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +72,7 @@ func (q *Queue) Add(clusterUIDs []string) {
 	}
 }
 
-// ScanIn has the database asked after a delay, if that is sooner than it would be.
+// ScanIn scans the database after a delay, unless the next regular scan is sooner.
 func (q *Queue) ScanIn(delay time.Duration) {
 	if delay >= scanInterval {
 		return
@@ -82,7 +83,7 @@ func (q *Queue) ScanIn(delay time.Duration) {
 	}
 }
 
-// Run visits until ctx is over.
+// Run visits clusters until ctx is done.
 func (q *Queue) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for range q.Workers {
@@ -101,11 +102,11 @@ func (q *Queue) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// serve visits a cluster, unless another worker is at it, who then visits it once more.
+// serve visits a cluster. If another worker visits it already, that worker visits it again afterwards.
 func (q *Queue) serve(ctx context.Context, uid string) {
 	q.mu.Lock()
 	if q.busy[uid] {
-		// Stays marked as waiting: the other worker puts it back into the queue.
+		// The cluster stays marked as waiting. The other worker enqueues it again.
 		q.mu.Unlock()
 		return
 	}
@@ -136,7 +137,7 @@ func (q *Queue) scan(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case delay := <-q.sooner:
-			// Never later than it would: whoever is told again and again of what is due in a while would never look.
+			// A scan is never postponed. Otherwise frequent requests could postpone it forever.
 			if at := time.Now().Add(delay); at.Before(next) {
 				next = at
 				timer.Reset(delay)

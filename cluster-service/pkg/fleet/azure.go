@@ -8,103 +8,105 @@ import (
 	"time"
 )
 
-// AzureKind is one of the things that a cluster has in Azure, and the step that makes or removes it.
+// AzureKind is the kind of an Azure resource of a cluster, and of the step that creates or removes it.
 type AzureKind string
 
-// The things that a cluster has in Azure, in the order in which they are made.
+// The kinds in the order in which they are created.
 const (
 	// AzureResourceGroup is the managed resource group in the customer's subscription.
 	AzureResourceGroup AzureKind = "resource-group"
-	// AzureDNSZone is the zone of what runs in the cluster, in the managed resource group.
+	// AzureDNSZone is the zone of the cluster's applications, in the managed resource group.
 	AzureDNSZone AzureKind = "dns-zone"
-	// AzureDNSDelegation is the record set in the region's zone that delegates the cluster's.
+	// AzureDNSDelegation is the record set in the region's zone that delegates the cluster's zone.
 	AzureDNSDelegation AzureKind = "dns-delegation"
-	// AzureDocuments are the OpenID documents of the issuer of the cluster's service account tokens.
+	// AzureDocuments are the OpenID documents of the cluster's token issuer.
 	AzureDocuments AzureKind = "oidc-documents"
 	// AzureSecurityGroup is the association of the customer's subnet with the network security group.
 	AzureSecurityGroup AzureKind = "network-security-group"
-	// AzureRoles are what the identities of the operators may do in the customer's network: checked, never made.
+	// AzureRoles are the role assignments of the operators' identities in the customer's network. They are checked and
+	// never created.
 	AzureRoles AzureKind = "operator-roles"
-	// AzureFederation are the federated credentials by which service accounts are identities.
+	// AzureFederation are the federated credentials that let service accounts use the operators' identities.
 	AzureFederation AzureKind = "federated-credentials"
 	// AzureCertificate is the serving certificate of the API server in Key Vault.
 	AzureCertificate AzureKind = "serving-certificate"
 	// AzureAPIRecord is the record set of the API's host name in the region's zone.
 	AzureAPIRecord AzureKind = "api-record"
-	// AzureServiceRecords are the record sets, in the region's zone, of the host names under which the HostedCluster publishes
-	// its services to nodes and customers.
+	// AzureServiceRecords are the record sets, in the region's zone, of the host names under which the HostedCluster
+	// publishes its services.
 	AzureServiceRecords AzureKind = "service-records"
 )
 
-// AzureKinds are all of them, in the order in which they are made; they are removed in the opposite order.
+// AzureKinds returns all kinds in the order in which they are created. They are removed in the reverse order.
 func AzureKinds() []AzureKind {
 	return []AzureKind{AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles, AzureFederation,
 		AzureCertificate, AzureAPIRecord, AzureServiceRecords}
 }
 
-// azureNeeds says what must be there before, and is removed only after. Nothing else waits for anything.
+// azureNeeds maps a kind to the kind that must exist before it and is removed after it. All other kinds are independent.
 var azureNeeds = map[AzureKind]AzureKind{AzureDNSZone: AzureResourceGroup, AzureDNSDelegation: AzureDNSZone}
 
-// Retries of a step that failed: the first comes soon, none later than azureLastRetry.
+// A failed step is retried after azureFirstRetry, and after at most azureLastRetry.
 const (
 	azureFirstRetry = 500 * time.Millisecond
 	azureLastRetry  = 30 * time.Second
-	// azurePatience is how long a step waits at first that Azure gave no time to, and azureLongPatience in the end: it doubles
-	// with every azureLooks looks.
+	// azurePatience is the first polling interval of an operation for which Azure names none, and azureLongPatience the
+	// longest. It doubles after every azureLooks polls.
 	azurePatience     = 200 * time.Millisecond
 	azureLongPatience = 15 * time.Second
 	azureLooks        = 4
-	// azureLongest bounds what Azure may ask to wait.
+	// azureLongest bounds the interval that Azure may request.
 	azureLongest = 10 * time.Minute
-	// azureLastRenewal is the longest time between two tries to make anew what has not ended: there are weeks for it.
+	// azureLastRenewal is the longest interval between attempts to renew what has not expired; a renewal has weeks.
 	azureLastRenewal = time.Hour
-	// azureLastForced is the longest time between two tries of what nobody waits for.
+	// azureLastForced is the longest interval between attempts of a forced step.
 	azureLastForced = 10 * time.Minute
 )
 
-// Azure is what a cluster has in Azure and the job that makes or removes it: it is due while a step is.
+// Azure is the state of a cluster's Azure resources, and the job that creates or removes them. It is due while one of its
+// steps is.
 type Azure struct {
 	Steps []*AzureStep `json:"steps"`
-	// Deleting says that the steps are to be undone. A step that is undone is no longer among them.
+	// Deleting reports that the steps are undone. An undone step is removed from Steps.
 	Deleting bool `json:"deleting,omitempty"`
 }
 
-// AzureStep is one of the things that a cluster has in Azure, and how far it is.
+// AzureStep is the state of one Azure resource of a cluster.
 type AzureStep struct {
 	Kind AzureKind `json:"kind"`
-	// Done says that it is there, for Input: what it was made of that may change.
+	// Done reports that the resource exists for Input, the part of its inputs that may change.
 	Done  bool   `json:"done,omitempty"`
 	Input string `json:"input,omitempty"`
-	// Due says that there is something to do which waits for nothing but RetryTime.
+	// Due reports that the step has something to do and waits only for RetryTime.
 	Due bool `json:"due,omitempty"`
-	// Facts are what was decided or learnt when it was made, and is needed to remove it or by another step.
+	// Facts are decisions and observations from the creation that the removal or another step needs.
 	Facts map[string]string `json:"facts,omitempty"`
-	// Awaited is what it waits for, when it is not us; Error why it failed when it was last tried.
+	// Awaited is what the step waits for if it is not retried; Error is its last failure.
 	Awaited  string `json:"awaited,omitempty"`
 	Error    string `json:"error,omitempty"`
 	Attempts int32  `json:"attempts,omitempty"`
-	// Polls counts the times that it was looked at since it waits for Azure.
+	// Polls is the number of polls since the step waits for Azure.
 	Polls int32 `json:"looks,omitempty"`
-	// RetryTime is when it is next due; zero is at once. Since is when it was begun, done, or begun to be undone.
+	// RetryTime is when the step is due; zero means at once. Since is when it was started, done, or started to be undone.
 	RetryTime time.Time `json:"retryTime,omitzero"`
 	Since     time.Time `json:"since"`
-	// Expires is when what was made ends, and Renew when it is to be made anew before; zero for what does not end. A step that
-	// makes something anew is done meanwhile: what there was serves on.
+	// Expires is when the resource expires, and Renew when its renewal is due; zero if it does not expire. During a renewal
+	// the step stays done, because the existing resource remains valid.
 	Expires time.Time `json:"ends,omitzero"`
 	Renew   time.Time `json:"renew,omitzero"`
-	// Forced says who had the cluster not wait for it any more. It goes on to be tried.
+	// Forced records who forced the step. The step is still retried.
 	Forced *AzureForce `json:"forced,omitempty"`
 }
 
-// AzureForce is that a cluster does not wait for a step.
+// AzureForce records that an SRE let the cluster proceed without a step.
 type AzureForce struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
 }
 
-// Overdue is when a renewal has failed for half of the time that there is for it, which is somebody's concern; zero when
-// there is nothing to renew.
+// Overdue returns the time at which a renewal has failed for half of the available time and needs attention; zero if
+// nothing is to be renewed.
 func (s *AzureStep) Overdue() time.Time {
 	if !s.Done || s.Renew.IsZero() {
 		return time.Time{}
@@ -112,38 +114,39 @@ func (s *AzureStep) Overdue() time.Time {
 	return s.Renew.Add(s.Expires.Sub(s.Renew) / 2)
 }
 
-// AzureOutcome is what came of trying a step.
+// AzureOutcome is the result of one attempt of a step.
 type AzureOutcome struct {
 	Kind AzureKind
-	// Undo says that it was to be removed.
+	// Undo reports that the attempt removed the resource.
 	Undo bool
-	// Done says that it is there, or gone.
+	// Done reports that the resource exists, or with Undo that it is gone.
 	Done  bool
 	Input string
-	// Facts are added to the step's, also when it is not done: a decision is stored before it is acted upon.
+	// Facts are added to those of the step, also if it is not done. A decision is stored before it takes effect.
 	Facts map[string]string
-	// Awaited says what a step that is under way waits for. RetryAfter is what Azure asks to wait; 0 when it does not.
+	// Awaited is what an active operation waits for. RetryAfter is the interval that Azure requests; 0 if it requests none.
 	Awaited    string
 	RetryAfter time.Duration
 	Error      string
-	// Expires and Renew are those of the step, when it is done.
+	// Expires and Renew are those of a step that is done.
 	Expires, Renew time.Time
 }
 
-// AzureAssociation is the fact of AzureSecurityGroup that says whose the association is: one that was there before is the
-// customer's and stays.
+// AzureAssociation is the fact of AzureSecurityGroup about the owner of the association. An association that existed before
+// belongs to the customer and is kept.
 const (
 	AzureAssociation         = "association"
 	AzureAssociatedByService = "service"
 )
 
-// SubnetAssociated says that the association of the customer's subnet is the service's.
+// SubnetAssociated reports whether the service created the association of the customer's subnet.
 func (a *Azure) SubnetAssociated() bool {
 	s := a.Step(AzureSecurityGroup)
 	return s != nil && s.Facts[AzureAssociation] == AzureAssociatedByService
 }
 
-// RecoveredAzure is the job of a cluster that was lost. Its steps find what there is in Azure, all but whose an association is.
+// RecoveredAzure returns the state for a cluster that this database lost. Its steps find what exists in Azure, except for
+// the owner of the subnet association, which is given.
 func RecoveredAzure(subnetAssociated bool) *Azure {
 	a := &Azure{}
 	if subnetAssociated {
@@ -152,7 +155,7 @@ func RecoveredAzure(subnetAssociated bool) *Azure {
 	return a
 }
 
-// Step finds a step; nil when there is none.
+// Step returns the step of a kind, or nil.
 func (a *Azure) Step(kind AzureKind) *AzureStep {
 	if a == nil {
 		return nil
@@ -164,7 +167,7 @@ func (a *Azure) Step(kind AzureKind) *AzureStep {
 	return a.Steps[i]
 }
 
-// Next is the step that is to be tried at a time, of those that are not in tried; nil when there is none.
+// Next returns the step to try now that is not in tried, or nil.
 func (a *Azure) Next(now time.Time, tried map[AzureKind]bool) *AzureStep {
 	if a == nil {
 		return nil
@@ -177,7 +180,7 @@ func (a *Azure) Next(now time.Time, tried map[AzureKind]bool) *AzureStep {
 	return nil
 }
 
-// DueTime is when the next step is due; false when none is.
+// DueTime returns when the next step is due; false if none is.
 func (a *Azure) DueTime() (time.Time, bool) {
 	var at time.Time
 	found := false
@@ -189,8 +192,7 @@ func (a *Azure) DueTime() (time.Time, bool) {
 	return at, found
 }
 
-// Expiry are when the first thing that was made ends, and from when on the renewal of one is overdue; zero when nothing
-// ends.
+// Expiry returns when the first resource expires, and when the first renewal is overdue; zero if nothing expires.
 func (a *Azure) Expiry() (ends, overdue time.Time) {
 	first := func(at *time.Time, other time.Time) {
 		if !other.IsZero() && (at.IsZero() || other.Before(*at)) {
@@ -206,7 +208,7 @@ func (a *Azure) Expiry() (ends, overdue time.Time) {
 	return ends, overdue
 }
 
-// Clone is a deep copy.
+// Clone returns a deep copy.
 func (a *Azure) Clone() *Azure {
 	if a == nil {
 		return nil
@@ -220,7 +222,7 @@ func (a *Azure) Clone() *Azure {
 	return c
 }
 
-// Record takes what came of trying a step. What was begun before the direction changed leaves only its facts.
+// Record applies the result of an attempt. An attempt from before the direction changed only adds its facts.
 func (a *Azure) Record(now time.Time, o AzureOutcome) {
 	s := a.Step(o.Kind)
 	if s == nil {
@@ -252,7 +254,7 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		s.Attempts++
 		last := azureLastRetry
 		if s.Done {
-			// What serves on until it ends is tried more often as that comes near.
+			// The closer the expiry of a valid resource, the shorter the interval.
 			last = max(azureLastRetry, min(azureLastRenewal, s.Expires.Sub(now)/100))
 		}
 		if s.Forced != nil {
@@ -269,9 +271,9 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 	}
 }
 
-// planAzure says which steps are wanted and due. What a cluster has in Azure is made beside its control plane, not before
-// it: the HostedCluster waits for nothing in Azure, and what no management cluster takes leaves nothing there. It is removed
-// when the control plane is gone, which needs it until then.
+// planAzure plans the steps and decides which of them are due. Azure resources are created in parallel with the control
+// plane: the HostedCluster waits for nothing in Azure, and a cluster that no management cluster accepts leaves nothing
+// behind. They are removed after the control plane, which needs them until then.
 func (r Region) planAzure(now time.Time, t *ClusterAggregate) {
 	c := t.Cluster
 	switch {
@@ -300,7 +302,7 @@ func (r Region) planAzure(now time.Time, t *ClusterAggregate) {
 	r.dueAzure(now, t)
 }
 
-// dueAzure says of each step whether it is due, and what it waits for when it is not.
+// dueAzure decides which steps are due and what the others wait for.
 func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 	a := t.Azure
 	if a == nil {
@@ -323,13 +325,14 @@ func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-// ends says that what a step makes ends some day: when, it learns by being tried.
+// ends reports whether the resource of a step expires. The time is known after the first attempt.
 func (s *AzureStep) ends() bool { return s.Kind == AzureCertificate }
 
-// RefreshAzure is planAzure's last part, for who tries one step after the other.
+// RefreshAzure decides again which steps are due, between attempts of several steps.
 func (r Region) RefreshAzure(now time.Time, t *ClusterAggregate) { r.dueAzure(now, t) }
 
-// AzureInput is what a step is made of that may change or is not known from the start; awaited says what is missing.
+// AzureInput returns the part of a step's inputs that may change or is not known from the start. awaited is what is
+// missing.
 func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited string) {
 	switch kind {
 	case AzureDocuments:
@@ -346,29 +349,30 @@ func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited 
 	return "", ""
 }
 
-// controlPlaneRemains says that a management cluster may still run something that needs the cluster's Azure resources.
+// controlPlaneRemains reports whether a management cluster may still run something that needs the cluster's Azure
+// resources.
 func (t *ClusterAggregate) controlPlaneRemains() bool {
 	return slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind != Namespaces })
 }
 
-// hostedClusterIsThere says that the management cluster has the HostedCluster.
+// hostedClusterIsThere reports whether the management cluster has the HostedCluster.
 func (t *ClusterAggregate) hostedClusterIsThere() bool {
 	w := t.Work(HostedCluster, "")
 	return w != nil && w.Observed.Applied.Status == "True"
 }
 
-// azureDone says that everything is there that a cluster needs in Azure.
-func (r Region) azureDone(t *ClusterAggregate) bool {
+// azureReady reports whether all Azure resources exist that the cluster waits for.
+func (r Region) azureReady(t *ClusterAggregate) bool {
 	if t.Azure == nil {
 		return len(r.AzureKinds) == 0
 	}
 	return !slices.ContainsFunc(t.Azure.Steps, (*AzureStep).awaited)
 }
 
-// awaited says that the cluster waits for the step.
+// awaited reports whether the cluster waits for the step.
 func (s *AzureStep) awaited() bool { return !s.Done && s.Forced == nil }
 
-// azureLayers are the progress in Azure: each step in trouble, else the first that is not done.
+// azureLayers returns the progress in Azure: an entry for each failing step, or else for the first step that is not done.
 func (t *ClusterAggregate) azureLayers() []layer {
 	if t.Azure == nil {
 		return nil
@@ -424,18 +428,17 @@ func (t *ClusterAggregate) azureLayers() []layer {
 	return layers
 }
 
-// AzureRenewalFailing is the state of the progress in Azure when everything is there and something is not made anew.
+// AzureRenewalFailing is the state of the progress in Azure if all resources exist and a renewal fails.
 const AzureRenewalFailing = "RenewalFailing"
 
-// Facts of the certificate's step: the version that the vault has, and the one that it was renewed to, which those who have
-// the version before are to fetch.
+// Facts of the certificate's step: the current version in the vault, and the version of the last renewal, which users of an
+// earlier version must fetch.
 const (
 	AzureCertificateVersion = "version"
 	AzureCertificateRenewed = "renewedVersion"
 )
 
-// RenewedCertificate is the version of the API server's certificate that was made in place of another; empty while the
-// first one serves.
+// RenewedCertificate returns the version of the API server's certificate after a renewal; empty for the first certificate.
 func (t *ClusterAggregate) RenewedCertificate() string {
 	if s := t.Azure.Step(AzureCertificate); s != nil {
 		return s.Facts[AzureCertificateRenewed]
@@ -443,7 +446,7 @@ func (t *ClusterAggregate) RenewedCertificate() string {
 	return ""
 }
 
-// describeAzure names the steps for sentences.
+// describeAzure contains the descriptions of the steps for messages.
 var describeAzure = map[AzureKind]string{
 	AzureResourceGroup: "the managed resource group",
 	AzureDNSZone:       "the cluster's DNS zone",

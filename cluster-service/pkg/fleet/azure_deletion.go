@@ -11,12 +11,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
 
-// azureName is the name of the step of a deletion that removes one of the cluster's Azure resources.
+// azureName returns the name of the deletion step that removes an Azure resource.
 func azureName(kind AzureKind) string { return azurePrefix + string(kind) }
 
 const azurePrefix = "azure/"
 
-// azureRemovals are the steps of a cluster's deletion in Azure, as they stand.
+// azureRemovals returns the steps of a cluster's deletion in Azure.
 func (t *ClusterAggregate) azureRemovals() []*csv1.DeletionStep {
 	if t.Azure == nil {
 		return nil
@@ -48,7 +48,7 @@ func (t *ClusterAggregate) azureRemovals() []*csv1.DeletionStep {
 	return steps
 }
 
-// azureStep finds the step of Azure that a step of a deletion is about; nil when it is about something else.
+// azureStep returns the Azure step that a deletion step removes, or nil.
 func (t *ClusterAggregate) azureStep(step *csv1.DeletionStep) *AzureStep {
 	if step.GetKind() != deletiongraph.AzureResource || t.Azure == nil {
 		return nil
@@ -60,7 +60,7 @@ func (t *ClusterAggregate) azureStep(step *csv1.DeletionStep) *AzureStep {
 	return t.Azure.Steps[i]
 }
 
-// forceAzure has nobody remove one of the cluster's Azure resources any more.
+// forceAzure ends the removal of an Azure resource without its confirmation.
 func (t *ClusterAggregate) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureStep, graphs []*csv1.Deletion, actor *csv1.Actor) *csv1.DeletionStep {
 	forced := proto.CloneOf(step)
 	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
@@ -71,7 +71,7 @@ func (t *ClusterAggregate) forceAzure(now time.Time, step *csv1.DeletionStep, a 
 	return forced
 }
 
-// retryAzureDeletion has the steps that remove the cluster's Azure resources tried at once, and names them.
+// retryAzureDeletion retries the steps that remove Azure resources at once, and returns their names.
 func (t *ClusterAggregate) retryAzureDeletion(now time.Time, actor *csv1.Actor) []string {
 	if t.Azure == nil || !t.Azure.Deleting {
 		return nil
@@ -89,7 +89,7 @@ func (t *ClusterAggregate) retryAzureDeletion(now time.Time, actor *csv1.Actor) 
 	return retried
 }
 
-// RetryAzure has what a cluster waits for in Azure tried at once, a renewal too, and says of how many steps that is true.
+// RetryAzure retries all pending steps in Azure at once, including renewals, and returns their number.
 func (t *ClusterAggregate) RetryAzure(now time.Time, actor *csv1.Actor) int {
 	if t.Azure == nil {
 		return 0
@@ -107,8 +107,8 @@ func (t *ClusterAggregate) RetryAzure(now time.Time, actor *csv1.Actor) int {
 	return again
 }
 
-// ForceCreationStep has a cluster that is being created not wait for a step any more. The step goes on to be tried, and what it
-// makes is removed with the cluster.
+// ForceCreationStep lets the creation of a cluster proceed without a stuck step. The step is still retried, and the
+// deletion of the cluster removes what it creates.
 func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) error {
 	var step *AzureStep
 	var open []string
@@ -146,7 +146,7 @@ func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name strin
 	return nil
 }
 
-// ForcedStepEffect is what a cluster goes without when a step of its creation is forced.
+// ForcedStepEffect returns the effect of forcing a step of a creation, as a sentence.
 func ForcedStepEffect(name string) string {
 	return "The cluster does not wait for step " + name + ", " + describeAzure[AzureKind(strings.TrimPrefix(name, azurePrefix))] +
 		", any more. It goes on to be tried, and what it makes is removed with the cluster."

@@ -67,14 +67,14 @@ func TestForcedStep(t *testing.T) {
 	}
 	later := azureDay.Add(time.Hour)
 	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
-	if r.azureDone(aggregate) {
+	if r.azureReady(aggregate) {
 		t.Fatal("everything is said to be there")
 	}
 	if err := r.ForceCreationStep(later, aggregate, "azure/operator-roles", ada); err != nil {
 		t.Fatal(err)
 	}
 	r.planAzure(later, aggregate)
-	if !r.azureDone(aggregate) {
+	if !r.azureReady(aggregate) {
 		t.Error("the cluster waits for what was forced")
 	}
 	layers := aggregate.azureLayers()

@@ -18,7 +18,7 @@ func inAzure(t *testing.T) (Region, *ClusterAggregate) {
 	aggregate := &ClusterAggregate{Cluster: &Cluster{UID: "u", Shard: "mgmt-1", Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{ClusterId: "c", BaseDomainPrefix: "p"}},
 		Works: []*Work{{ID: "1", Kind: HostedCluster}, {ID: "2", Kind: Namespaces}}}
 	r.planAzure(azureDay, aggregate)
-	if aggregate.Azure != nil || r.azureDone(aggregate) {
+	if aggregate.Azure != nil || r.azureReady(aggregate) {
 		t.Fatal("something is made in Azure before the HostedCluster is there")
 	}
 	aggregate.Works[0].Observed.Applied.Status = "True"
@@ -60,14 +60,14 @@ func TestAzureOrder(t *testing.T) {
 		if step == nil {
 			break
 		}
-		if r.azureDone(aggregate) {
+		if r.azureReady(aggregate) {
 			t.Fatal("everything is said to be there too early")
 		}
 		input, _ := r.AzureInput(aggregate, step.Kind)
 		made = append(made, step.Kind)
 		aggregate.Azure.Record(azureDay, outcomeOf(step.Kind, input))
 	}
-	if !slices.Equal(made, AzureKinds()) || !r.azureDone(aggregate) {
+	if !slices.Equal(made, AzureKinds()) || !r.azureReady(aggregate) {
 		t.Errorf("made %v, want %v", made, AzureKinds())
 	}
 
@@ -198,7 +198,7 @@ func TestAzureRenewal(t *testing.T) {
 		}
 		aggregate.Azure.Record(now, AzureOutcome{Kind: AzureCertificate, Error: "Azure answered 403"})
 		r.planAzure(now, aggregate)
-		if !r.azureDone(aggregate) || !certificate.Done {
+		if !r.azureReady(aggregate) || !certificate.Done {
 			t.Fatal("a renewal that fails takes something away")
 		}
 		at, _ := aggregate.Azure.DueTime()
@@ -226,7 +226,7 @@ func TestAzureRenewal(t *testing.T) {
 	// An earlier release did not say when a certificate ends: it is looked at.
 	certificate.Expires, certificate.Renew, certificate.RetryTime = time.Time{}, time.Time{}, time.Time{}
 	r.planAzure(now, aggregate)
-	if aggregate.Azure.Next(now, nil) != certificate || !r.azureDone(aggregate) {
+	if aggregate.Azure.Next(now, nil) != certificate || !r.azureReady(aggregate) {
 		t.Error("a certificate of which nobody knows when it ends is not looked at")
 	}
 	aggregate.Cluster.DeleteTime = now
@@ -253,7 +253,7 @@ func TestNoAzure(t *testing.T) {
 	r, aggregate := inAzure(t)
 	aggregate.Azure, r.AzureKinds = nil, nil
 	r.planAzure(azureDay, aggregate)
-	if aggregate.Azure != nil || !r.azureDone(aggregate) || len(aggregate.azureLayers()) > 0 {
+	if aggregate.Azure != nil || !r.azureReady(aggregate) || len(aggregate.azureLayers()) > 0 {
 		t.Errorf("without Azure there is %+v", aggregate.Azure)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
-// Credential is a break-glass credential's row. It is asked for once: it has no generations.
+// Credential is the row of a break-glass credential. A credential is requested once and has no generations.
 type Credential struct {
 	UID        string
 	ClusterUID string
@@ -22,28 +22,28 @@ type Credential struct {
 	Status     *csv1.BreakGlassCredentialStatus
 	Revision   int64
 	CreateTime time.Time
-	// GoneTime is when it had come to its end and nothing of it was left below; from then on the row is a record.
+	// GoneTime is when the credential had ended and its work was deleted. From then on the row is a record.
 	GoneTime time.Time
 }
 
-// Proto is the credential as the API shows it.
+// Proto returns the credential as a message of the API.
 func (c *Credential) Proto() *csv1.BreakGlassCredential {
 	return &csv1.BreakGlassCredential{Uid: c.UID, ClusterUid: c.ClusterUID, Spec: c.Spec, Status: c.Status, Revision: c.Revision,
 		CreateTime: timestamp(c.CreateTime)}
 }
 
-// State is how it stands.
+// State returns the state of the credential.
 func (c *Credential) State() csv1.BreakGlassCredentialState { return c.Status.GetState() }
 
-// Pending says that it is not signed yet and still may be.
+// Pending reports whether the credential waits for its signature.
 func (c *Credential) Pending() bool {
 	return c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING
 }
 
-// Gone says that only the record is left.
+// Gone reports whether only the record is left.
 func (c *Credential) Gone() bool { return !c.GoneTime.IsZero() }
 
-// ExpireTime is when an issued certificate ends; zero in any other state.
+// ExpireTime returns when an issued certificate expires; zero in other states.
 func (c *Credential) ExpireTime() time.Time {
 	if c.State() != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
 		return time.Time{}
@@ -60,7 +60,7 @@ func (c *Credential) ended() bool {
 	return false
 }
 
-// Revocation is a row for the revocation of a class of credentials.
+// Revocation is the row of a revocation of a class of credentials.
 type Revocation struct {
 	UID        string
 	ClusterUID string
@@ -73,13 +73,13 @@ type Revocation struct {
 	GoneTime   time.Time
 }
 
-// Proto is the revocation as the API shows it.
+// Proto returns the revocation as a message of the API.
 func (v *Revocation) Proto() *csv1.BreakGlassRevocation {
 	return &csv1.BreakGlassRevocation{Uid: v.UID, ClusterUid: v.ClusterUID, Class: v.Class, Requester: v.Requester, Reason: v.Reason,
 		Status: v.Status, Revision: v.Revision, CreateTime: timestamp(v.CreateTime)}
 }
 
-// Active says that it has not come to its end: credentials of the class are refused.
+// Active reports whether the revocation has not ended. New credentials of its class are refused until then.
 func (v *Revocation) Active() bool {
 	switch v.Status.GetState() {
 	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING:
@@ -88,10 +88,10 @@ func (v *Revocation) Active() bool {
 	return false
 }
 
-// Gone says that only the record is left.
+// Gone reports whether only the record is left.
 func (v *Revocation) Gone() bool { return !v.GoneTime.IsZero() }
 
-// SignerClass is HyperShift's name of a class.
+// SignerClass returns HyperShift's name of a class.
 func SignerClass(class csv1.BreakGlassClass) string {
 	if class == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
 		return "sre-break-glass"
@@ -99,7 +99,7 @@ func SignerClass(class csv1.BreakGlassClass) string {
 	return "customer-break-glass"
 }
 
-// Credential finds a credential; nil when unknown, or long ended.
+// Credential returns the credential with a UID, or nil if it is unknown or ended long ago.
 func (t *ClusterAggregate) Credential(uid string) *Credential {
 	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.UID == uid })
 	if i < 0 {
@@ -108,7 +108,7 @@ func (t *ClusterAggregate) Credential(uid string) *Credential {
 	return t.Credentials[i]
 }
 
-// Revocation finds a revocation; nil when unknown, or long ended.
+// Revocation returns the revocation with a UID, or nil if it is unknown or ended long ago.
 func (t *ClusterAggregate) Revocation(uid string) *Revocation {
 	i := slices.IndexFunc(t.Revocations, func(v *Revocation) bool { return v.UID == uid })
 	if i < 0 {
@@ -117,7 +117,7 @@ func (t *ClusterAggregate) Revocation(uid string) *Revocation {
 	return t.Revocations[i]
 }
 
-// Revoking finds the active revocation of a class; nil when there is none.
+// Revoking returns the active revocation of a class, or nil.
 func (t *ClusterAggregate) Revoking(class csv1.BreakGlassClass) *Revocation {
 	i := slices.IndexFunc(t.Revocations, func(v *Revocation) bool { return v.Class == class && v.Active() })
 	if i < 0 {
@@ -126,7 +126,7 @@ func (t *ClusterAggregate) Revoking(class csv1.BreakGlassClass) *Revocation {
 	return t.Revocations[i]
 }
 
-// advanceBreakGlass moves credentials and revocations to the state that follows from what is observed and wanted.
+// advanceBreakGlass advances the states of credentials and revocations.
 func advanceBreakGlass(now time.Time, t *ClusterAggregate) {
 	noteUses(t)
 	for _, v := range t.Revocations {
@@ -202,7 +202,7 @@ func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 	}
 }
 
-// advancePending takes the control plane's answer.
+// advancePending applies the result of the control plane to a pending credential.
 func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	s, work := c.Status, t.Work(CredentialWork, c.UID)
 	if work == nil {
@@ -238,7 +238,7 @@ func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	s.Conditions = setConditions(s.Conditions, now, 0, appliedCondition(work), issued)
 }
 
-// certifies checks that a certificate is for the key of a request, and returns its end.
+// certifies checks that a certificate has the key of a request, and returns its expiry.
 func certifies(certificate, request string) (time.Time, error) {
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil {
@@ -259,7 +259,7 @@ func certifies(certificate, request string) (time.Time, error) {
 	return cert.NotAfter, nil
 }
 
-// ParseRequest reads a certificate signing request: exactly one PEM block, with a signature that is right.
+// ParseRequest parses a certificate signing request: exactly one PEM block with a valid signature.
 func ParseRequest(text string) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
@@ -275,9 +275,9 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
-// planBreakGlass adds the works that are wanted. Their contents never change, so there is nothing to render for it. A
-// revocation begins when nothing of the credentials that it cancelled is left, which could otherwise be signed by the
-// new signer; both wait for a control plane that was up once.
+// planBreakGlass adds the desired works. Their content never changes, so they are not rendered. A revocation starts after
+// the works of the credentials that it canceled are gone: the new signer could sign those. Both wait until the control
+// plane was available once.
 func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" || t.Cluster.Status.GetObservedGeneration() == 0 {
 		return
@@ -296,7 +296,7 @@ func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-// immutable stands for the digest of a content that never changes.
+// immutable is the digest of content that never changes.
 const immutable = "immutable"
 
 func newWork(t *ClusterAggregate, kind WorkKind, owner, name string) *Work {
@@ -305,7 +305,7 @@ func newWork(t *ClusterAggregate, kind WorkKind, owner, name string) *Work {
 		Shard: t.Cluster.Shard, Desired: 1, Digest: immutable}
 }
 
-// requested says whether a request of a class is, or may still be, on the management cluster.
+// requested reports whether a request of a class is, or may still be, on the management cluster.
 func (t *ClusterAggregate) requested(class csv1.BreakGlassClass) bool {
 	return slices.ContainsFunc(t.Works, func(w *Work) bool {
 		if w.Kind != CredentialWork {
@@ -316,7 +316,7 @@ func (t *ClusterAggregate) requested(class csv1.BreakGlassClass) bool {
 	})
 }
 
-// reportBreakGlass writes the progress, and finds out what has come to its end with nothing left below.
+// reportBreakGlass updates the progress, and completes credentials and revocations that have ended and have no work.
 func reportBreakGlass(now time.Time, t *ClusterAggregate) {
 	for _, c := range t.Credentials {
 		if c.Gone() {

@@ -210,7 +210,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	wasReady := s.ObservedGeneration > 0
 	owed := t.customerWaitsForUpgrade()
 	switch {
-	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureDone(t)):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureReady(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth or another rendering is on its way: the cluster is what it was.

@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
 
-// stepKinds maps the kinds of works to those of steps, in the order in which works go.
+// stepKinds maps the kinds of works to kinds of steps, in the order in which works are deleted.
 var stepKinds = []struct {
 	work WorkKind
 	step string
@@ -20,7 +20,7 @@ var stepKinds = []struct {
 	{HostedCluster, deletiongraph.HostedCluster}, {Namespaces, deletiongraph.Namespaces},
 }
 
-// stepOf names the step that removes a work.
+// stepOf returns the kind and the name of the step that removes a work.
 func (t *ClusterAggregate) stepOf(w *Work) (kind, name string) {
 	for _, k := range stepKinds {
 		if k.work == w.Kind {
@@ -29,7 +29,7 @@ func (t *ClusterAggregate) stepOf(w *Work) (kind, name string) {
 	}
 	switch w.Kind {
 	case NodePoolWork:
-		// The pool's name in the work's, so that it is known when the pool is not.
+		// The name comes from the work, because the pool may be unknown.
 		_, pool, _ := strings.Cut(w.Name, "-")
 		return kind, kind + "/" + pool
 	case CredentialWork, RevocationWork, RolloutWork:
@@ -38,7 +38,7 @@ func (t *ClusterAggregate) stepOf(w *Work) (kind, name string) {
 	return kind, kind
 }
 
-// describeDeletions brings the graphs of all deletions of an aggregate up to date, and the conditions that follow from them.
+// describeDeletions updates the graphs of all deletions of an aggregate, and the conditions that follow from them.
 func (r Region) describeDeletions(now time.Time, t *ClusterAggregate) {
 	if c := t.Cluster; c != nil && c.Deleting() {
 		c.Status.Deletion = deletiongraph.Merge(now, c.Status.Deletion, append(t.removals(t.Works), t.azureRemovals()...), r.StepLimits)
@@ -64,7 +64,7 @@ func (r Region) describeDeletions(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-// removals are the steps that remove works, as they stand.
+// removals returns the current steps that remove works.
 func (t *ClusterAggregate) removals(works []*Work) []*csv1.DeletionStep {
 	works = slices.Clone(works)
 	position := func(w *Work) int {
@@ -88,7 +88,7 @@ func (t *ClusterAggregate) removals(works []*Work) []*csv1.DeletionStep {
 		case Namespaces:
 			after = removed
 		default:
-			// They are published one after the other; any of them may be the first.
+			// These works are published one after the other in any order.
 			after = nil
 		}
 		steps = append(steps, publishRemoval(w, kind, name, after), confirmRemoval(w, kind, name))
@@ -131,7 +131,8 @@ func confirmRemoval(w *Work, kind, name string) *csv1.DeletionStep {
 	return s
 }
 
-// authRemoval are the steps that remove an external auth: the HostedCluster is applied without it, or goes itself.
+// authRemoval returns the steps that remove an external authentication: the HostedCluster is applied without it, or is
+// deleted.
 func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 	work := t.Work(HostedCluster, "")
 	if a.Gone() || work == nil {
@@ -158,7 +159,7 @@ func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 	return []*csv1.DeletionStep{publish, remove}
 }
 
-// DeletionStuck is the condition that says that a step runs longer than it should.
+// DeletionStuck is the condition that reports a stuck step.
 const DeletionStuck = "DeletionStuck"
 
 func withStuck(conditions []*csv1.Condition, now time.Time, generation int64, d *csv1.Deletion) []*csv1.Condition {

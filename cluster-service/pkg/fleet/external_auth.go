@@ -10,7 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
-// ExternalAuth is an external auth's row. It has no work of its own: it is a part of its cluster's HostedCluster.
+// ExternalAuth is the row of an external authentication. It has no work of its own, because it is part of its cluster's
+// HostedCluster.
 type ExternalAuth struct {
 	UID        string
 	ClusterUID string
@@ -24,35 +25,35 @@ type ExternalAuth struct {
 	GoneTime   time.Time
 }
 
-// Deleting says that deletion was asked for.
+// Deleting reports whether the deletion was requested.
 func (a *ExternalAuth) Deleting() bool { return !a.DeleteTime.IsZero() }
 
-// Gone says that only the tombstone is left.
+// Gone reports whether only the tombstone is left.
 func (a *ExternalAuth) Gone() bool { return !a.GoneTime.IsZero() }
 
-// Proto is the external auth as the API shows it.
+// Proto returns the external authentication as a message of the API.
 func (a *ExternalAuth) Proto() *csv1.ExternalAuth {
 	return &csv1.ExternalAuth{Uid: a.UID, ClusterUid: a.ClusterUID, ResourceId: a.ResourceID, Generation: a.Generation, Spec: a.Spec,
 		Status: a.Status, Revision: a.Revision, CreateTime: timestamp(a.CreateTime), DeleteTime: timestamp(a.DeleteTime)}
 }
 
-// ProviderName is the name of the OIDC provider in the cluster.
+// ProviderName returns the name of the OIDC provider in the cluster.
 func (a *ExternalAuth) ProviderName() string { return strings.ToLower(a.Spec.GetName()) }
 
-// The secret of a confidential client, in the cluster.
+// The secret of a confidential client in the cluster.
 const (
-	// ClientSecretNamespace is where the customer puts it.
+	// ClientSecretNamespace is the namespace in which the customer creates the secret.
 	ClientSecretNamespace = "openshift-config"
-	// ClientSecretKey is the key in it.
+	// ClientSecretKey is the key in the secret.
 	ClientSecretKey = "clientSecret"
 )
 
-// ClientSecretName is the name of a confidential client's secret.
+// ClientSecretName returns the name of a confidential client's secret.
 func ClientSecretName(spec *csv1.ExternalAuthSpec, client *csv1.OidcClient) string {
 	return strings.ToLower(spec.GetName() + "-" + client.GetComponentName() + "-" + client.GetComponentNamespace())
 }
 
-// ExternalAuth finds the external auth that is wanted; nil when there is none.
+// ExternalAuth returns the external authentication that is not being deleted, or nil.
 func (t *ClusterAggregate) ExternalAuth() *ExternalAuth {
 	i := slices.IndexFunc(t.ExternalAuths, func(a *ExternalAuth) bool { return !a.Deleting() })
 	if i < 0 {
@@ -61,7 +62,7 @@ func (t *ClusterAggregate) ExternalAuth() *ExternalAuth {
 	return t.ExternalAuths[i]
 }
 
-// ExternalAuthByUID finds an external auth; nil when unknown.
+// ExternalAuthByUID returns the external authentication with a UID, or nil.
 func (t *ClusterAggregate) ExternalAuthByUID(uid string) *ExternalAuth {
 	i := slices.IndexFunc(t.ExternalAuths, func(a *ExternalAuth) bool { return a.UID == uid })
 	if i < 0 {
@@ -88,7 +89,7 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 		return
 	}
 	seen := &work.Observed
-	// The digest covers the whole HostedCluster: read back, it says that this generation is on the management cluster.
+	// The digest covers the whole HostedCluster. When it is read back, this generation is on the management cluster.
 	carried := work.Applied()
 	invalid := invalidConfiguration(seen)
 	took := carried && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
@@ -104,7 +105,7 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 			s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET
 		}
 	case s.ObservedGeneration == a.Generation:
-		// Something else of the cluster is on its way: nothing changes for this.
+		// Another change of the cluster is being rolled out; the phase stays.
 	case s.ObservedGeneration > 0:
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING
 	default:
@@ -116,8 +117,8 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid))
 }
 
-// invalidConfiguration is HyperShift's word on the configuration of a HostedCluster: the operator's, and then the control
-// plane's.
+// invalidConfiguration returns HyperShift's condition on the configuration of a HostedCluster: the operator's if it is
+// False, or else the control plane's.
 func invalidConfiguration(seen *feedback.Observed) feedback.Condition {
 	if c := seen.Condition(feedback.ValidConfiguration); c.Status == "False" {
 		return c
@@ -125,8 +126,8 @@ func invalidConfiguration(seen *feedback.Observed) feedback.Condition {
 	return seen.Condition(feedback.ValidControlPlaneConfiguration)
 }
 
-// externalAuthAvailable says whether tokens of the issuer are taken; Available, Progressing and Degraded are what customers see. A
-// control plane goes on with what it has taken while it has not taken what came after.
+// externalAuthAvailable returns the condition Available: whether the API server accepts tokens of the issuer. Customers see
+// Available, Progressing and Degraded. A control plane uses its last valid configuration while a newer one is pending.
 func externalAuthAvailable(s *csv1.ExternalAuthStatus) condition {
 	if s.GetObservedGeneration() == 0 {
 		return condition{"Available", "False", "NotConfigured", "The control plane does not take tokens of the issuer yet."}
@@ -194,8 +195,8 @@ func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition) lay
 	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane to take the configuration."}
 }
 
-// awaitedSecrets are the secrets that the cluster misses of confidential clients. A client of which nothing is reported
-// yet has not been seen to have its secret.
+// awaitedSecrets returns the secrets of confidential clients that are missing in the cluster. A client that was not
+// reported yet counts as missing.
 func awaitedSecrets(spec *csv1.ExternalAuthSpec, seen *feedback.Observed) []*csv1.AwaitedSecret {
 	var list []*csv1.AwaitedSecret
 	for _, c := range spec.GetClients() {
@@ -208,7 +209,8 @@ func awaitedSecrets(spec *csv1.ExternalAuthSpec, seen *feedback.Observed) []*csv
 	return list
 }
 
-// decideExternalAuthDeletion ends when the management cluster carries the cluster without it, or nothing of the cluster.
+// decideExternalAuthDeletion completes the deletion when the management cluster has the HostedCluster without it, or
+// nothing of the cluster.
 func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalAuth, work *Work) {
 	s := a.Status
 	clusterGoes := t.Cluster == nil || t.Cluster.Deleting()

@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
 
-// Leftover is a work whose deletion is not waited for any more. Maestro is asked for it until it is confirmed.
+// Leftover is a work of a forced step. Its deletion is requested until it is confirmed.
 type Leftover struct {
 	WorkID     string
 	Work       string
@@ -21,21 +21,21 @@ type Leftover struct {
 	ClusterUID string
 	Step       string
 	Force      *csv1.DeletionForce
-	// ReleaseFinalizers are the finalizers that the agent was told to take off.
+	// ReleaseFinalizers are the finalizers that the agent removes.
 	ReleaseFinalizers []string
 	Attempts          int32
 	GoneTime          time.Time
 }
 
-// Proto is the leftover as the API shows it.
+// Proto returns the leftover as a message of the API.
 func (l *Leftover) Proto() *csv1.DeletionLeftover {
 	return &csv1.DeletionLeftover{WorkId: l.WorkID, Work: l.Work, ProvisionShard: l.Shard, ClusterUid: l.ClusterUID, Step: l.Step,
 		Force: l.Force, Attempts: l.Attempts, GoneTime: timestamp(l.GoneTime)}
 }
 
-// StepRefusal is why an intervention in a deletion is not made, and what would be allowed instead.
+// StepRefusal is the error of a refused action on a step. Its message states what is allowed.
 type StepRefusal struct {
-	// Unknown says that there is no such step.
+	// Unknown reports that the step does not exist.
 	Unknown bool
 	Message string
 }
@@ -65,7 +65,7 @@ func (t *ClusterAggregate) graphs() []*csv1.Deletion {
 	return graphs
 }
 
-// running finds a step that can be intervened in, and the work that it removes.
+// running returns a running step and the work that it removes. It returns an error for a step that accepts no action.
 func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*csv1.Deletion, error) {
 	step, graphs := t.step(name)
 	if step == nil {
@@ -92,8 +92,9 @@ func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*c
 	return step, t.WorkByID(step.GetWork()), graphs, nil
 }
 
-// ForceDeletionStep has nobody wait for a step of a deletion any more. What it removes stays asked for, as a leftover. It is refused
-// where going on without the step would harm somebody else, and before the step is stuck.
+// ForceDeletionStep ends a stuck step of a deletion without the confirmation that it waits for. The deletion of its work is
+// still requested, as a leftover. It refuses a step that is not stuck, and a step without which the deletion would harm
+// others.
 func (r Region) ForceDeletionStep(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
 	step, work, graphs, err := t.running(name)
 	if err != nil {
@@ -128,7 +129,7 @@ func (r Region) ForceDeletionStep(now time.Time, t *ClusterAggregate, name strin
 	return forced, nil
 }
 
-// leftBehind says what may be left when nobody waits for a step.
+// leftBehind describes what a forced step may leave behind.
 func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work) string {
 	text := fmt.Sprintf("Work %s on %s is asked to go until it is confirmed.", w.Name, w.Shard)
 	switch step.GetKind() {
@@ -149,8 +150,8 @@ func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work
 	return text
 }
 
-// ReleaseFinalizers has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step
-// goes on to wait: nothing is left behind but what the gone controller would have done.
+// ReleaseFinalizers makes the agent remove finalizers of controllers that do not exist any more. The step still waits for
+// the deletion; only what the missing controller would have cleaned up is left behind.
 func (r Region) ReleaseFinalizers(now time.Time, t *ClusterAggregate, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
 	step, work, graphs, err := t.running(name)
 	if err != nil {
@@ -178,7 +179,7 @@ func (r Region) ReleaseFinalizers(now time.Time, t *ClusterAggregate, name strin
 	return step, nil
 }
 
-// RetryDeletion has what an aggregate's deletions wait for tried, or asked for, at once. It returns the steps that this is true of.
+// RetryDeletion retries the pending steps of an aggregate's deletions at once, and returns their names.
 func (r Region) RetryDeletion(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []string {
 	var names []string
 	for _, w := range t.Works {

@@ -11,8 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Upgrade is an upgrade's row. What was asked for never changes; its steps are made when it is accepted, with the images
-// to go to, so that what it does needs no catalogue.
+// Upgrade is the row of an upgrade. Its spec is immutable. Its steps, with the images of the releases, are fixed when it is
+// accepted, so it does not depend on the catalogue later.
 type Upgrade struct {
 	UID        string
 	ClusterUID string
@@ -20,19 +20,19 @@ type Upgrade struct {
 	Status     *csv1.UpgradeStatus
 	Revision   int64
 	CreateTime time.Time
-	// GoneTime is when it came to its end; from then on the row is a record.
+	// GoneTime is when the upgrade ended. From then on the row is a record.
 	GoneTime time.Time
 }
 
-// Proto is the upgrade as the API shows it.
+// Proto returns the upgrade as a message of the API.
 func (u *Upgrade) Proto() *csv1.Upgrade {
 	return &csv1.Upgrade{Uid: u.UID, ClusterUid: u.ClusterUID, Spec: u.Spec, Status: u.Status, Revision: u.Revision, CreateTime: timestamp(u.CreateTime)}
 }
 
-// State is how it stands.
+// State returns the state of the upgrade.
 func (u *Upgrade) State() csv1.UpgradeState { return u.Status.GetState() }
 
-// Active says that it has not come to its end.
+// Active reports whether the upgrade has not ended.
 func (u *Upgrade) Active() bool {
 	switch u.State() {
 	case csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
@@ -41,22 +41,22 @@ func (u *Upgrade) Active() bool {
 	return false
 }
 
-// Begun says that the control plane, or a node pool, has been given a release.
+// Begun reports whether the control plane or a node pool got its release.
 func (u *Upgrade) Begun() bool { return u.Status.GetStartTime() != nil }
 
-// Gone says that only the record is left.
+// Gone reports whether only the record is left.
 func (u *Upgrade) Gone() bool { return !u.GoneTime.IsZero() }
 
-// Policy names the policy by which it began, while it counts against the policy's limit.
+// Policy returns the name of the policy that started the upgrade; empty if no policy did.
 func (u *Upgrade) Policy() string { return u.Spec.GetPolicy() }
 
-// DueTime is when it may begin at last, or when the components of its control plane are to be looked at; zero when it waits
-// for no time.
+// DueTime returns the earliest start of a waiting upgrade, or the time at which the components of its control plane are to
+// be read; zero if it waits for no time.
 func (u *Upgrade) DueTime() time.Time {
 	if at := u.rollingOut().GetComponentsTime(); at != nil {
 		return at.AsTime()
 	}
-	// Once the gate is passed it waits for something else.
+	// After the gate has passed, the upgrade waits for something else.
 	if u.State() != csv1.UpgradeState_UPGRADE_STATE_WAITING || u.Spec.GetNotBefore() == nil || u.Begun() ||
 		u.gate(GateNotBefore).GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED {
 		return time.Time{}
@@ -70,7 +70,7 @@ func NewUpgrade(uid, clusterUID string, spec *csv1.UpgradeSpec, from string, ste
 		State: csv1.UpgradeState_UPGRADE_STATE_WAITING, Message: "Accepted.", Since: timestamp(now), FromVersion: from, Steps: steps}}
 }
 
-// Upgrade finds an upgrade; nil when unknown, or long ended.
+// Upgrade returns the upgrade with a UID, or nil if it is unknown or ended long ago.
 func (t *ClusterAggregate) Upgrade(uid string) *Upgrade {
 	i := slices.IndexFunc(t.Upgrades, func(u *Upgrade) bool { return u.UID == uid })
 	if i < 0 {
@@ -79,7 +79,7 @@ func (t *ClusterAggregate) Upgrade(uid string) *Upgrade {
 	return t.Upgrades[i]
 }
 
-// ActiveUpgrades are those that have not come to their end, in their order: the first may move, the others wait for it.
+// ActiveUpgrades returns the active upgrades in the order of their creation. The first may proceed; the others wait for it.
 func (t *ClusterAggregate) ActiveUpgrades() []*Upgrade {
 	var active []*Upgrade
 	for _, u := range t.Upgrades {
@@ -96,7 +96,7 @@ func (t *ClusterAggregate) ActiveUpgrades() []*Upgrade {
 	return active
 }
 
-// ControlPlaneVersion is what the control plane runs in all its parts: while it moves, the release that it comes from.
+// ControlPlaneVersion returns the version that all parts of the control plane run: during a rollout, the version before it.
 func (t *ClusterAggregate) ControlPlaneVersion() string {
 	for _, u := range t.ActiveUpgrades() {
 		if s := u.rollingOut(); s != nil {
@@ -106,8 +106,8 @@ func (t *ClusterAggregate) ControlPlaneVersion() string {
 	return t.Cluster.Release.Version
 }
 
-// ForceUpgradeTo is the release image that HyperShift is to go to although the cluster says that it is not ready for another
-// minor version, because somebody took the responsibility; empty when there is none.
+// ForceUpgradeTo returns the release image of a step to another minor version that an SRE allowed although the cluster
+// reports that it is not upgradeable; empty if there is none.
 func (t *ClusterAggregate) ForceUpgradeTo() string {
 	for _, u := range t.ActiveUpgrades() {
 		s, gate := u.rollingOut(), u.gate(GateUpgradeable)
@@ -118,7 +118,7 @@ func (t *ClusterAggregate) ForceUpgradeTo() string {
 	return ""
 }
 
-// step is the first step in a state; nil when there is none.
+// step returns the first step in a state, or nil.
 func (u *Upgrade) step(state csv1.UpgradeStepState) *csv1.UpgradeStep {
 	for _, s := range u.Status.GetSteps() {
 		if s.GetState() == state {
@@ -128,7 +128,7 @@ func (u *Upgrade) step(state csv1.UpgradeStepState) *csv1.UpgradeStep {
 	return nil
 }
 
-// rollingOut is the step in which the control plane rolls out a release; nil when there is none.
+// rollingOut returns the step in which the control plane rolls out a release, or nil.
 func (u *Upgrade) rollingOut() *csv1.UpgradeStep {
 	if u == nil || !u.Active() {
 		return nil
@@ -140,7 +140,7 @@ func (u *Upgrade) rollingOut() *csv1.UpgradeStep {
 	return s
 }
 
-// nextControlPlaneStep is the first that has not begun; nil when the control plane has nothing more to do.
+// nextControlPlaneStep returns the first planned step of the control plane, or nil.
 func (u *Upgrade) nextControlPlaneStep() *csv1.UpgradeStep {
 	for _, s := range u.Status.GetSteps() {
 		if s.GetKind() == csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE && s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
@@ -154,7 +154,7 @@ func crossesMinor(s *csv1.UpgradeStep) bool {
 	return minorsBetween(s.GetFromVersion(), s.GetToVersion()) != 0
 }
 
-// minorsBetween counts the minor versions from one version up to another.
+// minorsBetween returns the number of minor versions from one version to another.
 func minorsBetween(from, to string) int {
 	a, err := release.ParseVersion(from)
 	b, toErr := release.ParseVersion(to)
@@ -171,8 +171,8 @@ func IsNewer(a, than string) bool {
 	return err == nil && thanErr == nil && x.Compare(y) > 0
 }
 
-// advanceUpgrades moves upgrades to the state that follows from what is observed and wanted. It gives control planes and
-// node pools their next releases where mayMove allows it, and says whether it has.
+// advanceUpgrades advances the active upgrades. If mayMove is set, it may give the control plane or a node pool its next
+// release, and reports whether it did.
 func (r Region) advanceUpgrades(now time.Time, t *ClusterAggregate, mayMove bool) (moved bool) {
 	if t.Cluster == nil || t.Cluster.Deleting() {
 		for _, u := range t.ActiveUpgrades() {
@@ -214,7 +214,7 @@ func (r Region) advanceUpgrade(now time.Time, t *ClusterAggregate, u *Upgrade, m
 	}
 }
 
-// beginControlPlane gives the control plane the next release when nothing is in the way. Again says that the state moved on
+// beginControlPlane gives the control plane its next release if all gates have passed. again reports that the state changed
 // without that.
 func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove bool) (again, moved bool) {
 	s := u.nextControlPlaneStep()
@@ -246,12 +246,12 @@ func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade
 	return false, false
 }
 
-// followControlPlane looks how far the control plane is, and says whether it has arrived.
+// followControlPlane updates the progress of the control plane's step, and reports whether the step is complete.
 func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again bool) {
 	work, s := t.Work(HostedCluster, ""), u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING)
 	switch {
 	case s == nil:
-		// A step that was running when it was stored is running still; without one there is nothing to follow.
+		// A stored running step is always found. Without one there is nothing to follow.
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "About to go on.")
 		return true
 	case work == nil:
@@ -273,7 +273,7 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 	return false
 }
 
-// controlPlaneProgress says how far a control plane is with a release.
+// controlPlaneProgress describes the progress of a control plane's rollout.
 func controlPlaneProgress(want Release, work *Work) string {
 	seen := &work.Observed
 	if !work.Applied() {
@@ -293,7 +293,7 @@ func controlPlaneProgress(want Release, work *Work) string {
 	return message
 }
 
-// followNodePools brings the node pools after the control plane, one after the other.
+// followNodePools upgrades the node pools one after the other after the control plane.
 func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove bool) (moved bool) {
 	u.planFollowers(t)
 	for _, s := range u.Status.GetSteps() {
@@ -335,7 +335,7 @@ func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove boo
 	return moved
 }
 
-// left counts the node pools that are older than the control plane.
+// left returns the number of node pools that are older than the control plane.
 func (u *Upgrade) left(t *ClusterAggregate) (n int) {
 	for _, p := range t.Pools {
 		if !p.Deleting() && IsNewer(u.Spec.GetVersion(), p.Release.Version) {
@@ -345,7 +345,7 @@ func (u *Upgrade) left(t *ClusterAggregate) (n int) {
 	return n
 }
 
-// planFollowers adds steps for node pools that came since the plan was made.
+// planFollowers adds steps for node pools that were created after the upgrade.
 func (u *Upgrade) planFollowers(t *ClusterAggregate) {
 	for _, p := range t.Pools {
 		known := slices.ContainsFunc(u.Status.GetSteps(), func(s *csv1.UpgradeStep) bool { return s.GetNodePoolUid() == p.UID })
@@ -372,7 +372,7 @@ func NodePoolStep(p *NodePool, to Release) *csv1.UpgradeStep {
 		FromVersion: p.Release.Version, ToVersion: to.Version, ToImage: to.Image, State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED}
 }
 
-// followNodePool looks how far a node pool is.
+// followNodePool updates the progress of a node pool's step.
 func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.UpgradeStep, p *NodePool) {
 	if p == nil || p.Deleting() {
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
@@ -392,7 +392,7 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 	}
 }
 
-// poolArrived says that all nodes of a pool run its release.
+// poolArrived reports whether all nodes of a pool run its release.
 func poolArrived(p *NodePool, work *Work) bool {
 	seen := &work.Observed
 	return work.Applied() && seen.Condition("UpdatingVersion").Status != "True" &&
@@ -414,19 +414,20 @@ func (u *Upgrade) begun(now time.Time) {
 	}
 }
 
-// say brings state and message up to date; since stays while they stay.
+// say sets the state and the message. The time changes only if one of them does.
 func (u *Upgrade) say(now time.Time, state csv1.UpgradeState, message string) {
 	if u.Status.GetState() != state || u.Status.GetMessage() != message {
 		u.Status.State, u.Status.Message, u.Status.Since = state, message, timestamp(now)
 	}
 }
 
-// end brings it to its end. What is running has the release already and goes on without it; what is planned is not done.
+// end ends the upgrade. A running step already has its release and continues without the upgrade; planned steps are
+// skipped.
 func (u *Upgrade) end(now time.Time, state csv1.UpgradeState, message string) {
 	u.say(now, state, message)
 	u.Status.CompletionTime, u.GoneTime = timestamp(now), now
 	for _, s := range u.Status.GetSteps() {
-		// Nobody looks at them any more.
+		// The components are no longer read.
 		s.Components, s.ComponentsTime = nil, nil
 		if s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
 			finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The upgrade ended before.")

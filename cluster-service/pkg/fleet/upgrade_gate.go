@@ -10,23 +10,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
-// The gates that an upgrade passes before its control plane is given the next release.
+// The gates that must pass before the control plane gets its next release.
 const (
-	// GateNotBefore is the time that was asked for.
+	// GateNotBefore waits for the requested start time.
 	GateNotBefore = "not-before"
-	// GateClusterReady is a control plane that has arrived where it was sent before, and is available.
+	// GateClusterReady waits until the control plane runs its current release and is available.
 	GateClusterReady = "cluster-ready"
-	// GateVersionSkew is that no node pool is left too far behind.
+	// GateVersionSkew waits until no node pool would be too many minor versions behind.
 	GateVersionSkew = "version-skew"
-	// GateUpgradeable is what the cluster itself says about another minor version.
+	// GateUpgradeable waits until the cluster reports that it is ready for another minor version.
 	GateUpgradeable = "upgradeable"
-	// GateMinorVersion is that somebody agrees to another minor version.
+	// GateMinorVersion waits for the consent to another minor version.
 	GateMinorVersion = "minor-version"
-	// gateRisk is followed by the name of a risk.
+	// gateRisk is the prefix of the gate for a risk, followed by the name of the risk.
 	gateRisk = "risk-"
 )
 
-// heldBack says that the management cluster has a release and does not begin with it: nothing moves, and what ran goes on.
+// heldBack reports whether the management cluster has the release and does not start its rollout.
 func heldBack(work *Work) bool {
 	history := work.Observed.ControlPlaneVersions
 	if len(history) == 0 {
@@ -35,8 +35,8 @@ func heldBack(work *Work) bool {
 	return work.Applied() && work.Observed.Condition(feedback.Progressing).Reason == "Blocked" && len(history) > 0 && history[0].State == "Completed"
 }
 
-// MaxSkew is how many minor versions a node pool may be behind its control plane; HyperShift allows one more, which leaves
-// the control plane one step ahead of a pool that is late.
+// MaxSkew is the number of minor versions that a node pool may be behind its control plane. HyperShift allows one more, so
+// the control plane can be one step ahead of a late pool.
 const MaxSkew = 2
 
 func (u *Upgrade) gate(name string) *csv1.UpgradeGate {
@@ -47,15 +47,15 @@ func (u *Upgrade) gate(name string) *csv1.UpgradeGate {
 	return u.Status.Gates[i]
 }
 
-// judgement is what is to be said of a gate.
+// judgement is the evaluation of one gate.
 type judgement struct {
 	name, message string
 	passed        bool
-	// acknowledgeable says that somebody may take the responsibility.
+	// acknowledgeable reports whether an SRE may acknowledge the gate.
 	acknowledgeable bool
 }
 
-// EvaluateGates brings the gates of what is left for the control plane up to date, and returns the first that is not passed.
+// EvaluateGates evaluates the gates of the planned control plane steps, and returns the first that has not passed.
 func (u *Upgrade) EvaluateGates(now time.Time, t *ClusterAggregate) (waiting *csv1.UpgradeGate) {
 	var gates []*csv1.UpgradeGate
 	for _, j := range judge(now, t, u) {
@@ -77,7 +77,7 @@ func (u *Upgrade) EvaluateGates(now time.Time, t *ClusterAggregate) (waiting *cs
 	return waiting
 }
 
-// judge looks at every gate of the control plane's steps that have not begun.
+// judge evaluates every gate of the planned control plane steps.
 func judge(now time.Time, t *ClusterAggregate, u *Upgrade) []judgement {
 	var list []judgement
 	var left []*csv1.UpgradeStep
@@ -135,7 +135,7 @@ func judgeSkew(t *ClusterAggregate, to string) judgement {
 		MaxSkew, to, strings.Join(behind, ", "))}
 }
 
-// PoolsTooFarBehind names the node pools that a control plane of a version would leave too far behind.
+// PoolsTooFarBehind returns the names of the node pools that a control plane of a version would leave too far behind.
 func PoolsTooFarBehind(t *ClusterAggregate, version string) []string {
 	var behind []string
 	for _, p := range t.Pools {
@@ -147,7 +147,7 @@ func PoolsTooFarBehind(t *ClusterAggregate, version string) []string {
 	return behind
 }
 
-// judgeUpgradeable asks the cluster just before the step to another minor version.
+// judgeUpgradeable evaluates the cluster's own condition directly before a step to another minor version.
 func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	j := judgement{name: GateUpgradeable, acknowledgeable: true}
 	if !crossesMinor(next) {
@@ -158,7 +158,7 @@ func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	if work := t.Work(HostedCluster, ""); work != nil {
 		seen = work.Observed.Condition(feedback.Upgradeable)
 	}
-	// A cluster that says nothing has nothing against it; HyperShift reads it the same way.
+	// A cluster without the condition is upgradeable, as HyperShift defines it.
 	j.passed = seen.Status != "False"
 	j.message = "The cluster has nothing against another minor version."
 	if !j.passed {
@@ -167,18 +167,18 @@ func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	return j
 }
 
-// UpgradeRefusal is why something that was asked of an upgrade is not done.
+// UpgradeRefusal is the error of a refused action on an upgrade.
 type UpgradeRefusal struct {
-	// Rule is a word in capitals.
+	// Rule is the reason of the error in the API.
 	Rule string
-	// Message says what would be allowed.
+	// Message states what is allowed.
 	Message string
 }
 
-// Error is the message.
+// Error returns the message.
 func (r *UpgradeRefusal) Error() string { return r.Message }
 
-// The rules about upgrades.
+// The rules for upgrades.
 const (
 	RuleUpgradeEnded          = "UPGRADE_ENDED"
 	RuleUpgradeMoving         = "UPGRADE_MOVING"
@@ -200,7 +200,7 @@ func (u *Upgrade) refuseEnded() error {
 	return &UpgradeRefusal{RuleUpgradeEnded, "The upgrade came to its end: " + u.Status.GetMessage()}
 }
 
-// lastStep says that the control plane moves and that nothing of the upgrade comes after that.
+// lastStep reports whether the control plane rolls out its last release and no node pool follows.
 func (u *Upgrade) lastStep(t *ClusterAggregate) bool {
 	if u.State() != csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE || u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED) != nil {
 		return false
@@ -210,7 +210,7 @@ func (u *Upgrade) lastStep(t *ClusterAggregate) bool {
 	})
 }
 
-// Pause holds an upgrade.
+// Pause pauses an upgrade. A running step continues.
 func (u *Upgrade) Pause(t *ClusterAggregate, actor *csv1.Actor) error {
 	if err := u.refuseEnded(); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (u *Upgrade) Pause(t *ClusterAggregate, actor *csv1.Actor) error {
 	return nil
 }
 
-// Resume lets a paused upgrade go on.
+// Resume resumes a paused upgrade.
 func (u *Upgrade) Resume() error {
 	if err := u.refuseEnded(); err != nil {
 		return err
@@ -235,7 +235,7 @@ func (u *Upgrade) Resume() error {
 	return nil
 }
 
-// Abort gives an upgrade up.
+// Abort aborts an upgrade that rolls nothing out on the control plane.
 func (u *Upgrade) Abort(now time.Time, t *ClusterAggregate, actor *csv1.Actor) error {
 	if u.State() == csv1.UpgradeState_UPGRADE_STATE_ABORTED {
 		return nil
@@ -252,7 +252,7 @@ func (u *Upgrade) Abort(now time.Time, t *ClusterAggregate, actor *csv1.Actor) e
 	return nil
 }
 
-// Acknowledge passes a gate.
+// Acknowledge acknowledges a gate.
 func (u *Upgrade) Acknowledge(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) error {
 	if err := u.refuseEnded(); err != nil {
 		return err
@@ -283,7 +283,7 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// Withdraw cancels an upgrade that has not begun.
+// Withdraw cancels an upgrade that has not started.
 func (u *Upgrade) Withdraw(now time.Time, why string) {
 	if u.Active() && !u.Begun() {
 		u.end(now, csv1.UpgradeState_UPGRADE_STATE_CANCELED, why)

@@ -8,47 +8,47 @@ import (
 	"time"
 )
 
-// Tenant is a cluster on a shard that is to be emptied.
+// Tenant is a cluster on a shard that is to be drained.
 type Tenant struct {
 	UID     string
 	Needs   Needs
 	Rules   Policy
 	Created time.Time
-	// Leaving says that it is being deleted.
+	// Leaving reports that the cluster is being deleted.
 	Leaving bool
 }
 
-// Move is a cluster with the decision on where it would go.
+// Move is a cluster with the decision about its new shard.
 type Move struct {
 	Tenant   Tenant
 	Decision Decision
 }
 
-// Target is a shard that would take clusters.
+// Target is a shard that would accept clusters.
 type Target struct {
 	Shard                   string
 	Before, After, Capacity int32
 }
 
-// Need is a number of places that are missing on shards that fulfil the rules.
+// Need is a number of places that are missing on shards with certain properties.
 type Need struct {
 	Places    int32
 	SizeClass string
 	Policy    Policy
 }
 
-// Drain is a plan to empty a shard.
+// Drain is a plan to drain a shard.
 type Drain struct {
 	Shard string
-	// Moves and Blocked are in the order in which they would be moved, the largest first; Leaving go by themselves.
+	// Moves and Blocked are in the order of the moves, largest first. Leaving clusters are being deleted and need no move.
 	Moves, Blocked []Move
 	Leaving        []Tenant
 	Targets        []Target
 	Needs          []Need
 }
 
-// Plan says where the tenants of a shard would go if they were moved now, one after the other, each by the same decision
-// that places a new cluster. The shard itself takes none, and rules of a cluster that name it alone bind it there.
+// Plan returns where the clusters of a shard would move now, one after the other, by the decision that places a new
+// cluster. The drained shard accepts none. A cluster whose policy names only this shard is blocked.
 func Plan(shard string, tenants []Tenant, shards []Shard, rules *Rules) Drain {
 	plan := Drain{Shard: shard}
 	others := slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool { return s.Name == shard })
@@ -57,7 +57,7 @@ func Plan(shard string, tenants []Tenant, shards []Shard, rules *Rules) Drain {
 
 	class := func(t Tenant) string { return rules.ClassOf(t.Needs, t.Rules) }
 	tenants = slices.Clone(tenants)
-	// The largest find a place with the most difficulty; the order among equals is that of their creation.
+	// The largest clusters are the hardest to place, so they come first. Equal ones are ordered by creation.
 	slices.SortFunc(tenants, func(a, b Tenant) int {
 		return cmp.Or(-cmp.Compare(rules.size(class(a)), rules.size(class(b))), -cmp.Compare(a.Needs.Nodes, b.Needs.Nodes),
 			a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
@@ -85,7 +85,7 @@ func Plan(shard string, tenants []Tenant, shards []Shard, rules *Rules) Drain {
 }
 
 func (d *Drain) need(decision Decision) {
-	// The strategy does not say what a place must be like.
+	// The strategy is not a property of a place.
 	policy := decision.Policy
 	policy.Strategy = ""
 	for i, n := range d.Needs {
@@ -97,7 +97,7 @@ func (d *Drain) need(decision Decision) {
 	d.Needs = append(d.Needs, Need{Places: 1, SizeClass: decision.SizeClass, Policy: policy})
 }
 
-// Sentences says the plan.
+// Sentences returns the plan as sentences.
 func (d Drain) Sentences() []string {
 	if len(d.Moves)+len(d.Blocked)+len(d.Leaving) == 0 {
 		return []string{d.Shard + " holds no cluster: nothing has to move, and it can be deregistered."}
@@ -136,7 +136,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// clusters counts clusters, with a verb if there is one.
+// clusters returns a number of clusters as text, with an optional verb.
 func clusters(n int, verb ...string) string {
 	text := fmt.Sprintf("%d %s", n, plural(n, "cluster", "clusters"))
 	if len(verb) == 2 {

@@ -1,8 +1,8 @@
-// Package placement decides which provision shard gets a cluster, and says why. Decide is a pure function of the shards as
-// they stand, what the cluster needs and the rules in effect: every shard that is considered gets a verdict, with each
-// obstacle that keeps it out, so that the answer to "why there?" and "what is it waiting for?" is what the decision was
-// made of and not a guess afterwards. Plan runs the same decision over the clusters of a shard that is to be emptied. It
-// holds nothing and reads no clock: package store locks the shards, takes the place and keeps the decision.
+// Package placement chooses the provision shard of a cluster and explains the choice. Decide is a pure function of the
+// shards, the needs of the cluster and the rules. Every shard gets a verdict with the obstacles that exclude it, so
+// explanations show what the decision was made of. Plan makes the same decision for all clusters of a shard that is to be
+// drained. The package stores nothing and reads no clock: package store locks the shards, takes the place and records the
+// decision.
 package placement
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// State says whether a shard takes clusters.
+// State is the state of a shard for new clusters.
 type State string
 
 // The states of a shard.
@@ -21,71 +21,71 @@ const (
 	Active   State = "Active"
 	Cordoned State = "Cordoned"
 	Draining State = "Draining"
-	// Retired shards are in no file any more; they keep their clusters.
+	// Retired shards are no longer in the shards file. They keep their clusters.
 	Retired State = "Retired"
 )
 
 // States returns all states.
 func States() []State { return []State{Active, Cordoned, Draining, Retired} }
 
-// Shard is a provision shard as a place for one cluster more.
+// Shard is a provision shard as input of a decision.
 type Shard struct {
 	Name     string
 	State    State
 	Capacity int32
 	Clusters int32
-	// Zones are the availability zones that it stands in; none when nobody said.
+	// Zones are the availability zones of the shard; empty if they are unknown.
 	Zones []string
-	// SizeClasses are those that it takes; none means all.
+	// SizeClasses are the accepted size classes; empty means all.
 	SizeClasses []string
 	Labels      map[string]string
-	// Silent says that its agent does not answer.
+	// Silent reports that the shard's agent does not respond.
 	Silent bool
 }
 
-// Needs is what is known of a cluster that wants a place.
+// Needs are the requirements of a cluster.
 type Needs struct {
-	// Nodes are those that were asked for, the maximum where they autoscale.
+	// Nodes is the desired number of nodes; autoscaled pools count with their maximum.
 	Nodes int32
-	// SizeClass is the class that was asked for; empty takes the one that follows from the nodes.
+	// SizeClass is the requested size class. If it is empty, the class follows from the nodes.
 	SizeClass string
 }
 
-// Decision is what was decided and why. Its JSON form is stored.
+// Decision is a placement decision with its reasons. Its JSON form is stored.
 type Decision struct {
-	// Shard is the one that was chosen; empty when none could take the cluster.
+	// Shard is the chosen shard; empty if no shard accepts the cluster.
 	Shard     string `json:"shard,omitempty"`
 	Policy    Policy `json:"policy"`
 	SizeClass string `json:"sizeClass,omitempty"`
 	Nodes     int32  `json:"nodes,omitempty"`
-	// Verdicts are those on the shards that could take it, best first, then those on the others by name.
+	// Verdicts contains the shards that accept the cluster, best first, and then the others by name.
 	Verdicts []Verdict `json:"verdicts"`
-	// Omitted counts shards beyond those.
+	// Omitted is the number of shards that Verdicts does not contain.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// Verdict is what was found of one shard.
+// Verdict is the evaluation of one shard.
 type Verdict struct {
 	Shard    string `json:"shard"`
 	Clusters int32  `json:"clusters"`
 	Capacity int32  `json:"capacity"`
-	// Rank is 1 for the best; 0 when the shard could not take the cluster.
+	// Rank is 1 for the best shard, and 0 for a shard that does not accept the cluster.
 	Rank int `json:"rank,omitempty"`
-	// Score is 0 to 1000, the more the better: how empty the shard is for Spread, how full for Pack. It is for the eye; the
-	// order is exact.
+	// Score is between 0 and 1000, higher is better: the free share of the capacity for Spread, the used share for Pack. It
+	// is rounded for display; the order is exact.
 	Score     int32      `json:"score,omitempty"`
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
 }
 
-// Obstacle is one reason why a shard cannot take a cluster.
+// Obstacle is a reason for which a shard does not accept a cluster.
 type Obstacle struct {
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
-	// Remedy is what would end it.
+	// Remedy is the change that would remove the obstacle.
 	Remedy string `json:"remedy"`
 }
 
-// Reason names an obstacle.
+// Reason is the machine-readable name of an obstacle.
 type Reason string
 
 // The obstacles.
@@ -102,10 +102,10 @@ const (
 	ReasonNotNamed  Reason = "NotNamed"
 )
 
-// maxVerdicts bounds what is kept of one decision.
+// maxVerdicts bounds the verdicts of one decision.
 const maxVerdicts = 100
 
-// Decide chooses a shard for a cluster. The order of the shards does not matter.
+// Decide chooses a shard for a cluster. The order of shards does not matter.
 func Decide(shards []Shard, needs Needs, rules *Rules, override Policy) Decision {
 	policy := override.over(rules.Policy)
 	d := Decision{Policy: policy, Nodes: needs.Nodes, SizeClass: rules.ClassOf(needs, policy)}
@@ -137,7 +137,7 @@ func Decide(shards []Shard, needs Needs, rules *Rules, override Policy) Decision
 	return d
 }
 
-// compare orders shards that can take a cluster, the better first: by the part of the capacity that is taken, exactly.
+// compare orders shards that accept a cluster, the better one first, by the exact share of the capacity that is taken.
 func (s Strategy) compare(a, b Shard) int {
 	fuller := cmp.Compare(int64(a.Clusters)*int64(b.Capacity), int64(b.Clusters)*int64(a.Capacity))
 	if s == Pack {
@@ -154,7 +154,7 @@ func (s Strategy) score(shard Shard) int32 {
 	return 1000 - full
 }
 
-// obstacles are the reasons why a shard cannot take a cluster, those that are the operator's own decision first.
+// obstacles returns the reasons for which a shard does not accept a cluster. Decisions of operators come first.
 func (s Shard) obstacles(sizeClass string, policy Policy) []Obstacle {
 	var found []Obstacle
 	add := func(reason Reason, remedy, format string, args ...any) {

@@ -10,39 +10,40 @@ import (
 	"time"
 )
 
-// Strategy says which of the shards that can take a cluster gets it.
+// Strategy determines which of the shards that accept a cluster is chosen.
 type Strategy string
 
 // The strategies.
 const (
-	// Spread takes the least full, in parts of its capacity.
+	// Spread chooses the shard with the smallest used share of its capacity.
 	Spread Strategy = "spread"
-	// Pack takes the fullest.
+	// Pack chooses the shard with the largest used share.
 	Pack Strategy = "pack"
 )
 
 // Strategies returns all strategies.
 func Strategies() []Strategy { return []Strategy{Spread, Pack} }
 
-// Policy is the rules by which a shard is chosen: a region's, or over them those of one cluster, where what is absent is
-// the region's.
+// Policy contains the rules for choosing a shard. The policy of one cluster takes precedence over that of the region, field
+// by field.
 type Policy struct {
 	Strategy Strategy `json:"strategy,omitempty"`
-	// Zones are availability zones that the shard must stand in, all of them; MinimumZones is how many it must.
+	// Zones are availability zones that the shard must have, all of them. MinimumZones is the number of zones that it must
+	// have.
 	Zones        []string          `json:"zones,omitempty"`
 	MinimumZones int               `json:"minimumZones,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 
-	// The rest is for the rules of one cluster.
+	// The following fields are only for the policy of one cluster.
 
-	// SizeClass stands in place of the one that follows from the cluster's nodes.
+	// SizeClass replaces the class that follows from the cluster's nodes.
 	SizeClass string `json:"sizeClass,omitempty"`
-	// Shard is the only one that may take it; Avoid are those that may not.
+	// Shard is the only shard that may be chosen; Avoid are shards that must not be chosen.
 	Shard string   `json:"shard,omitempty"`
 	Avoid []string `json:"avoid,omitempty"`
 }
 
-// over puts a cluster's rules over the region's.
+// over returns the policy with the region's values for fields that are not set.
 func (p Policy) over(region Policy) Policy {
 	p.Strategy = cmp.Or(p.Strategy, region.Strategy, Spread)
 	if len(p.Zones) == 0 {
@@ -57,32 +58,32 @@ func (p Policy) over(region Policy) Policy {
 	return p
 }
 
-// SizeClass is a range of sizes of clusters.
+// SizeClass is a range of cluster sizes.
 type SizeClass struct {
 	Name string `json:"name"`
-	// MaxNodes is the most nodes of a cluster of this class; 0 means any number, which only the last has.
+	// MaxNodes is the largest number of nodes of this class; 0, which only the last class has, means no limit.
 	MaxNodes int32 `json:"maxNodes,omitempty"`
 }
 
-// Rules are a region's.
+// Rules are the placement rules of a region.
 type Rules struct {
 	Policy
-	// SizeClasses go from the smallest to the largest.
+	// SizeClasses are ordered from the smallest to the largest.
 	SizeClasses []SizeClass `json:"sizeClasses,omitempty"`
-	// SilentAfter, as in 5m, is how long an agent may leave works unanswered before no cluster is placed on its shard.
+	// SilentAfter, for example 5m, is how long an agent may leave works unanswered before its shard gets no new clusters.
 	SilentAfter string `json:"silentAfter,omitempty"`
 }
 
-// DefaultSilentAfter is many times what an agent takes that has lost everything.
+// DefaultSilentAfter is many times the duration of a full resync of an agent.
 const DefaultSilentAfter = 5 * time.Minute
 
-// DefaultRules are those of a region that says nothing.
+// DefaultRules returns the rules of a region without configuration.
 func DefaultRules() Rules {
 	return Rules{Policy: Policy{Strategy: Spread}, SilentAfter: DefaultSilentAfter.String(),
 		SizeClasses: []SizeClass{{"small", 60}, {"medium", 252}, {"large", 0}}}
 }
 
-// Silence is SilentAfter.
+// Silence returns SilentAfter as a duration.
 func (r *Rules) Silence() time.Duration {
 	d, err := time.ParseDuration(r.SilentAfter)
 	if err != nil || d <= 0 {
@@ -91,7 +92,7 @@ func (r *Rules) Silence() time.Duration {
 	return d
 }
 
-// Class is the size class of a cluster: the named one if there is such a class, else the one that its nodes make.
+// Class returns the named size class if it exists, or else the class for the number of nodes.
 func (r *Rules) Class(named string, nodes int32) string {
 	for _, c := range r.SizeClasses {
 		if c.Name == named {
@@ -106,12 +107,12 @@ func (r *Rules) Class(named string, nodes int32) string {
 	return ""
 }
 
-// ClassOf is the size class that a cluster counts as.
+// ClassOf returns the size class of a cluster.
 func (r *Rules) ClassOf(needs Needs, override Policy) string {
 	return r.Class(cmp.Or(override.SizeClass, needs.SizeClass), needs.Nodes)
 }
 
-// size orders size classes; an unknown one comes last.
+// size returns the position of a size class; an unknown class comes last.
 func (r *Rules) size(class string) int {
 	if i := slices.IndexFunc(r.SizeClasses, func(c SizeClass) bool { return c.Name == class }); i >= 0 {
 		return i
@@ -119,7 +120,7 @@ func (r *Rules) size(class string) int {
 	return len(r.SizeClasses)
 }
 
-// HasClass says whether there is a size class of a name.
+// HasClass reports whether a size class exists.
 func (r *Rules) HasClass(name string) bool { return r.size(name) < len(r.SizeClasses) }
 
 var (
@@ -128,27 +129,27 @@ var (
 	labelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_./]{0,125}[A-Za-z0-9])?$`)
 )
 
-// The bounds of what an operator may set.
+// The bounds of values that an operator may set.
 const (
 	MaxZones  = 16
 	MaxLabels = 32
 	maxAvoid  = 100
 )
 
-// Violation is a setting that is wrong; Field is its JSON path.
+// Violation is an invalid value. Field is its JSON path.
 type Violation struct{ Field, Message string }
 
-// CheckName finds what is wrong with a shard's name.
+// CheckName validates the name of a shard.
 func CheckName(field, name string) []Violation {
 	return checkList(field, []string{name}, 1, namePattern)
 }
 
-// CheckZones finds what is wrong with a list of zones.
+// CheckZones validates a list of zones.
 func CheckZones(field string, zones []string) []Violation {
 	return checkList(field, zones, MaxZones, zonePattern)
 }
 
-// CheckLabels finds what is wrong with labels.
+// CheckLabels validates labels.
 func CheckLabels(field string, labels map[string]string) []Violation {
 	var problems []Violation
 	if len(labels) > MaxLabels {
@@ -162,7 +163,7 @@ func CheckLabels(field string, labels map[string]string) []Violation {
 	return problems
 }
 
-// CheckClasses finds size classes that the region does not have.
+// CheckClasses returns a violation for each unknown size class.
 func (r *Rules) CheckClasses(field string, classes []string) []Violation {
 	problems := checkList(field, classes, len(r.SizeClasses), namePattern)
 	for i, class := range classes {
@@ -173,7 +174,7 @@ func (r *Rules) CheckClasses(field string, classes []string) []Violation {
 	return problems
 }
 
-// Check finds what is wrong with the rules of one cluster.
+// Check validates the placement policy of one cluster.
 func (r *Rules) Check(field string, p Policy) []Violation {
 	problems := CheckZones(field+"zones", p.Zones)
 	problems = append(problems, CheckLabels(field+"labels", p.Labels)...)
@@ -227,7 +228,7 @@ func checkList(field string, values []string, most int, pattern *regexp.Regexp) 
 	return problems
 }
 
-// Validate checks a region's rules.
+// Validate validates the rules of a region.
 func (r *Rules) Validate(path string) error {
 	var errs []error
 	fail := func(field, format string, args ...any) {

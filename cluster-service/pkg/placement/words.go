@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// named bounds how many shards a sentence names.
+// named bounds the shards that a sentence names.
 const named = 3
 
-// Message says the decision in a sentence.
+// Message returns the decision as a sentence.
 func (d Decision) Message() string {
 	if d.Shard == "" {
 		return "No provision shard can take it: " + d.refusals() + "."
@@ -40,7 +40,7 @@ func (d Decision) able() int {
 	return able
 }
 
-// refusals are the shards that cannot take the cluster with their obstacles.
+// refusals returns the shards that do not accept the cluster with their obstacles.
 func (d Decision) refusals() string {
 	if len(d.Verdicts) == 0 {
 		return "there is none"
@@ -63,7 +63,7 @@ func (d Decision) refusals() string {
 	return text
 }
 
-// Why says what keeps a shard out; empty when nothing does.
+// Why returns the obstacles of a shard; empty if it has none.
 func (v Verdict) Why() string {
 	var parts []string
 	for _, o := range v.Obstacles {
@@ -72,7 +72,8 @@ func (v Verdict) Why() string {
 	return strings.Join(parts, " and ")
 }
 
-// Remedies says what would let the cluster be placed: for each shard all that must come true, those nearest to it first.
+// Remedies returns the changes that would let the cluster be placed: for each shard all changes that are needed, fewest
+// first.
 func (d Decision) Remedies() []string {
 	var remedies []string
 	for count := 1; len(remedies) < named && count <= maxObstacles; count++ {
@@ -90,10 +91,10 @@ func (d Decision) Remedies() []string {
 	return remedies
 }
 
-// maxObstacles bounds those of one shard: one of each reason, two of zones, one of each label.
+// maxObstacles bounds the obstacles of one shard: one per reason, two for zones, one per label.
 const maxObstacles = 10 + 2*MaxLabels
 
-// Verdict finds the verdict on a shard.
+// Verdict returns the verdict on a shard.
 func (d Decision) Verdict(shard string) (Verdict, bool) {
 	for _, v := range d.Verdicts {
 		if v.Shard == shard {
@@ -103,7 +104,7 @@ func (d Decision) Verdict(shard string) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// Describe says rules in words; empty when there are none beyond the strategy.
+// Describe returns the rules as text; empty if there are none beyond the strategy.
 func (p Policy) Describe() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

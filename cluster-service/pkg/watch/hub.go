@@ -1,7 +1,7 @@
-// Package watch fans the changes of the fleet out to watchers. A Hub follows the database with one reader, woken by
-// commits, and keeps the newest changes in a ring; every watcher has a cursor into it and reads from the database what is
-// older. A slow watcher therefore holds up nobody, holds no memory, and misses nothing. Revisions become visible in
-// order (package store sees to it), so a cursor is a single number.
+// Package watch distributes the changes of the fleet to watchers. A Hub follows the database with one reader, which commits
+// wake, and stores the newest changes in a ring. Every watcher has a cursor into the ring and reads older changes from the
+// database. So a slow watcher blocks nobody, needs no memory and misses nothing. Package store makes revisions visible in
+// order, so a cursor is a single number.
 package watch
 
 import (
@@ -18,45 +18,46 @@ import (
 const (
 	readLimit = 500
 	readRetry = time.Second
-	// resync is how often the database is read without having been woken: notifications are a hint, not a promise.
+	// resync is the period of reads without a notification, because notifications may be lost.
 	resync = 30 * time.Second
 )
 
-// Source is what a hub reads.
+// Source is the part of the store that a hub reads.
 type Source interface {
 	Changes(ctx context.Context, after int64, limit int) ([]store.Change, store.Clock, error)
 	Clock(ctx context.Context) (store.Clock, error)
-	// Renew begins the revisions anew if they are lower than one that was seen.
+	// RestartRevisions starts a new history of revisions if the current ones are lower than one that was seen.
 	RestartRevisions(ctx context.Context, seen int64) error
 }
 
-// ErrCompacted is returned for a revision from which a watch could miss a deletion, or that was never given.
+// ErrCompacted is returned for a revision after which a watch could miss a deletion, or that does not exist.
 var ErrCompacted = errors.New("the revision is not kept any more, or is from another database")
 
-// Hub follows the changes.
+// Hub follows the changes of the fleet.
 type Hub struct {
 	source Source
 	size   int
 	woken  chan struct{}
-	// stopped is closed when Run has ended.
+	// stopped is closed when Run has returned.
 	stopped chan struct{}
 
 	mu sync.Mutex
-	// ring holds the changes after floor and up to head, in order; a resource may be in it more than once.
+	// ring contains the changes after floor and up to head, in order. A resource may occur more than once.
 	ring        []store.Change
 	floor, head int64
-	// began is where the revisions began anew. A watcher from before may have been told of what was lost, and must list.
+	// began is the first revision of the current history. A watcher from before it may have seen changes that were lost,
+	// and must list.
 	began   int64
 	started bool
 	moved   chan struct{} // closed and replaced when head moves
 }
 
-// NewHub makes a hub that keeps up to size changes; Run runs it.
+// NewHub returns a hub that stores up to size changes. Run runs it.
 func NewHub(source Source, size int) *Hub {
 	return &Hub{source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
 }
 
-// Wake has the hub read soon, unless it has read up to revision already; 0 wakes it in any case. It does not block.
+// Wake makes the hub read soon unless it has read up to revision; 0 always wakes it. It does not block.
 func (h *Hub) Wake(revision int64) {
 	h.mu.Lock()
 	known := revision > 0 && revision <= h.head
@@ -70,10 +71,10 @@ func (h *Hub) Wake(revision int64) {
 	}
 }
 
-// ErrStopped is returned to watchers when the hub has ended.
+// ErrStopped is returned to watchers when the hub has stopped.
 var ErrStopped = errors.New("the process is stopping")
 
-// Run follows until ctx is over, which ends all watches.
+// Run follows the changes until ctx is done, which ends all watches.
 func (h *Hub) Run(ctx context.Context) {
 	defer close(h.stopped)
 	timer := time.NewTimer(0)
@@ -119,7 +120,7 @@ func (h *Hub) follow(ctx context.Context) error {
 			return err
 		}
 		if clock.Revision < head {
-			// Nothing but a database that lost commits goes back.
+			// Revisions go back only if the database lost commits.
 			if err := h.source.RestartRevisions(ctx, head); err != nil {
 				return err
 			}
@@ -147,13 +148,13 @@ func (h *Hub) follow(ctx context.Context) error {
 	}
 }
 
-// begin forgets what was read, and goes on from the newest revision; h.mu is held.
+// begin drops the ring and continues from the newest revision. h.mu is held.
 func (h *Hub) begin(clock store.Clock) {
 	h.ring, h.floor, h.began = nil, clock.Revision, clock.RestartedAt
 	h.advance(nil, clock.Revision)
 }
 
-// advance moves the head; h.mu is held.
+// advance moves the head. h.mu is held.
 func (h *Hub) advance(changes []store.Change, head int64) {
 	h.ring = append(h.ring, changes...)
 	if over := len(h.ring) - h.size; over > 0 {
@@ -165,7 +166,7 @@ func (h *Hub) advance(changes []store.Change, head int64) {
 	h.moved = make(chan struct{})
 }
 
-// Check says whether a watch may begin after a revision.
+// Check returns an error if a watch cannot begin after a revision.
 func (h *Hub) Check(ctx context.Context, after int64) error {
 	clock, err := h.source.Clock(ctx)
 	if err != nil {
@@ -177,17 +178,17 @@ func (h *Hub) Check(ctx context.Context, after int64) error {
 	return nil
 }
 
-// Batch is what a watcher gets next.
+// Batch is the next part of a watch.
 type Batch struct {
 	Changes []store.Change
-	// Revision is up to where everything has been given, with these changes.
+	// Revision is the revision up to which the watcher has received all changes after this batch.
 	Revision int64
-	// Current says that nothing more was there.
+	// Current reports that there were no further changes.
 	Current bool
 }
 
-// Next gives the changes after a revision. When there are none it waits until there are, or until ctx or patience is over,
-// and then returns a current batch without changes.
+// Next returns the changes after a revision. Without changes, it waits until there are some, ctx is done or patience has
+// passed, and then returns a current batch without changes.
 func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Batch, error) {
 	var timeout <-chan time.Time
 	for {
@@ -206,7 +207,7 @@ func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Ba
 		if started && after < floor {
 			return h.read(ctx, after)
 		}
-		// Up to date, or ahead of a hub that has not read as far yet: either way something will move.
+		// The watcher is up to date, or ahead of the hub. In both cases the head will move.
 		if timeout == nil {
 			timer := time.NewTimer(patience)
 			defer timer.Stop()
@@ -224,8 +225,8 @@ func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Ba
 	}
 }
 
-// cut takes changes after a revision from the ring; h.mu is held. Of several changes of one resource only the newest is in
-// the batch, at its own place.
+// cut returns changes after a revision from the ring. Of several changes of one resource it returns only the newest, at its
+// position. h.mu is held.
 func (h *Hub) cut(after int64) Batch {
 	i := sort.Search(len(h.ring), func(i int) bool { return h.ring[i].Revision > after })
 	changes := h.ring[i:min(len(h.ring), i+readLimit)]
@@ -245,7 +246,7 @@ func (h *Hub) cut(after int64) Batch {
 	return batch
 }
 
-// read takes changes from the database, for a watcher that is behind the ring.
+// read returns changes from the database for a watcher that is behind the ring.
 func (h *Hub) read(ctx context.Context, after int64) (Batch, error) {
 	changes, clock, err := h.source.Changes(ctx, after, readLimit)
 	if err != nil {
