@@ -17,7 +17,8 @@ regions = $(filter-out %/test/deletion %/test/maestro,$(shell go list ./test/...
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-run: build postgresql ## start a local region on this machine and create a cluster in it
+run: ## start a local region on this machine and create a cluster in it
+	$(MAKE) --no-print-directory -j 2 build postgresql
 	$(bin)/hcpctl region up --detach --demo
 
 # Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole

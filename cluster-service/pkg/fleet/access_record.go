@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// The actions of access records about credentials and revocations.
+// The actions of access records.
 const (
 	CredentialRequested = "credentials.requested"
 	CredentialIssued    = "credentials.issued"
@@ -43,20 +43,20 @@ var revocationActions = map[csv1.BreakGlassRevocationState]string{
 	csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED:  RevocationCanceled,
 }
 
-// AccessRecord is one thing that happened to the access to a cluster, for the audit.
+// AccessRecord is one event of the access to a cluster, for the audit log.
 type AccessRecord struct {
 	Action     string
 	ClusterUID string
 	ResourceID string
-	// Credential is what it happened to, or Revocation. Both are nil where a certificate was used that is no credential's of
-	// the aggregate: one that has long ended, or nobody's.
+	// Credential or Revocation is the subject of the record. Both are nil if a certificate was used that belongs to no
+	// credential of the aggregate: a credential that ended long ago, or an unknown one.
 	Credential *Credential
 	Revocation *Revocation
-	// Use is set where a certificate was used.
+	// Use is set if a certificate was used.
 	Use *credentialuse.Use
 }
 
-// AccessRecords are what happened to the access to a cluster between two of its states.
+// AccessRecords returns the events between two states of an aggregate.
 func AccessRecords(before, after *ClusterAggregate) []AccessRecord {
 	var records []AccessRecord
 	add := func(r AccessRecord) {
@@ -105,7 +105,7 @@ func AccessRecords(before, after *ClusterAggregate) []AccessRecord {
 	return records
 }
 
-// userOf is whom the API server took the holder of a credential for.
+// userOf returns the user name under which the API server saw the holder of a credential.
 func userOf(t *ClusterAggregate, c *Credential) string {
 	fingerprint := c.Fingerprint()
 	for _, u := range t.Uses() {

@@ -11,7 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// Fingerprint is the SHA-256 of a certificate (PEM), as API servers name it in their audit logs; empty where there is none.
+// Fingerprint returns the SHA-256 of a PEM certificate as API servers write it in their audit logs; empty without a
+// certificate.
 func Fingerprint(certificate string) string {
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil {
@@ -21,7 +22,7 @@ func Fingerprint(certificate string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Fingerprint is the one of a credential's certificate; empty before it is issued.
+// Fingerprint returns the fingerprint of a credential's certificate; empty before it is issued.
 func (c *Credential) Fingerprint() string {
 	if known := c.Status.GetCertificateFingerprint(); known != "" {
 		return known
@@ -29,7 +30,7 @@ func (c *Credential) Fingerprint() string {
 	return Fingerprint(c.Status.GetCertificate()) // issued before fingerprints were kept
 }
 
-// Uses are those that the management cluster reports.
+// Uses returns the uses of certificates that the management cluster reports.
 func (t *ClusterAggregate) Uses() []credentialuse.Use {
 	work := t.Work(HostedCluster, "")
 	if work == nil {
@@ -38,7 +39,8 @@ func (t *ClusterAggregate) Uses() []credentialuse.Use {
 	return work.Observed.Uses
 }
 
-// CredentialByFingerprint finds the credential of a certificate; nil when there is none, or it has long ended.
+// CredentialByFingerprint returns the credential with the fingerprint of a certificate, or nil if there is none or it ended
+// long ago.
 func (t *ClusterAggregate) CredentialByFingerprint(fingerprint string) *Credential {
 	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.Fingerprint() == fingerprint })
 	if i < 0 {
@@ -47,7 +49,7 @@ func (t *ClusterAggregate) CredentialByFingerprint(fingerprint string) *Credenti
 	return t.Credentials[i]
 }
 
-// noteUses takes over what is reported of the use of credentials. What was once seen stays, whatever is reported later.
+// noteUses stores the reported uses of credentials. A use that was reported once is kept.
 func noteUses(t *ClusterAggregate) {
 	for _, seen := range t.Uses() {
 		c := t.CredentialByFingerprint(seen.Fingerprint)
@@ -66,10 +68,10 @@ func noteUses(t *ClusterAggregate) {
 	}
 }
 
-// skew is by how much the clocks of an API server and of ours may differ.
+// skew is the tolerated difference between the clocks of an API server and of this service.
 const skew = time.Minute
 
-// UsedAfterEnd says that a certificate was used when it should not have been taken any more.
+// UsedAfterEnd reports whether a certificate was used after it expired or was revoked.
 func (c *Credential) UsedAfterEnd(last time.Time) bool {
 	end := c.GoneTime
 	if expires := c.Status.GetExpirationTime(); expires != nil && (end.IsZero() || expires.AsTime().Before(end)) {

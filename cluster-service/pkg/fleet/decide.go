@@ -10,28 +10,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Region is what status needs to know of the place.
+// Region holds the settings of the region that the state machine depends on.
 type Region struct {
-	// BaseDomain is the zone of the region, as in 0ulz.westus3.aroapp-hcp.io.
+	// BaseDomain is the DNS zone of the region, for example 0ulz.westus3.aroapp-hcp.io.
 	BaseDomain string
-	// IssuerBase is the URL under which the issuers of the clusters' tokens stand.
+	// IssuerBase is the base URL of the token issuers of all clusters.
 	IssuerBase string
-	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
+	// EndpointURLs makes API URLs from the endpoint that the HostedCluster reports instead of from the DNS name.
 	EndpointURLs bool
-	// AzureKinds are what each cluster has in Azure; none where there is no Azure.
+	// AzureKinds are the Azure resources of each cluster; empty in a region without Azure.
 	AzureKinds []AzureKind
 	// StepLimits are the times after which steps of a deletion count as stuck; nil means the defaults. Copies of a Region share
 	// them, so a change takes effect everywhere.
 	StepLimits *deletiongraph.Limits
-	// ComponentsAfter is how long a control plane rolls out a release before its components are looked at one by one. What
-	// takes less time than that is not worth the messages.
+	// ComponentsAfter is the time after which the components of a control plane are read one by one during an upgrade.
+	// Shorter rollouts are not worth the additional messages.
 	ComponentsAfter time.Duration
 }
 
-// APIHost is the DNS name of a cluster's API.
+// APIHost returns the DNS name of a cluster's API.
 func (r Region) APIHost(prefix string) string { return "api." + prefix + "." + r.BaseDomain }
 
-// The services that a HostedCluster publishes, each by a name beside the API's.
+// The services that a HostedCluster publishes under names of their own.
 const (
 	ServiceAPIServer    = "APIServer"
 	ServiceOAuth        = "OAuthServer"
@@ -39,26 +39,27 @@ const (
 	ServiceIgnition     = "Ignition"
 )
 
-// Services are all of them, in the order in which they are rendered.
+// Services returns all services in the order in which they are rendered.
 func Services() []string {
 	return []string{ServiceAPIServer, ServiceOAuth, ServiceKonnectivity, ServiceIgnition}
 }
 
-// ServiceHost is the DNS name under which a service of a cluster's control plane is published. The API server's is not the
-// API's, whose name has a serving certificate of its own.
+// ServiceHost returns the DNS name under which a service of a control plane is published. The name of the API server
+// service differs from the name of the API, which has a serving certificate of its own.
 func (r Region) ServiceHost(service, prefix string) string {
 	name := map[string]string{ServiceAPIServer: "api-int", ServiceOAuth: "oauth", ServiceKonnectivity: "konnectivity-server",
 		ServiceIgnition: "ignition-server"}[service]
 	return name + "." + prefix + "." + r.BaseDomain
 }
 
-// ClusterDomain is the base domain of what runs in a cluster.
+// ClusterDomain returns the base domain of the applications of a cluster.
 func (r Region) ClusterDomain(prefix string) string { return "aro." + prefix + "." + r.BaseDomain }
 
-// IssuerURL is the issuer of a cluster's service account tokens.
+// IssuerURL returns the issuer of a cluster's service account tokens.
 func (r Region) IssuerURL(clusterID string) string { return r.IssuerBase + "/" + clusterID }
 
-// Issuer is a cluster's issuer. It stays what it was when the cluster got it, as a HostedCluster's cannot change.
+// Issuer returns the issuer of a cluster. It stays the one that the cluster got first, because the issuer of a
+// HostedCluster is immutable.
 func (r Region) Issuer(c *Cluster) string {
 	if issuer := c.Status.GetIssuerUrl(); issuer != "" {
 		return issuer
@@ -66,17 +67,17 @@ func (r Region) Issuer(c *Cluster) string {
 	return r.IssuerURL(c.ID())
 }
 
-// Settle is the whole state machine: it drops works whose deletion is confirmed, plans the works that are wanted, and
-// brings the status of everything in line with what is wanted and observed. It is idempotent. A nil renderer leaves the
-// contents of works as they are, and upgrades where they are, which is right unless the desired state changed.
+// Settle advances the state machine. It removes works whose deletion is confirmed, plans the desired works, and updates the
+// status of all resources from the desired and the observed state. Settle is idempotent. With a nil renderer it changes
+// neither the content of works nor the progress of upgrades; that is right unless the desired state changed.
 func (r Region) Settle(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	return r.settle(now, t, renderer, true)
 }
 
-// SettleObserved is Settle after something was observed: contents are rendered only if an upgrade goes on by it. What else
-// would be rendered differently, as by a newer version of this service, waits for the next change of the desired state.
+// SettleObserved advances the state machine after a report. It renders content only if an upgrade proceeds. Other changes
+// of the rendering, for example by a newer release of this service, take effect with the next change of the desired state.
 //
-// An upgrade whose content cannot be rendered does not go on, and holds up nothing else.
+// An upgrade whose content cannot be rendered does not proceed. It does not block other changes.
 func (r Region) SettleObserved(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	if len(t.ActiveUpgrades()) == 0 {
 		return r.settle(now, t, nil, false)
@@ -130,7 +131,7 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 	for _, a := range t.ExternalAuths {
 		decideExternalAuth(now, t, a)
 	}
-	// The cluster may just have come up, or gone.
+	// The cluster may have become ready, or may be gone now.
 	planBreakGlass(now, t)
 	if t.Cluster != nil && t.Cluster.Gone() {
 		advanceBreakGlass(now, t)
@@ -170,7 +171,7 @@ func (r Region) decideCluster(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-// waits is what a cluster without a place waits for: what was decided last.
+// waits returns the reason for which a cluster has no shard: the newest decision.
 func (c *Cluster) waits() string {
 	if c.PlacementMessage != "" {
 		return c.PlacementMessage
@@ -213,12 +214,13 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureReady(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
-	// Its external auth or another rendering is on its way: the cluster is what it was.
+	// A change of its external authentication or another rendering is being rolled out. That does not change the phase of
+	// the cluster.
 	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 	case work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
-	// The upgrade that the generation asks for was given up.
+	// The upgrade that the generation requires was aborted or failed.
 	case wasReady && owed && len(t.ActiveUpgrades()) == 0:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
 	case wasReady:
@@ -239,7 +241,8 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
 
-// rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.
+// rolledOut reports whether the control plane runs the release. For a version that does not report this, the condition
+// Available decides.
 func rolledOut(want Release, seen *feedback.Observed) bool {
 	version, err := release.ParseVersion(want.Version)
 	if err != nil || !version.ReportsControlPlaneVersion() {
@@ -252,8 +255,8 @@ func rolledOut(want Release, seen *feedback.Observed) bool {
 	return newest.State == "Completed" && newest.Version == want.Version
 }
 
-// activeVersions are the versions that the control plane runs: the newest entries of its history down to the last one
-// that was completed.
+// activeVersions returns the versions that the control plane runs: the newest entries of its history, down to the last
+// completed one.
 func activeVersions(seen *feedback.Observed, old []string) []string {
 	history := seen.ControlPlaneVersions
 	if len(history) == 0 {
@@ -291,7 +294,7 @@ func observedCondition(name string, seen *feedback.Observed) condition {
 	return condition{name, c.Status, c.Reason, c.Message}
 }
 
-// maestroLayer is about the works that a resource needs, in their order: the first with trouble says it.
+// maestroLayer returns the progress of the works that a resource needs. The first work with an error determines it.
 func maestroLayer(works ...*Work) layer {
 	waiting := false
 	for _, w := range works {
@@ -340,7 +343,7 @@ func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, r
 	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane."}
 }
 
-// decideClusterDeletion says which step the deletion is at; plan does the steps.
+// decideClusterDeletion sets the progress of a deletion. plan decides its steps.
 func decideClusterDeletion(now time.Time, t *ClusterAggregate) {
 	c, s := t.Cluster, t.Cluster.Status
 	s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETING
@@ -431,8 +434,8 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		s.ObservedGeneration = work.Generation
 	case work.Refused:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
-	// Nodes come and go, and another rendering may be on its way; a pool that has carried its generation is ready until a
-	// newer one is asked for.
+	// The number of nodes may change, and another rendering may be rolled out. A pool that reached its generation stays
+	// ready until a newer one is requested.
 	case wasReady && s.ObservedGeneration >= p.Generation:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_READY
 	case wasReady:
@@ -448,7 +451,7 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, awaited, ready, s.ObservedGeneration >= p.Generation))
 }
 
-// sized says whether as many nodes are ready as were asked for.
+// sized reports whether the number of ready nodes is the requested one.
 func sized(spec *csv1.NodePoolSpec, seen *feedback.Observed) bool {
 	if autoscaling := spec.GetAutoscaling(); autoscaling != nil {
 		if seen.Replicas < int64(autoscaling.GetMin()) || seen.Replicas > int64(autoscaling.GetMax()) {

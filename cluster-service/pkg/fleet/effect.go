@@ -7,14 +7,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
-// An update is done when its effect is read back, not when it was handed over. That the management cluster carries the
-// digest proves that its API server took every field; what HyperShift made of them it says in its conditions, and for some
-// settings in fields of their own. pending is what is still awaited of that; its zero value is that nothing is.
+// An update is complete when its effect was read back, not when it was published. The digest on the management cluster
+// proves that its API server accepted all fields. Conditions and some fields report what HyperShift made of them. pending
+// is what is still awaited; its zero value means nothing.
 type pending struct{ state, message string }
 
 func (p pending) none() bool { return p.state == "" }
 
-// clusterPending is what HyperShift has yet to do about a HostedCluster as it was read back.
+// clusterPending returns what HyperShift still has to do for a HostedCluster as it was read back.
 func clusterPending(spec *csv1.ClusterSpec, seen *feedback.Observed) pending {
 	reconciled := seen.Condition(feedback.ReconciliationSucceeded)
 	switch {
@@ -29,10 +29,9 @@ func clusterPending(spec *csv1.ClusterSpec, seen *feedback.Observed) pending {
 	return pending{}
 }
 
-// keyPending is what is awaited of the encryption of etcd's data with the customer's key. HyperShift deploys a new version
-// of the key for reading, then for writing, then writes all data anew; until it is done the version before is needed, and a
-// customer who disables it too soon loses data. A release of HyperShift that says nothing of that is taken at the word that
-// the key is valid.
+// keyPending returns what is awaited of the encryption of etcd with the customer's key. HyperShift deploys a new key
+// version for reading, then for writing, and then rewrites all data. Until then the previous version is needed: a customer
+// who disables it too early loses data. For a HyperShift release that does not report this, a valid key suffices.
 func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
 	valid, encrypted := seen.Condition(feedback.ValidKMS), seen.Condition(feedback.DataEncrypted)
 	switch {
@@ -46,7 +45,7 @@ func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
 	return pending{}
 }
 
-// poolPending is what HyperShift has yet to do about a NodePool as it was read back, nodes apart.
+// poolPending returns what HyperShift still has to do for a NodePool as it was read back, without regard to nodes.
 func poolPending(spec *csv1.NodePoolSpec, seen *feedback.Observed) pending {
 	skew, image := seen.Condition(feedback.VersionSkew), seen.Condition(feedback.ValidReleaseImage)
 	autoscaling, repair := seen.Condition(feedback.AutoscalingEnabled), seen.Condition(feedback.AutorepairEnabled)
@@ -65,7 +64,7 @@ func poolPending(spec *csv1.NodePoolSpec, seen *feedback.Observed) pending {
 	return pending{}
 }
 
-// autoscales says whether a pool is rendered with a range; a range that ends at 0 is a size of 0.
+// autoscales reports whether a pool is rendered with a range. A range that ends at 0 is a size of 0.
 func autoscales(spec *csv1.NodePoolSpec) bool { return spec.GetAutoscaling().GetMax() > 0 }
 
 func onOff(on bool) string {
@@ -78,8 +77,8 @@ func onOff(on bool) string {
 // nodeStarting is HyperShift's reason for a node that has not reported yet.
 const nodeStarting = "NodeProvisioning"
 
-// nodePoolLayer says what a node pool is doing, in the order in which it matters to whoever waits. A pool is settled when its
-// generation has been in effect.
+// nodePoolLayer returns the progress of a node pool. The conditions are ordered by their importance for the customer. A
+// pool is settled when its generation took effect before.
 func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready, settled bool) layer {
 	at := func(state, format string, args ...any) layer {
 		return layer{LayerNodePool, state, fmt.Sprintf(format, args...)}
@@ -110,7 +109,7 @@ func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready,
 	return at("WaitingForNodes", "%s", nodes)
 }
 
-// versionsOf says how many nodes run the wanted version.
+// versionsOf returns how many nodes run the desired version, as text.
 func versionsOf(versions []feedback.NodeVersion, wanted string) string {
 	var all, there int64
 	for _, v := range versions {

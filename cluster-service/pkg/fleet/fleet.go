@@ -1,7 +1,9 @@
-// Package fleet is the heart of Cluster Service: what a cluster, its node pools and their works on a management cluster
-// are, and how their state follows from what was asked for and what is observed. Everything here is a pure function of
-// its arguments. A ClusterAggregate, one cluster with everything that belongs to it, is the unit that is locked, decided and
-// stored as a whole; package store keeps it, package delivery moves its works to and from Maestro.
+// Package fleet contains the resources of Cluster Service and their state machine. It derives the works of a cluster, and
+// the status of the cluster, its node pools and other children, from the desired state and from what management clusters
+// and Azure report. All functions are pure functions of their arguments.
+//
+// A ClusterAggregate, one cluster with all its children, is the unit that is locked, decided and stored as a whole. Package
+// store stores it, package delivery exchanges its works with Maestro, and package azure carries out its steps in Azure.
 package fleet
 
 import (
@@ -17,52 +19,54 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
-// Release is the release that was chosen for a cluster or node pool. It changes only when the customer asks.
+// Release is the OpenShift release of a cluster or node pool. It changes only by a request of the customer or by an
+// upgrade.
 type Release struct {
 	Version string
 	Image   string
 }
 
-// Cluster is a cluster's row.
+// Cluster is the row of a cluster.
 type Cluster struct {
 	UID        string
 	ResourceID string
 	Generation int64
 	Spec       *csv1.ClusterSpec
 	Status     *csv1.ClusterStatus
-	// Shard is the provision shard that hosts it; empty until placed.
+	// Shard is the provision shard that hosts the cluster; empty until it is placed.
 	Shard string
-	// PlacementMessage says why no shard can take it, where that has just been decided. It is kept in the status.
+	// PlacementMessage is the reason for which no shard accepted the cluster, directly after the decision. The status
+	// stores it.
 	PlacementMessage string
 	Release          Release
-	// Overrides is what SREs have decided over the spec; nil when nothing.
+	// Overrides are the settings that SREs set with actions; nil if there are none.
 	Overrides *csv1.ClusterOverrides
-	// SigningKey is the service account signing key, sealed.
+	// SigningKey is the encrypted service account signing key.
 	SigningKey []byte
 	Revision   int64
 	CreateTime time.Time
-	// DeleteTime is when deletion was asked for; zero while the cluster is wanted.
+	// DeleteTime is when the deletion was requested; zero if it was not.
 	DeleteTime time.Time
-	// GoneTime is when the deletion was complete; from then on the row is a tombstone.
+	// GoneTime is when the deletion was complete. From then on the row is a tombstone.
 	GoneTime time.Time
 }
 
-// Deleting says that deletion was asked for.
+// Deleting reports whether the deletion was requested.
 func (c *Cluster) Deleting() bool { return !c.DeleteTime.IsZero() }
 
-// Gone says that only the tombstone is left.
+// Gone reports whether only the tombstone is left.
 func (c *Cluster) Gone() bool { return !c.GoneTime.IsZero() }
 
-// ID is the id under which the fleet knows the cluster.
+// ID returns the cluster ID.
 func (c *Cluster) ID() string { return c.Status.GetClusterId() }
 
-// Proto is the cluster as the API shows it.
+// Proto returns the cluster as a message of the API.
 func (c *Cluster) Proto() *csv1.Cluster {
 	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
 		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides}
 }
 
-// NodePool is a node pool's row.
+// NodePool is the row of a node pool.
 type NodePool struct {
 	UID        string
 	ClusterUID string
@@ -77,34 +81,34 @@ type NodePool struct {
 	GoneTime   time.Time
 }
 
-// Deleting says that deletion was asked for.
+// Deleting reports whether the deletion was requested.
 func (p *NodePool) Deleting() bool { return !p.DeleteTime.IsZero() }
 
-// Gone says that only the tombstone is left.
+// Gone reports whether only the tombstone is left.
 func (p *NodePool) Gone() bool { return !p.GoneTime.IsZero() }
 
-// Proto is the node pool as the API shows it.
+// Proto returns the node pool as a message of the API.
 func (p *NodePool) Proto() *csv1.NodePool {
 	return &csv1.NodePool{Uid: p.UID, ClusterUid: p.ClusterUID, ResourceId: p.ResourceID, Generation: p.Generation, Spec: p.Spec,
 		Status: p.Status, Revision: p.Revision, CreateTime: timestamp(p.CreateTime), DeleteTime: timestamp(p.DeleteTime)}
 }
 
-// WorkKind says what a work carries.
+// WorkKind is the kind of content of a work.
 type WorkKind int16
 
-// The works of a cluster.
+// The kinds of works. The values are stored and are those of the API.
 const (
-	// Namespaces are made first and deleted last.
+	// Namespaces are created first and deleted last.
 	Namespaces WorkKind = 1
-	// HostedCluster is the HostedCluster and the secrets it refers to.
+	// HostedCluster is the HostedCluster with the secrets that it refers to.
 	HostedCluster WorkKind = 2
 	// NodePoolWork is one NodePool.
 	NodePoolWork WorkKind = 3
-	// CredentialWork is the request for one break-glass credential, and its approval.
+	// CredentialWork is the request for one break-glass credential with its approval.
 	CredentialWork WorkKind = 4
 	// RevocationWork is the request to revoke a class of credentials.
 	RevocationWork WorkKind = 5
-	// RolloutWork has the components of a control plane read while an upgrade rolls them out; nothing is applied.
+	// RolloutWork reads the components of a control plane during an upgrade. It applies nothing.
 	RolloutWork WorkKind = 6
 )
 
@@ -113,52 +117,54 @@ func WorkKinds() []WorkKind {
 	return []WorkKind{Namespaces, HostedCluster, NodePoolWork, CredentialWork, RevocationWork, RolloutWork}
 }
 
-// Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
-// publishing while Published is behind Desired, or while it is to be deleted and not gone. The row goes when the deletion
-// is confirmed.
+// Work is one bundle of manifests for a management cluster, and the job that brings it there. It is due for publishing
+// while Published is less than Desired, and from its deletion until the deletion is confirmed. Then the row is deleted.
 type Work struct {
-	// ID is the Maestro resource id.
+	// ID is the ID of the Maestro resource bundle.
 	ID         string
 	ClusterUID string
-	// OwnerUID is the node pool, credential, revocation or upgrade that the work is for; empty when it is the cluster itself.
+	// OwnerUID is the UID of the node pool, credential, revocation or upgrade that the work belongs to; empty if it belongs
+	// to the cluster itself.
 	OwnerUID string
 	Kind     WorkKind
 	Name     string
 	Shard    string
-	// Desired counts the contents that were wanted, Published is the last one that Maestro acknowledged.
+	// Desired is the number of the desired content, counted from 1. Published is the number of the content that Maestro
+	// acknowledged last.
 	Desired   int64
 	Published int64
-	// Digest and Generation are of the desired content: its rendering, and the generation of the resource it was rendered from.
+	// Digest is the digest of the desired content, and Generation the generation of the resource that it was rendered from.
 	Digest     string
 	Generation int64
-	// DeleteTime is when its deletion was decided.
+	// DeleteTime is when the deletion of the work was decided.
 	DeleteTime time.Time
-	// DeletePublished says that Maestro acknowledged the deletion.
+	// DeletePublished reports that Maestro acknowledged the deletion.
 	DeletePublished bool
-	// DeleteRequests counts how often Maestro acknowledged the deletion.
+	// DeleteRequests is the number of acknowledged requests for the deletion.
 	DeleteRequests int32
-	// ReleaseFinalizers are finalizers that the agent is told to take off what the deletion waits for.
+	// ReleaseFinalizers are finalizers that the agent removes from the objects of the work.
 	ReleaseFinalizers []string
-	// Version is Maestro's resource version as last learnt; 0 when unknown or not created.
+	// Version is the last known version of the Maestro resource; 0 if it is unknown or the resource was not created.
 	Version int64
-	// Sequence orders the agent's status updates.
+	// Sequence orders the status updates of the agent.
 	Sequence string
-	// StatusHash is the hash by which a resync finds out whether the status changed.
+	// StatusHash is compared with Maestro's hash in a resync to find changed statuses.
 	StatusHash string
 	Observed   feedback.Observed
-	// Attempts counts failures to publish since the last success; RetryTime is when the work is next due, and while
-	// somebody is publishing it, when another may take over.
+	// Attempts is the number of failures to publish since the last success. RetryTime is when the work is due next; while a
+	// process publishes the work, it is the end of that process's lease.
 	Attempts  int32
 	RetryTime time.Time
-	// Error is the last failure to publish; Refused says that Maestro will not take this content at all.
+	// Error is the last failure to publish. Refused reports that Maestro rejects the content and that a retry cannot
+	// succeed.
 	Error   string
 	Refused bool
 }
 
-// Deleting says that the work is to be deleted.
+// Deleting reports whether the work is to be deleted.
 func (w *Work) Deleting() bool { return !w.DeleteTime.IsZero() }
 
-// Due says that there is something to publish, when its time has come.
+// Due reports whether the work has something to publish, regardless of RetryTime.
 func (w *Work) Due() bool {
 	if w.Deleting() {
 		return true
@@ -166,7 +172,7 @@ func (w *Work) Due() bool {
 	return w.Published < w.Desired && !w.Refused
 }
 
-// Applied says that the management cluster has the desired content.
+// Applied reports whether the management cluster has the desired content.
 func (w *Work) Applied() bool {
 	if w.Observed.Applied.Status != "True" {
 		return false
@@ -174,37 +180,37 @@ func (w *Work) Applied() bool {
 	if w.Kind == HostedCluster || w.Kind == NodePoolWork {
 		return w.Observed.Digest == w.Digest
 	}
-	// The content of the others never changes.
+	// The content of other kinds never changes.
 	return true
 }
 
-// Proto is the work as the API shows it.
+// Proto returns the work as a message of the API.
 func (w *Work) Proto() *csv1.Work {
 	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
 		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
 		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
 }
 
-// ClusterAggregate is a cluster and all that belongs to it.
+// ClusterAggregate is a cluster with all its children.
 type ClusterAggregate struct {
-	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
+	// Cluster is nil if the UID is unknown, or if a node pool was deleted before its cluster was applied.
 	Cluster *Cluster
 	Pools   []*NodePool
-	// ExternalAuths are the one that is wanted and those that are deleted.
+	// ExternalAuths are the external authentication that is not being deleted, if any, and those that are.
 	ExternalAuths []*ExternalAuth
-	// Credentials and Revocations are without those that came to an end long ago.
+	// Credentials and Revocations do not include those that ended long ago.
 	Credentials []*Credential
 	Revocations []*Revocation
-	// Upgrades are without those that came to an end long ago.
+	// Upgrades do not include those that ended long ago.
 	Upgrades []*Upgrade
 	Works    []*Work
-	// Azure is what the cluster has in Azure; nil when nothing.
+	// Azure are the cluster's Azure resources; nil if there are none.
 	Azure *Azure
-	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the aggregate.
+	// Leftovers are those that were forced in this transaction. Earlier ones are not part of the aggregate.
 	Leftovers []*Leftover
 }
 
-// Pool finds a node pool; nil when unknown.
+// Pool returns the node pool with a UID, or nil.
 func (t *ClusterAggregate) Pool(uid string) *NodePool {
 	i := slices.IndexFunc(t.Pools, func(p *NodePool) bool { return p.UID == uid })
 	if i < 0 {
@@ -213,7 +219,7 @@ func (t *ClusterAggregate) Pool(uid string) *NodePool {
 	return t.Pools[i]
 }
 
-// Work finds the work of a kind and owner, who is empty where the kind is one per cluster; nil when there is none.
+// Work returns the work of a kind and owner, or nil. The owner is empty for kinds of which a cluster has one.
 func (t *ClusterAggregate) Work(kind WorkKind, owner string) *Work {
 	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.Kind == kind && w.OwnerUID == owner })
 	if i < 0 {
@@ -222,7 +228,7 @@ func (t *ClusterAggregate) Work(kind WorkKind, owner string) *Work {
 	return t.Works[i]
 }
 
-// WorkByID finds a work; nil when there is none.
+// WorkByID returns the work with an ID, or nil.
 func (t *ClusterAggregate) WorkByID(id string) *Work {
 	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.ID == id })
 	if i < 0 {
@@ -231,7 +237,7 @@ func (t *ClusterAggregate) WorkByID(id string) *Work {
 	return t.Works[i]
 }
 
-// Clone is a deep copy, to compare with later.
+// Clone returns a deep copy, to compare with later.
 func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	c := &ClusterAggregate{Azure: t.Azure.Clone()}
 	if t.Cluster != nil {
@@ -273,7 +279,8 @@ func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	return c
 }
 
-// Size is the size that was asked for, an SRE's before the customer's; empty when it follows from the cluster.
+// Size returns the requested size class of the control plane. An override of an SRE takes precedence over the experimental
+// tag of the customer. It is empty if the size follows from the cluster.
 func (c *Cluster) Size() string {
 	if size := c.Overrides.GetSize().GetSize(); size != "" {
 		return size
@@ -281,7 +288,7 @@ func (c *Cluster) Size() string {
 	return c.Spec.GetExperiments()[experiment.SizeOverride]
 }
 
-// DesiredNodes are those that the node pools were asked for, the maximum where they autoscale.
+// DesiredNodes returns the desired number of nodes of all node pools. Autoscaled pools count with their maximum.
 func (t *ClusterAggregate) DesiredNodes() int32 {
 	nodes := int64(0)
 	for _, p := range t.Pools {
@@ -298,7 +305,7 @@ func (t *ClusterAggregate) DesiredNodes() int32 {
 	return int32(min(nodes, math.MaxInt32))
 }
 
-// Nodes are those that exist.
+// Nodes returns the number of existing nodes.
 func (t *ClusterAggregate) Nodes() int32 {
 	nodes := int32(0)
 	for _, p := range t.Pools {
@@ -307,7 +314,7 @@ func (t *ClusterAggregate) Nodes() int32 {
 	return nodes
 }
 
-// PlacementNeeds is what a place for the cluster must offer.
+// PlacementNeeds returns what a provision shard must offer for the cluster.
 func (t *ClusterAggregate) PlacementNeeds() placement.Needs {
 	return placement.Needs{Nodes: t.DesiredNodes(), SizeClass: t.Cluster.Size()}
 }

@@ -1,7 +1,7 @@
 package fleet
 
-// rendered are the works whose content follows from the desired state at any time; that of the others is fixed when they
-// are made.
+// rendered returns the works whose content follows from the desired state. The content of the other works is fixed when
+// they are created.
 func (t *ClusterAggregate) rendered() []*Work {
 	var works []*Work
 	for _, w := range t.Works {
@@ -12,7 +12,7 @@ func (t *ClusterAggregate) rendered() []*Work {
 	return works
 }
 
-// Outdated says whether a work of the aggregate would be rendered differently now.
+// Outdated reports whether a work of the aggregate would be rendered differently now.
 func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" {
 		return false, nil
@@ -29,7 +29,7 @@ func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 	return false, nil
 }
 
-// Applied says whether the management cluster has all of the aggregate's desired content.
+// Applied reports whether the management cluster has the desired content of all rendered works.
 func Applied(t *ClusterAggregate) bool {
 	for _, w := range t.rendered() {
 		if !w.Applied() {
@@ -39,7 +39,7 @@ func Applied(t *ClusterAggregate) bool {
 	return true
 }
 
-// ApplyFailed says whether a work of the aggregate was refused, by Maestro or by the management cluster.
+// ApplyFailed reports whether Maestro or the management cluster rejects a work of the aggregate.
 func ApplyFailed(t *ClusterAggregate) bool {
 	for _, w := range t.rendered() {
 		if w.Refused || w.Observed.Applied.Status == "False" {

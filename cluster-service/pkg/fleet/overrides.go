@@ -6,8 +6,8 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// Paused is until when the cluster is paused, as far as anybody has said; zero when nobody has. A time that has passed
-// pauses nothing, on the management cluster either: it need not be taken back.
+// Paused returns the end of the cluster's pause; zero if it was not paused. The time may have passed: the management
+// cluster then ignores the pause, so it need not be removed.
 func (c *Cluster) Paused() time.Time {
 	if until := c.Overrides.GetPause().GetUntil(); until != nil {
 		return until.AsTime()
@@ -15,15 +15,15 @@ func (c *Cluster) Paused() time.Time {
 	return time.Time{}
 }
 
-// Pause pauses the cluster, in place of any pause before.
+// Pause pauses the cluster and replaces an earlier pause.
 func (c *Cluster) Pause(now, until time.Time, actor *csv1.Actor) {
 	c.overrides().Pause = &csv1.ClusterPause{Until: timestamp(until), Actor: actor, Time: timestamp(now)}
 }
 
-// Resume takes a pause back.
+// Resume removes the pause.
 func (c *Cluster) Resume() { c.overrides().Pause = nil }
 
-// SetSize overrides the size of the control plane; an empty size takes that back.
+// SetSize overrides the size class of the control plane. An empty size removes the override.
 func (c *Cluster) SetSize(now time.Time, size string, actor *csv1.Actor) {
 	c.overrides().Size = nil
 	if size != "" {
@@ -38,8 +38,8 @@ func (c *Cluster) overrides() *csv1.ClusterOverrides {
 	return c.Overrides
 }
 
-// RetryWorks makes all of an aggregate's works due now: the content of those that are wanted is published once more, a deletion is
-// asked for once more. Refusals and back-offs are forgotten. It returns how many there are.
+// RetryWorks makes all works of an aggregate due now. The content of desired works is published again, and deletions are
+// requested again. Rejections and back-offs are cleared. RetryWorks returns the number of works.
 func (t *ClusterAggregate) RetryWorks() int {
 	for _, w := range t.Works {
 		w.Attempts, w.Error, w.Refused, w.RetryTime = 0, "", false, time.Time{}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Renderer gives the digests of what an aggregate's works should carry now.
+// Renderer returns the digest of the current desired content of a work.
 type Renderer interface {
 	Digest(t *ClusterAggregate, w *Work) (string, error)
 }
 
-// plan brings the set of works in line with what is wanted: it adds those that are missing, raises Desired of those whose
-// content changed, and marks those for deletion that should go.
+// plan updates the set of works: it adds missing works, increments Desired of works with changed content, and marks works
+// for deletion that are no longer needed.
 func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	c := t.Cluster
 	if c.Shard == "" {
@@ -68,16 +68,16 @@ func want(t *ClusterAggregate, kind WorkKind, p *NodePool, generation int64, ren
 	return nil
 }
 
-// unwanted is the order of deletion. A HostedCluster's deletion deletes its NodePools behind the work agent's back, and
-// an agent that still holds their works would create them again: they go first, or at the same moment. The namespaces go
-// when nothing else is left.
+// unwanted reports whether a work must be deleted now, and so determines the order of a deletion. HyperShift deletes the
+// NodePools of a deleted HostedCluster itself, and an agent that still has the works of the pools would create them again.
+// So pools are deleted before the HostedCluster or together with it. The namespaces are deleted when no other work is left.
 func unwanted(t *ClusterAggregate, w *Work) bool {
 	switch w.Kind {
 	case NodePoolWork:
 		p := t.Pool(w.OwnerUID)
 		return t.Cluster.Deleting() || p == nil || p.Deleting()
 	case CredentialWork:
-		// Once it is signed, or given up, nothing of the request is needed.
+		// The request is no longer needed when it is signed or canceled.
 		c := t.Credential(w.OwnerUID)
 		return t.Cluster.Deleting() || c == nil || !c.Pending()
 	case RevocationWork:

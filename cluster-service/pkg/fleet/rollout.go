@@ -14,8 +14,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
-// planRollout has the components of a control plane looked at while an upgrade rolls them out, as soon as that has taken long
-// enough. The content of the work never changes, so there is nothing to render for it; it goes when nothing is rolled out.
+// planRollout adds the work that reads the components of a control plane when an upgrade has rolled it out for long enough.
+// The content of the work never changes, so it is not rendered. The work is deleted when the rollout ends.
 func planRollout(now time.Time, t *ClusterAggregate) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" {
 		return
@@ -26,17 +26,17 @@ func planRollout(now time.Time, t *ClusterAggregate) {
 			continue
 		}
 		s.ComponentsTime = nil
-		// One of an earlier step that is on its way out is waited for.
+		// The work of an earlier step must be gone first.
 		if t.Work(RolloutWork, u.UID) == nil {
 			w := newWork(t, RolloutWork, u.UID, u.UID)
-			// What is late of an earlier step's is not of this one's.
+			// With an ID of its own, late reports of an earlier step's work do not count.
 			w.ID = WorkID(w.Shard, w.Name, u.UID+"-"+s.GetToVersion())
 			t.Works = append(t.Works, w)
 		}
 	}
 }
 
-// followComponents brings a step's components up to date with what is seen of them. What reports no more is left out.
+// followComponents updates the components of a step from the reports. It omits components that are no longer reported.
 func followComponents(now time.Time, s *csv1.UpgradeStep, work *Work) {
 	var seen map[string]feedback.Component
 	if work != nil && !work.Deleting() {
@@ -59,8 +59,8 @@ func followComponents(now time.Time, s *csv1.UpgradeStep, work *Work) {
 	}
 }
 
-// componentState is how a component stands towards a release. Its version changes when its rollout is complete; complete with
-// an older version it has not heard of the new one yet.
+// componentState returns the state of a component during the rollout of a release. The version of a component changes when
+// its rollout is complete. A complete component with an older version has not started.
 func componentState(to string, c feedback.Component) csv1.ComponentState {
 	complete := c.Rollout.Status == "True"
 	switch {
@@ -72,11 +72,11 @@ func componentState(to string, c feedback.Component) csv1.ComponentState {
 	return csv1.ComponentState_COMPONENT_STATE_ROLLING_OUT
 }
 
-// maxNamed is how many components a message names.
+// maxNamed is the number of components that a message names.
 const maxNamed = 3
 
-// componentsMessage says how many components of a step have arrived, and which are waited for: those that roll out, the first
-// of them first, or else those that have not begun.
+// componentsMessage returns how many components of a step are updated, and which ones are awaited: those that roll out,
+// longest first, or else those that have not started.
 func componentsMessage(s *csv1.UpgradeStep) string {
 	of := map[csv1.ComponentState][]*csv1.ComponentProgress{}
 	for _, c := range s.GetComponents() {

@@ -28,7 +28,7 @@ func timestamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// setProgress replaces the entries of a progress list; since stays where the state stays, and is at when it changes.
+// setProgress returns the new entries of a progress list. An entry keeps its time while its state does not change.
 func setProgress(old []*csv1.LayerProgress, at time.Time, entries ...layer) []*csv1.LayerProgress {
 	list := make([]*csv1.LayerProgress, 0, len(entries))
 	for _, e := range entries {
@@ -44,16 +44,16 @@ func setProgress(old []*csv1.LayerProgress, at time.Time, entries ...layer) []*c
 
 type layer struct{ name, state, message string }
 
-// condition is what a condition should say; an empty status leaves the condition out until there is something to say.
+// condition is the desired value of a condition. With an empty status the condition is omitted until it has one.
 type condition struct{ name, status, reason, message string }
 
-// setConditions brings conditions up to date; the transition time stays where the status stays.
+// setConditions returns the new conditions. A condition keeps its transition time while its status does not change.
 func setConditions(old []*csv1.Condition, at time.Time, generation int64, wanted ...condition) []*csv1.Condition {
 	list := make([]*csv1.Condition, 0, len(wanted))
 	for _, w := range wanted {
 		i := slices.IndexFunc(old, func(c *csv1.Condition) bool { return c.GetType() == w.name })
 		if w.status == "" {
-			// A condition that was known is not forgotten because one report leaves it out.
+			// A known condition is kept if one report does not contain it.
 			if i >= 0 {
 				list = append(list, old[i])
 			}
@@ -69,7 +69,7 @@ func setConditions(old []*csv1.Condition, at time.Time, generation int64, wanted
 	return list
 }
 
-// names joins works' names for a message.
+// names returns the names of works for a message.
 func names(works []*Work) string {
 	var list []string
 	for _, w := range works {

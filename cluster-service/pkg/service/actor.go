@@ -8,14 +8,14 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// The bounds of an Actor, in characters.
+// The bounds of an Actor in characters.
 const (
 	maxActorName   = 256
 	maxActorReason = 1024
 	maxActorTicket = 128
 )
 
-// actor checks who intervenes, and why.
+// actor validates the actor of a request.
 func (c *check) actor(field string, a *csv1.Actor) {
 	if a == nil {
 		c.fail(field, "Required value")
@@ -35,8 +35,8 @@ func (c *check) actor(field string, a *csv1.Actor) {
 	}
 }
 
-// audit writes the one line of an intervention: what was done, to which cluster, by whom and why. It is written when the
-// change is stored; details are pairs of what else it says, never a secret.
+// audit writes the audit record of an action: what was changed, on which cluster, by whom and why. It is called after the
+// change is stored. Details are further keys and values, never secrets.
 func audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
 	slog.InfoContext(ctx, "audit", append([]any{"record", "audit", "action", action, "cluster_uid", clusterUID, "actor", a.GetName(), "reason", a.GetReason(),
 		"ticket", a.GetTicket()}, details...)...)

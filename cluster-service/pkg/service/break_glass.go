@@ -21,12 +21,11 @@ import (
 )
 
 const (
-	// maxPending and maxLive bound the credentials of one cluster: those that wait to be signed, and those that have not
-	// come to their end.
+	// maxPending bounds the credentials of a cluster that wait for a signature, and maxLive those that have not ended.
 	maxPending = 50
 	maxLive    = 500
-	// revocationRetry is when to ask again for a credential that was refused because of a revocation: a revocation takes
-	// seconds where API servers follow their files, and a minute or two on a real management cluster.
+	// revocationRetry is the suggested retry interval for a credential that was refused because of a revocation. A
+	// revocation takes seconds where API servers watch their files, and a minute or two on a real management cluster.
 	revocationRetry = 5 * time.Second
 	credentialRetry = 10 * time.Second
 
@@ -41,7 +40,7 @@ const (
 	masters      = "system:masters"
 )
 
-// ApplyBreakGlassCredential asks for a credential, once for each uid.
+// ApplyBreakGlassCredential requests a credential, once per UID.
 func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
 	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), validateCredentialSpec(r.GetSpec())...)); err != nil {
 		return nil, answer(ctx, err)
@@ -119,12 +118,12 @@ func revocationInProgress() error {
 	return apierror.New(apierror.FailedPrecondition, "The credentials of this class are being revoked.").WithReason(ReasonRevocationInProgress).WithRetryAfter(revocationRetry)
 }
 
-// GetBreakGlassCredential reads a credential.
+// GetBreakGlassCredential returns a credential.
 func (s *Service) GetBreakGlassCredential(ctx context.Context, r *csv1.GetBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
 	return read(ctx, r.GetUid(), s.o.Store.Credential, ReasonCredentialUnknown, "break-glass credential")
 }
 
-// RevokeBreakGlassCredentials revokes a class of credentials, once for each uid.
+// RevokeBreakGlassCredentials revokes all credentials of a class, once per UID.
 func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.RevokeBreakGlassCredentialsRequest) (*csv1.BreakGlassRevocation, error) {
 	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
 	c.whoAndWhy("", r.GetClass(), r.GetRequester(), r.GetReason())
@@ -177,7 +176,7 @@ func (s *Service) newRevocation(t *fleet.ClusterAggregate, uid string, r *csv1.R
 	return v, s.settle(now, t)
 }
 
-// GetBreakGlassRevocation reads a revocation.
+// GetBreakGlassRevocation returns a revocation.
 func (s *Service) GetBreakGlassRevocation(ctx context.Context, r *csv1.GetBreakGlassRevocationRequest) (*csv1.BreakGlassRevocation, error) {
 	return read(ctx, r.GetUid(), s.o.Store.Revocation, ReasonRevocationUnknown, "break-glass revocation")
 }
@@ -193,7 +192,7 @@ func validateOnce(uid, clusterUID string) []apierror.Violation {
 	return c.violations
 }
 
-// whoAndWhy checks the class, and what is recorded of the caller.
+// whoAndWhy validates the class, the requester and the reason.
 func (c *check) whoAndWhy(prefix string, class csv1.BreakGlassClass, requester, reason string) {
 	isSRE := class == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
 	if !isSRE && class != csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER {
@@ -224,8 +223,8 @@ func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Viol
 	return c.violations
 }
 
-// certificateRequest checks what the signer would check, so that a mistake is answered and not discovered, and the
-// organization, which the signer does not check.
+// certificateRequest validates what the signer checks, so that the caller gets the error at once, and the organization,
+// which the signer does not check.
 func (c *check) certificateRequest(field string, spec *csv1.BreakGlassCredentialSpec) {
 	text := spec.GetCertificateSigningRequest()
 	if !c.required(field, text) {

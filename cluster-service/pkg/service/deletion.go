@@ -16,13 +16,13 @@ import (
 
 const maxReleased = 8
 
-// finalizerName is what a finalizer looks like: a qualified name, or the bare word of an old one.
+// finalizerName matches a qualified name, and the plain word of an old finalizer.
 var finalizerName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,250}[A-Za-z0-9])?(/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
 
-// RetryDeletion has what the deletions of a cluster wait for tried at once.
+// RetryDeletion retries all pending steps of the deletions of a cluster and its children.
 func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionRequest) (*csv1.RetryDeletionResponse, error) {
 	var steps []string
-	err := s.intervene(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.ClusterAggregate) error {
+	err := s.changeDeletion(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.ClusterAggregate) error {
 		if steps = s.o.Renderer.Region.RetryDeletion(now, t, r.GetActor()); len(steps) == 0 {
 			return failedPrecondition(ReasonNoDeletion, "No deletion of the cluster, or of its node pools and external auths, waits for anything.")
 		}
@@ -35,7 +35,7 @@ func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionReques
 	return &csv1.RetryDeletionResponse{Steps: steps}, nil
 }
 
-// ReleaseDeletionFinalizers has the agent take finalizers off what a step of a deletion waits for.
+// ReleaseDeletionFinalizers makes the agent remove finalizers from the objects that a step of a deletion waits for.
 func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.ReleaseDeletionFinalizersRequest) (*csv1.DeletionStep, error) {
 	var c check
 	if n := len(r.GetFinalizers()); n < 1 || n > maxReleased {
@@ -45,7 +45,7 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 		c.matches(fmt.Sprintf("finalizers[%d]", i), f, finalizerName)
 	}
 	var step *csv1.DeletionStep
-	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &c, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
+	err := s.changeDeletion(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &c, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
 		step, err = s.o.Renderer.Region.ReleaseFinalizers(now, t, r.GetStep(), r.GetFinalizers(), r.GetActor())
 		return err
 	})
@@ -56,10 +56,10 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 	return step, nil
 }
 
-// ForceDeletionStep has nobody wait for a step of a deletion any more.
+// ForceDeletionStep ends a stuck step of a deletion without the confirmation that it waits for.
 func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionStepRequest) (*csv1.DeletionStep, error) {
 	var step *csv1.DeletionStep
-	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &check{}, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
+	err := s.changeDeletion(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &check{}, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
 		step, err = s.o.Renderer.Region.ForceDeletionStep(now, t, r.GetStep(), r.GetActor())
 		return err
 	})
@@ -70,9 +70,9 @@ func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionSt
 	return step, nil
 }
 
-// intervene checks what all interventions in a deletion take, and makes one; c, where not nil, has what is wrong with the
-// rest of a request that names a step.
-func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor *csv1.Actor, c *check, change func(now time.Time, t *fleet.ClusterAggregate) error) error {
+// changeDeletion validates a request for an action on a deletion and executes it. c holds the violations of a request that
+// names a step; it is nil for a request that does not.
+func (s *Service) changeDeletion(ctx context.Context, clusterUID, step string, actor *csv1.Actor, c *check, change func(now time.Time, t *fleet.ClusterAggregate) error) error {
 	if err := validUID("cluster_uid", clusterUID); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 	return refusedStep(err)
 }
 
-// refusedStep is the API's error for an intervention in a step that the fleet refuses; other errors stay what they are.
+// refusedStep converts a StepRefusal to an error of the API. It returns other errors unchanged.
 func refusedStep(err error) error {
 	var refusal *fleet.StepRefusal
 	switch {
@@ -111,7 +111,7 @@ func refusedStep(err error) error {
 	return err
 }
 
-// ListDeletionLeftovers lists a page of what forced deletions may have left behind.
+// ListDeletionLeftovers returns a page of the leftovers of forced deletions.
 func (s *Service) ListDeletionLeftovers(ctx context.Context, r *csv1.ListDeletionLeftoversRequest) (*csv1.ListDeletionLeftoversResponse, error) {
 	f, err := page(r.GetPageSize(), r.GetPageToken())
 	if err == nil && r.GetClusterUid() != "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ApplyExternalAuth creates an external auth or stores a newer generation of it.
+// ApplyExternalAuth creates an external authentication or stores a newer generation of it.
 func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAuthRequest) (*csv1.ExternalAuth, error) {
 	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
 	if _, err := uuid.Parse(r.GetClusterUid()); err != nil {
@@ -29,7 +29,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 		return nil, answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
-	// One that is known under another cluster is in an aggregate that would not be locked.
+	// If it is known under another cluster, it belongs to an aggregate that this request does not lock.
 	known, err := s.o.Store.ExternalAuth(ctx, uid)
 	switch {
 	case err == nil && known.ClusterUID != clusterUID:
@@ -92,18 +92,18 @@ func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.ClusterAggreg
 	return a, s.settle(now, t)
 }
 
-// GetExternalAuth reads an external auth.
+// GetExternalAuth returns an external authentication.
 func (s *Service) GetExternalAuth(ctx context.Context, r *csv1.GetExternalAuthRequest) (*csv1.ExternalAuth, error) {
 	return read(ctx, r.GetUid(), s.o.Store.ExternalAuth, ReasonExternalAuthUnknown, "external auth")
 }
 
-// DeleteExternalAuth asks for the deletion of an external auth.
+// DeleteExternalAuth requests the deletion of an external authentication.
 func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternalAuthRequest) (*csv1.ExternalAuth, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
-	// A known one names its cluster itself.
+	// A known external authentication determines its cluster itself.
 	known, err := s.o.Store.ExternalAuth(ctx, uid)
 	switch {
 	case err == nil:

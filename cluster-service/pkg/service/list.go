@@ -19,11 +19,11 @@ import (
 const (
 	defaultPage = 100
 	maxPage     = 500
-	// bookmarkInterval is how often a stream that has nothing to send sends a bookmark.
+	// bookmarkInterval is the period of bookmarks on a stream without changes.
 	bookmarkInterval = 30 * time.Second
 )
 
-// page reads the paging fields of a request.
+// page validates the paging fields of a request.
 func page(size int32, token string) (store.Filter, error) {
 	var c check
 	f := store.Filter{Limit: int(size)}
@@ -44,7 +44,7 @@ func page(size int32, token string) (store.Filter, error) {
 	return f, apierror.InvalidFields(c.violations)
 }
 
-// nextToken is the token of the page after one whose last row is uid.
+// nextToken returns the token of the next page after a row with uid; empty if the page was not full.
 func nextToken(full bool, uid string) string {
 	id, err := uuid.Parse(uid)
 	if !full || err != nil {
@@ -53,7 +53,7 @@ func nextToken(full bool, uid string) string {
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// ListClusters lists a page of clusters.
+// ListClusters returns a page of clusters.
 func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest) (*csv1.ListClustersResponse, error) {
 	f, err := page(r.GetPageSize(), r.GetPageToken())
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 	return response, nil
 }
 
-// ListNodePools lists a page of node pools.
+// ListNodePools returns a page of node pools.
 func (s *Service) ListNodePools(ctx context.Context, r *csv1.ListNodePoolsRequest) (*csv1.ListNodePoolsResponse, error) {
 	pools, token, revision, err := listOfCluster(ctx, r, r.GetPhases(), s.o.Store.ListNodePools, func(p *fleet.NodePool) string { return p.UID })
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Service) ListNodePools(ctx context.Context, r *csv1.ListNodePoolsReques
 	return response, nil
 }
 
-// ListExternalAuths lists a page of external auths.
+// ListExternalAuths returns a page of external authentications.
 func (s *Service) ListExternalAuths(ctx context.Context, r *csv1.ListExternalAuthsRequest) (*csv1.ListExternalAuthsResponse, error) {
 	auths, token, revision, err := listOfCluster(ctx, r, r.GetPhases(), s.o.Store.ListExternalAuths, func(a *fleet.ExternalAuth) string { return a.UID })
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Service) ListExternalAuths(ctx context.Context, r *csv1.ListExternalAut
 	return response, nil
 }
 
-// ListBreakGlassCredentials lists a page of credentials.
+// ListBreakGlassCredentials returns a page of credentials.
 func (s *Service) ListBreakGlassCredentials(ctx context.Context, r *csv1.ListBreakGlassCredentialsRequest) (*csv1.ListBreakGlassCredentialsResponse, error) {
 	credentials, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListCredentials, func(c *fleet.Credential) string { return c.UID })
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Service) ListBreakGlassCredentials(ctx context.Context, r *csv1.ListBre
 	return response, nil
 }
 
-// ListBreakGlassRevocations lists a page of revocations.
+// ListBreakGlassRevocations returns a page of revocations.
 func (s *Service) ListBreakGlassRevocations(ctx context.Context, r *csv1.ListBreakGlassRevocationsRequest) (*csv1.ListBreakGlassRevocationsResponse, error) {
 	revocations, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListRevocations, func(v *fleet.Revocation) string { return v.UID })
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Service) ListBreakGlassRevocations(ctx context.Context, r *csv1.ListBre
 	return response, nil
 }
 
-// listOfCluster reads a page of what belongs to clusters, and the token of the page after it.
+// listOfCluster returns a page of a cluster's children or of all clusters' children, and the token of the next page.
 func listOfCluster[T any, P ~int32](ctx context.Context, r interface {
 	GetPageSize() int32
 	GetPageToken() string
@@ -162,7 +162,7 @@ func listOfCluster[T any, P ~int32](ctx context.Context, r interface {
 	return rows, token, revision, nil
 }
 
-// Watch sends changes in order of revision until the caller leaves.
+// Watch sends changes in order of revision until the client closes the stream.
 func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[csv1.WatchResponse]) error {
 	ctx, after := stream.Context(), r.GetAfterRevision()
 	if after < 0 {
@@ -171,7 +171,7 @@ func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[
 	if err := s.o.Hub.Check(ctx, after); err != nil {
 		return answer(ctx, ended(err))
 	}
-	// The first wait is short, for the bookmark that says that the stream has caught up.
+	// The first wait is short, so that the bookmark after catching up is sent soon.
 	caughtUp := false
 	for {
 		patience := bookmarkInterval

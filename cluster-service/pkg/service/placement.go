@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ExplainPlacement says why a cluster is where it is.
+// ExplainPlacement explains why a cluster is on its shard, or why it has none.
 func (s *Service) ExplainPlacement(ctx context.Context, r *csv1.ExplainPlacementRequest) (*csv1.PlacementExplanation, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
@@ -30,7 +30,7 @@ func (s *Service) ExplainPlacement(ctx context.Context, r *csv1.ExplainPlacement
 	return s.explain(e), nil
 }
 
-// SetPlacementPolicy sets the rules of one cluster.
+// SetPlacementPolicy sets the placement policy of one cluster.
 func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPolicyRequest) (*csv1.PlacementExplanation, error) {
 	var c check
 	if err := validUID("uid", r.GetUid()); err != nil {
@@ -81,7 +81,7 @@ func (s *Service) explain(e *store.Placement) *csv1.PlacementExplanation {
 
 const clockFormat = "2006-01-02 15:04:05 UTC"
 
-// sentences say a placement as a colleague would.
+// sentences explains a placement in plain sentences.
 func sentences(e *store.Placement, now placement.Decision) []string {
 	c := e.Aggregate.Cluster
 	var lines []string
@@ -176,7 +176,7 @@ func policyProto(p placement.Policy) *csv1.PlacementPolicy {
 	return policy
 }
 
-// PlanDrain plans where the clusters of a shard would go.
+// PlanDrain plans the shards that the clusters of a shard would move to.
 func (s *Service) PlanDrain(ctx context.Context, r *csv1.PlanDrainRequest) (*csv1.DrainPlan, error) {
 	shard, others, err := s.findShard(ctx, r.GetName())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// ReasonClusterUnplaced is of the answer that there is nothing to recover yet.
+// ReasonClusterUnplaced is the reason of the error for a cluster that has nothing to recover yet.
 const ReasonClusterUnplaced = "CLUSTER_UNPLACED"
 
 const (
@@ -23,7 +23,7 @@ const (
 	maxInventoryPage     = 2000
 )
 
-// ListInventory lists a page of what is not gone.
+// ListInventory returns a page of the resources that are not gone.
 func (s *Service) ListInventory(ctx context.Context, r *csv1.ListInventoryRequest) (*csv1.ListInventoryResponse, error) {
 	limit := int(r.GetPageSize())
 	if limit == 0 {
@@ -55,7 +55,7 @@ func (s *Service) ListInventory(ctx context.Context, r *csv1.ListInventoryReques
 	return response, nil
 }
 
-// GetClusterRecovery says what a cluster has that follows from no request.
+// GetClusterRecovery returns the state of a cluster that cannot be derived from a request.
 func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterRecoveryRequest) (*csv1.ClusterRecovery, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
@@ -81,7 +81,8 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 		SubnetAssociated: aggregate.Azure.SubnetAssociated()}, nil
 }
 
-// recover gives a cluster that was lost here what it had, before it is placed by the rules; it says whether it has its place.
+// recover restores the state of a cluster that this database lost. It reports whether the cluster has its shard, so that it
+// must not be placed.
 func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r *csv1.ClusterRecovery) (placed bool, err error) {
 	if r.GetProvisionShard() == "" {
 		return false, nil
@@ -96,7 +97,7 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 		c.Release = fleet.Release{Version: r.GetReleaseVersion(), Image: r.GetReleaseImage()}
 	}
 	if len(r.GetSigningKey()) > 0 {
-		// Only what this service sealed for this cluster can be opened: nothing else gets a key in.
+		// Only a key that this service sealed for this cluster can be opened, so no other key is accepted.
 		if _, err := s.o.Keeper.Open(c.UID, r.GetSigningKey()); err != nil {
 			slog.ErrorContext(ctx, "the signing key of a lost cluster cannot be opened, and it gets another: its tokens end", "cluster_uid", c.UID, "error", err)
 		} else {
@@ -104,7 +105,8 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 		}
 	}
 	if len(s.o.Renderer.Region.AzureKinds) > 0 {
-		// What it has in Azure is planned at once, as it may be deleted before its HostedCluster is read back: every step finds what is there.
+		// The steps in Azure are planned at once, because the cluster may be deleted before its HostedCluster is read back.
+		// Each step finds what exists.
 		tx.Aggregates[c.UID].Azure = fleet.RecoveredAzure(r.GetSubnetAssociated())
 	}
 	placed, err = tx.AssignShard(ctx, c, r.GetProvisionShard())
@@ -112,7 +114,7 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 	case err != nil:
 		return false, err
 	case !placed:
-		// Anywhere else it would be a second one.
+		// On another shard it would be a second control plane.
 		return false, failedPrecondition(ReasonShardUnknown, "The cluster lives on the provision shard '"+r.GetProvisionShard()+"', which is not known here: register it again.")
 	}
 	slog.WarnContext(ctx, "a cluster that was lost here is known again", "cluster_uid", c.UID, "cluster_id", c.ID(), "resource_id", c.ResourceID,
@@ -120,8 +122,8 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 	return true, nil
 }
 
-// raise gives a cluster the release that its control plane was given after what is known of it here: going on with the older one
-// would lower it.
+// raise sets the release of a cluster to the one that its control plane got after the state in this database. With the
+// older release the control plane would be downgraded.
 func raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (raised bool) {
 	is, err := release.ParseVersion(c.Release.Version)
 	was, wasErr := release.ParseVersion(r.GetReleaseVersion())

@@ -1,6 +1,6 @@
-// Package service is Cluster Service's gRPC API. Each write is one transaction over one aggregate: it validates, stores the
-// desired state, places a new cluster, has the state machine settle, and only then answers; what has to follow is in the
-// rows by then. Each is idempotent by uid and generation. Reads never lock.
+// Package service implements Cluster Service's gRPC API. Each write is one transaction over one cluster aggregate: it
+// validates the request, stores the desired state, places a new cluster and runs the state machine. The response follows
+// the commit, and the rows then contain all follow-up work. Writes are idempotent by UID and generation. Reads do not lock.
 package service
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// Domain of the ErrorInfo of errors.
+// Domain is the domain of the ErrorInfo of errors.
 const Domain = "clusterservice.hcpmesh"
 
 // The reasons of errors.
@@ -61,20 +61,20 @@ const (
 	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
 )
 
-// Options of the service.
+// Options configure the service.
 type Options struct {
 	Store    *store.Store
 	Hub      *watch.Hub
 	Renderer *render.Renderer
-	// Releases has the newest catalogue.
+	// Releases returns the newest release catalogue.
 	Releases    Releases
 	Keeper      *seal.Keys
 	SigningKeys *signingkey.Pool
-	// DeleteBundle has Maestro delete a bundle that is no work.
+	// DeleteBundle requests the deletion of a Maestro bundle that is not a work.
 	DeleteBundle func(ctx context.Context, b *maestro.Bundle) error
 }
 
-// Releases is where the catalogue comes from.
+// Releases is the source of the release catalogue.
 type Releases interface{ Catalog() *release.Catalog }
 
 // Service implements the API.
@@ -83,10 +83,10 @@ type Service struct {
 	o Options
 }
 
-// New makes the service.
+// New returns a service.
 func New(o Options) *Service { return &Service{o: o} }
 
-// answer turns an error into a gRPC status.
+// answer converts an error to a gRPC status and logs unexpected errors.
 func answer(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -151,7 +151,7 @@ func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest)
 	}
 }
 
-// maxPrefixes bounds how many made prefixes are tried; one in 10^22 is taken.
+// maxPrefixes bounds the attempts to generate an unused prefix; one in 10^22 is used.
 const maxPrefixes = 5
 
 func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r *csv1.ApplyClusterRequest, attempt int) (*fleet.Cluster, error) {
@@ -200,7 +200,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	return c, s.settle(now, t)
 }
 
-// settle runs the state machine with rendering. A spec that cannot be rendered is the caller's fault.
+// settle runs the state machine and renders works. A spec that cannot be rendered is an error of the caller.
 func (s *Service) settle(now time.Time, t *fleet.ClusterAggregate) error {
 	if err := s.o.Renderer.Region.Settle(now, t, s.o.Renderer); err != nil {
 		return apierror.InvalidFields([]apierror.Violation{{Field: "spec", Message: "Invalid value: " + err.Error()}})
@@ -209,7 +209,7 @@ func (s *Service) settle(now time.Time, t *fleet.ClusterAggregate) error {
 }
 
 func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt int, now time.Time) *fleet.Cluster {
-	// With no key ready the publisher makes one, so that no request waits for it.
+	// If no key is ready, the publisher creates one, so that no request waits for it.
 	var sealed []byte
 	if key := s.o.SigningKeys.Ready(); key != nil {
 		sealed = s.o.Keeper.Seal(uid, key)
@@ -222,8 +222,8 @@ func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt in
 		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: prefix}}
 }
 
-// newestRelease is the release that a spec asks for: the newest of its minor version in its channel group, or exactly the
-// one of the experiment.
+// newestRelease returns the release for a spec: the newest release of its minor version in its channel group, or the exact
+// version of the experimental tag.
 func (s *Service) newestRelease(spec *csv1.ClusterSpec) (*release.Release, error) {
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
 	catalog := s.o.Releases.Catalog()
@@ -244,7 +244,7 @@ func channelGroup(v *csv1.Version) string {
 	return v.GetChannelGroup()
 }
 
-// read answers with the stored one of a uid, whatever its kind; reason is for a uid that nobody has.
+// read returns the stored resource with a UID. reason is the reason of the error for an unknown UID.
 func read[T interface{ Proto() P }, P any](ctx context.Context, uid string, find func(context.Context, string) (T, error), reason, kind string) (P, error) {
 	var none P
 	if err := validUID("uid", uid); err != nil {
@@ -260,12 +260,12 @@ func read[T interface{ Proto() P }, P any](ctx context.Context, uid string, find
 	return found.Proto(), nil
 }
 
-// GetCluster reads a cluster.
+// GetCluster returns a cluster.
 func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
 	return read(ctx, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
 }
 
-// DeleteCluster asks for the deletion of a cluster and its node pools.
+// DeleteCluster requests the deletion of a cluster and its children. For an unknown UID it stores a tombstone.
 func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterRequest) (*csv1.Cluster, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
@@ -320,7 +320,8 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 	return pool.Proto(), nil
 }
 
-// sameCluster refuses a node pool that is known under another cluster: its aggregate would not be the one that is locked.
+// sameCluster rejects a node pool that is known under another cluster, because this request does not lock that cluster's
+// aggregate.
 func (s *Service) sameCluster(ctx context.Context, uid, clusterUID string) error {
 	known, err := s.o.Store.NodePool(ctx, uid)
 	if errors.Is(err, store.ErrUnknown) {
@@ -363,15 +364,15 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 	return p, s.settle(now, t)
 }
 
-// nodePoolRelease chooses a node pool's release. What was chosen for the same version stays chosen, and what its control
-// plane brought it to.
+// nodePoolRelease chooses the release of a node pool. A release that was chosen for the same version, or by an upgrade, is
+// kept.
 func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.ClusterAggregate) (fleet.Release, error) {
 	id, c := spec.GetVersion().GetId(), t.Cluster
 	if old != nil && old.Spec.GetVersion().GetId() == id {
 		return old.Release, nil
 	}
 	if id == "" {
-		// While the control plane moves to another version, it is the one that it still runs that nodes can join.
+		// During an upgrade of the control plane, nodes can only join at the version that it still runs.
 		if running, ok := s.o.Releases.Catalog().Exact(lowestVersion(c)); ok {
 			return fleet.Release{Version: running.Version.String(), Image: running.Image}, nil
 		}
@@ -399,7 +400,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
 }
 
-// lowestVersion is the lowest version that the control plane runs, or, before it runs any, the one it is to run.
+// lowestVersion returns the lowest version that the control plane runs, or the version that it is to run if it runs none.
 func lowestVersion(c *fleet.Cluster) string {
 	if active := c.Status.GetActiveVersions(); len(active) > 0 {
 		return active[len(active)-1]
@@ -407,18 +408,18 @@ func lowestVersion(c *fleet.Cluster) string {
 	return c.Release.Version
 }
 
-// GetNodePool reads a node pool.
+// GetNodePool returns a node pool.
 func (s *Service) GetNodePool(ctx context.Context, r *csv1.GetNodePoolRequest) (*csv1.NodePool, error) {
 	return read(ctx, r.GetUid(), s.o.Store.NodePool, ReasonNodePoolUnknown, "node pool")
 }
 
-// DeleteNodePool asks for the deletion of a node pool.
+// DeleteNodePool requests the deletion of a node pool.
 func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequest) (*csv1.NodePool, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
-	// A known node pool names its cluster itself.
+	// A known node pool determines its cluster itself.
 	clusterUID := strings.ToLower(r.GetClusterUid())
 	known, err := s.o.Store.NodePool(ctx, uid)
 	switch {

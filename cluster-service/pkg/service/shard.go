@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The actions in a shard's history.
+// The actions in the history of a shard.
 const (
 	actionRegister   = "register"
 	actionUpdate     = "update"
@@ -26,10 +26,10 @@ const (
 	actionDeregister = "deregister"
 )
 
-// rules are the region's, of this moment.
+// rules returns the current placement rules of the region.
 func (s *Service) rules() *placement.Rules { return s.o.Renderer.Placement() }
 
-// ListProvisionShards lists the provision shards.
+// ListProvisionShards returns the provision shards.
 func (s *Service) ListProvisionShards(ctx context.Context, r *csv1.ListProvisionShardsRequest) (*csv1.ListProvisionShardsResponse, error) {
 	shards, err := s.o.Store.Shards(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Service) ListProvisionShards(ctx context.Context, r *csv1.ListProvision
 	return response, nil
 }
 
-// GetProvisionShard reports on a shard.
+// GetProvisionShard returns a shard with its history and clusters.
 func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionShardRequest) (*csv1.ProvisionShardReport, error) {
 	shard, _, err := s.findShard(ctx, r.GetName())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 	if report.WaitingClusters, err = s.o.Store.CountUnplaced(ctx); err != nil {
 		return nil, answer(ctx, err)
 	}
-	// The rules may change at any moment; these are of one.
+	// The rules may change at any time. This call uses one version of them.
 	rules := s.rules()
 	usage := map[string]*csv1.SizeClassUsage{}
 	for _, class := range rules.SizeClasses {
@@ -86,7 +86,7 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 	return report, nil
 }
 
-// findShard finds a shard that was not deregistered, and the others.
+// findShard returns a shard that is not deregistered, and all other shards.
 func (s *Service) findShard(ctx context.Context, name string) (*store.Shard, []store.Shard, error) {
 	shards, err := s.o.Store.Shards(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Service) findShard(ctx context.Context, name string) (*store.Shard, []s
 	return nil, nil, unknown(ReasonShardUnknown, "provision shard", name)
 }
 
-// RegisterProvisionShard makes a management cluster a shard.
+// RegisterProvisionShard registers a management cluster as a provision shard.
 func (s *Service) RegisterProvisionShard(ctx context.Context, r *csv1.RegisterProvisionShardRequest) (*csv1.ProvisionShard, error) {
 	var c check
 	c.problems(placement.CheckName("name", r.GetName()), placement.CheckZones("zones", r.GetZones()),
@@ -109,7 +109,7 @@ func (s *Service) RegisterProvisionShard(ctx context.Context, r *csv1.RegisterPr
 		c.fail("capacity", "Invalid value: %d: must not be negative", r.GetCapacity())
 	}
 	offer := store.Offer{Capacity: &r.Capacity, Zones: r.GetZones(), SizeClasses: r.GetSizeClasses(), Labels: r.GetLabels()}
-	return s.changeShard(ctx, r.GetName(), anew, r.GetActor(), 0, c, func(shard *store.Shard, _ []store.Shard) (string, []string, error) {
+	return s.changeShard(ctx, r.GetName(), unregistered, r.GetActor(), 0, c, func(shard *store.Shard, _ []store.Shard) (string, []string, error) {
 		switch {
 		case shard.Registered && shard.Listed() && shard.Offers(offer):
 			return "", nil, nil
@@ -124,7 +124,7 @@ func (s *Service) RegisterProvisionShard(ctx context.Context, r *csv1.RegisterPr
 	})
 }
 
-// UpdateProvisionShard stores what an operator decides of a shard.
+// UpdateProvisionShard stores what an operator sets on a shard.
 func (s *Service) UpdateProvisionShard(ctx context.Context, r *csv1.UpdateProvisionShardRequest) (*csv1.ProvisionShard, error) {
 	var c check
 	c.problems(placement.CheckZones("zones.values", r.GetZones().GetValues()), s.rules().CheckClasses("size_classes.values", r.GetSizeClasses().GetValues()),
@@ -174,7 +174,7 @@ func (s *Service) cordon(shard *store.Shard, others []store.Shard, cordoned, acc
 	return nil
 }
 
-// notLast refuses to keep clusters away from the last shard that takes them.
+// notLast rejects a change after which no shard would accept clusters.
 func (s *Service) notLast(shard *store.Shard, others []store.Shard) error {
 	if shard.State() != placement.Active {
 		return nil
@@ -187,7 +187,7 @@ func (s *Service) notLast(shard *store.Shard, others []store.Shard) error {
 	return failedPrecondition(ReasonLastShard, "No other provision shard takes clusters and has room: every new cluster would wait. Uncordon or register another first, or say that no room is acceptable.")
 }
 
-// DrainProvisionShard begins to empty a shard.
+// DrainProvisionShard starts to drain a shard.
 func (s *Service) DrainProvisionShard(ctx context.Context, r *csv1.DrainProvisionShardRequest) (*csv1.DrainPlan, error) {
 	if _, err := s.changeShard(ctx, r.GetName(), known, r.GetActor(), r.GetExpectedVersion(), check{}, func(shard *store.Shard, others []store.Shard) (string, []string, error) {
 		if shard.Draining {
@@ -207,9 +207,9 @@ func (s *Service) DrainProvisionShard(ctx context.Context, r *csv1.DrainProvisio
 	return s.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: r.GetName()})
 }
 
-// DeregisterProvisionShard forgets a shard that holds no cluster.
+// DeregisterProvisionShard removes a shard without clusters.
 func (s *Service) DeregisterProvisionShard(ctx context.Context, r *csv1.DeregisterProvisionShardRequest) (*csv1.ProvisionShard, error) {
-	return s.changeShard(ctx, r.GetName(), forgotten, r.GetActor(), r.GetExpectedVersion(), check{}, func(shard *store.Shard, _ []store.Shard) (string, []string, error) {
+	return s.changeShard(ctx, r.GetName(), deregistered, r.GetActor(), r.GetExpectedVersion(), check{}, func(shard *store.Shard, _ []store.Shard) (string, []string, error) {
 		switch {
 		case shard.Deregistered:
 			return "", nil, nil
@@ -236,17 +236,19 @@ func (s *Service) entered(shard *store.Shard, actor *csv1.Actor) {
 	shard.StateActor, shard.StateTime = &who, s.o.Store.Now()
 }
 
-// scope says which shards a change finds.
+// scope selects the shards that a change accepts.
 type scope int
 
 const (
-	// known are those that were not deregistered, forgotten also those that were, anew also one that never was.
+	// known accepts shards that are not deregistered, deregistered also those that are, and unregistered also shards that
+	// never existed.
 	known scope = iota
-	forgotten
-	anew
+	deregistered
+	unregistered
 )
 
-// changeShard has change decide on a shard, and say what was done and what changed; no action means that nothing did.
+// changeShard locks the shards and calls change, which returns the action and a list of changes for the history. With an
+// empty action, nothing is stored.
 func (s *Service) changeShard(ctx context.Context, name string, among scope, actor *csv1.Actor, version int64, c check,
 	change func(shard *store.Shard, others []store.Shard) (action string, changes []string, err error)) (*csv1.ProvisionShard, error) {
 	c.actor("actor", actor)
@@ -257,7 +259,7 @@ func (s *Service) changeShard(ctx context.Context, name string, among scope, act
 	var what []string
 	shard, err := s.o.Store.ChangeShard(ctx, name, func(shard *store.Shard, others []store.Shard) (*store.Shard, *store.ShardChange, error) {
 		switch {
-		case shard == nil && among != anew, shard != nil && shard.Deregistered && among == known:
+		case shard == nil && among != unregistered, shard != nil && shard.Deregistered && among == known:
 			return nil, nil, unknown(ReasonShardUnknown, "provision shard", name)
 		case shard == nil:
 			shard = &store.Shard{Name: name, Deregistered: true}
@@ -291,7 +293,7 @@ func actorProto(a *store.Actor) *csv1.Actor {
 	return &csv1.Actor{Name: a.Name, Reason: a.Reason, Ticket: a.Ticket}
 }
 
-// The settings that an operator may set over the shards file.
+// The settings that an operator may override.
 const (
 	fieldCapacity    = "capacity"
 	fieldZones       = "zones"
@@ -299,7 +301,7 @@ const (
 	fieldLabels      = "labels"
 )
 
-// changeOffer changes what a shard offers, and says what changed.
+// changeOffer applies a request to the overrides of a shard and returns the changes as text.
 func (s *Service) changeOffer(shard *store.Shard, r *csv1.UpdateProvisionShardRequest) []string {
 	before := map[string]string{fieldCapacity: fmt.Sprint(shard.Capacity()), fieldZones: listed(shard.Zones()), fieldSizeClasses: listed(shard.SizeClasses()), fieldLabels: labelled(shard.Labels())}
 	was := overridden(shard)

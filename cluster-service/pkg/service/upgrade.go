@@ -24,8 +24,8 @@ func invalidVersion(format string, args ...any) error {
 	return apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: fmt.Sprintf(format, args...)}})
 }
 
-// customerVersion has a cluster's upgrade follow from a newer generation of it: none when its version is what the control
-// plane was given, and a refusal when it would be lowered or could not be reached.
+// customerVersion starts the upgrade that a newer generation of a cluster requests. It starts none if the control plane
+// already has the version, and returns an error if the version would be lowered or cannot be reached.
 func (s *Service) customerVersion(ctx context.Context, t *fleet.ClusterAggregate, r *csv1.ApplyClusterRequest, now time.Time) error {
 	c, spec := t.Cluster, r.GetSpec()
 	target, direct, err := s.customerTarget(c, spec)
@@ -37,13 +37,13 @@ func (s *Service) customerVersion(ctx context.Context, t *fleet.ClusterAggregate
 	case target == nil:
 		return nil
 	case c.Status.GetObservedGeneration() == 0:
-		// Nothing runs yet that could be upgraded.
+		// The cluster is not installed, so there is nothing to upgrade.
 		c.Release = fleet.Release{Version: target.Version.String(), Image: target.Image}
 		return nil
 	}
 	for _, u := range t.ActiveUpgrades() {
 		if u.Spec.GetVersion() == target.Version.String() {
-			// Whoever began it, it leads where the customer wants to be.
+			// The active upgrade leads to the requested version already.
 			return nil
 		}
 	}
@@ -59,15 +59,15 @@ func (s *Service) customerVersion(ctx context.Context, t *fleet.ClusterAggregate
 	u := fleet.NewUpgrade(uid, c.UID, &csv1.UpgradeSpec{Version: target.Version.String(), Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER,
 		ClusterGeneration: r.GetGeneration()}, from.String(), steps, now)
 	t.Upgrades = append(t.Upgrades, u)
-	// Asking for another minor version is agreeing to it.
+	// A customer who requests another minor version thereby agrees to it.
 	_ = u.Acknowledge(now, t, fleet.GateMinorVersion, nil)
 	slog.InfoContext(ctx, "a cluster's customer asks for an upgrade", "upgrade_uid", uid, "cluster_uid", c.UID, "resource_id", c.ResourceID,
 		"from", from.String(), "to", target.Version.String(), "generation", r.GetGeneration())
 	return nil
 }
 
-// customerTarget is the release that a newer generation asks a control plane to go to; nil when it asks for none. Direct
-// says that it is to go there whatever the update graph says.
+// customerTarget returns the release that a newer generation requests for the control plane, or nil. direct reports that
+// the update graph does not apply.
 func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (target *release.Release, direct bool, err error) {
 	catalog := s.o.Releases.Catalog()
 	at, err := release.ParseVersion(c.Release.Version)
@@ -128,7 +128,7 @@ func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (targ
 		wanted.MinorID(), at, release.Channel(group, wanted.MinorID()), strings.Join(versionsOf(upgradeplan.Targets(c, catalog)), ", "))
 }
 
-// reachable is the newest release of a minor version in a channel group that can be reached, without risks if there is one.
+// reachable returns the newest reachable release of a minor version in a channel group. It prefers one without risks.
 func reachable(catalog *release.Catalog, from, wanted release.Version, group string) (*release.Release, error) {
 	channel := release.Channel(group, wanted.MinorID())
 	var risky *release.Release
@@ -169,7 +169,7 @@ func minorsOf(targets []*csv1.UpgradeTarget) []string {
 	return list
 }
 
-// withdraw cancels upgrades that have not begun when the customer asks for another version.
+// withdraw cancels upgrades that have not started when the customer requests another version.
 func (s *Service) withdraw(now time.Time, t *fleet.ClusterAggregate, spec *csv1.ClusterSpec) {
 	was, is := t.Cluster.Spec, spec
 	if proto.Equal(was.GetVersion(), is.GetVersion()) && was.GetExperiments()[experiment.ExactVersion] == is.GetExperiments()[experiment.ExactVersion] {
@@ -180,7 +180,7 @@ func (s *Service) withdraw(now time.Time, t *fleet.ClusterAggregate, spec *csv1.
 	}
 }
 
-// PlanUpgrade says what an upgrade would do.
+// PlanUpgrade returns what an upgrade would do.
 func (s *Service) PlanUpgrade(ctx context.Context, r *csv1.PlanUpgradeRequest) (*csv1.UpgradePlan, error) {
 	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
 		return nil, answer(ctx, err)
@@ -199,7 +199,7 @@ func (s *Service) PlanUpgrade(ctx context.Context, r *csv1.PlanUpgradeRequest) (
 	return plan, nil
 }
 
-// StartUpgrade begins an upgrade, once for each uid.
+// StartUpgrade starts an upgrade, once per UID.
 func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest) (*csv1.Upgrade, error) {
 	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
 	c.matches("version", r.GetVersion(), fullPattern)
@@ -266,7 +266,7 @@ func (s *Service) newUpgrade(t *fleet.ClusterAggregate, uid string, spec *csv1.U
 	return u, s.settle(now, t)
 }
 
-// refused makes a rule's refusal an error of the API.
+// refused converts an UpgradeRefusal to an error of the API. It returns other errors unchanged.
 func refused(err error) error {
 	var broken *fleet.UpgradeRefusal
 	if errors.As(err, &broken) {
@@ -275,12 +275,12 @@ func refused(err error) error {
 	return err
 }
 
-// GetUpgrade reads an upgrade.
+// GetUpgrade returns an upgrade.
 func (s *Service) GetUpgrade(ctx context.Context, r *csv1.GetUpgradeRequest) (*csv1.Upgrade, error) {
 	return read(ctx, r.GetUid(), s.o.Store.Upgrade, ReasonUpgradeUnknown, "upgrade")
 }
 
-// ListUpgrades lists a page of upgrades.
+// ListUpgrades returns a page of upgrades.
 func (s *Service) ListUpgrades(ctx context.Context, r *csv1.ListUpgradesRequest) (*csv1.ListUpgradesResponse, error) {
 	upgrades, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListUpgrades, func(u *fleet.Upgrade) string { return u.UID })
 	if err != nil {
@@ -293,35 +293,35 @@ func (s *Service) ListUpgrades(ctx context.Context, r *csv1.ListUpgradesRequest)
 	return response, nil
 }
 
-// PauseUpgrade holds an upgrade.
+// PauseUpgrade pauses an upgrade.
 func (s *Service) PauseUpgrade(ctx context.Context, r *csv1.PauseUpgradeRequest) (*csv1.Upgrade, error) {
 	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is paused", func(now time.Time, t *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Pause(t, r.GetActor())
 	})
 }
 
-// ResumeUpgrade lets a paused upgrade go on.
+// ResumeUpgrade resumes a paused upgrade.
 func (s *Service) ResumeUpgrade(ctx context.Context, r *csv1.ResumeUpgradeRequest) (*csv1.Upgrade, error) {
 	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is resumed", func(_ time.Time, _ *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Resume()
 	})
 }
 
-// AbortUpgrade gives an upgrade up.
+// AbortUpgrade aborts an upgrade.
 func (s *Service) AbortUpgrade(ctx context.Context, r *csv1.AbortUpgradeRequest) (*csv1.Upgrade, error) {
 	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is aborted", func(now time.Time, t *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Abort(now, t, r.GetActor())
 	})
 }
 
-// AcknowledgeUpgradeGate passes a gate by taking responsibility.
+// AcknowledgeUpgradeGate acknowledges a gate of an upgrade.
 func (s *Service) AcknowledgeUpgradeGate(ctx context.Context, r *csv1.AcknowledgeUpgradeGateRequest) (*csv1.Upgrade, error) {
 	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "a gate of an upgrade is acknowledged: "+r.GetGate(), func(now time.Time, t *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Acknowledge(now, t, r.GetGate(), r.GetActor())
 	})
 }
 
-// onUpgrade changes an upgrade on somebody's word.
+// onUpgrade executes an action on an upgrade.
 func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, what string, change func(time.Time, *fleet.ClusterAggregate, *fleet.Upgrade) error) (*csv1.Upgrade, error) {
 	var c check
 	c.actor("actor", actor)
@@ -343,7 +343,7 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 	upgrade := known
 	err = s.o.Store.Update(ctx, []string{known.ClusterUID}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Aggregates[known.ClusterUID], s.o.Store.Now()
-		// One that ended long ago is not among the aggregate's any more, and refuses by itself.
+		// An upgrade that ended long ago is not part of the aggregate. Its methods refuse every action.
 		if upgrade = t.Upgrade(uid); upgrade == nil {
 			upgrade = known
 		}

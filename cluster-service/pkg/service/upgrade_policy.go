@@ -76,7 +76,7 @@ func (c *check) policy(spec *csv1.UpgradePolicySpec) {
 	}
 }
 
-// GetUpgradePolicy reads a policy and finds out how it stands.
+// GetUpgradePolicy returns a policy with its current status.
 func (s *Service) GetUpgradePolicy(ctx context.Context, r *csv1.GetUpgradePolicyRequest) (*csv1.UpgradePolicy, error) {
 	policy, err := s.o.Store.UpgradePolicy(ctx, r.GetName())
 	if errors.Is(err, store.ErrUnknown) {
@@ -124,7 +124,7 @@ func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv
 	return status, err
 }
 
-// ListUpgradePolicies lists the policies.
+// ListUpgradePolicies returns all policies without their status.
 func (s *Service) ListUpgradePolicies(ctx context.Context, _ *csv1.ListUpgradePoliciesRequest) (*csv1.ListUpgradePoliciesResponse, error) {
 	policies, err := s.o.Store.UpgradePolicies(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) ListUpgradePolicies(ctx context.Context, _ *csv1.ListUpgradePo
 	return &csv1.ListUpgradePoliciesResponse{Policies: policies}, nil
 }
 
-// DeleteUpgradePolicy ends a policy.
+// DeleteUpgradePolicy deletes a policy. Its active upgrades continue.
 func (s *Service) DeleteUpgradePolicy(ctx context.Context, r *csv1.DeleteUpgradePolicyRequest) (*csv1.DeleteUpgradePolicyResponse, error) {
 	var c check
 	c.actor("actor", r.GetActor())

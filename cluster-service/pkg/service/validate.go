@@ -27,13 +27,13 @@ var (
 
 const (
 	maxAPICIDRs = 500
-	// zoneLessMaximum is how many nodes a pool outside of availability zones may have.
+	// zoneLessMaximum is the largest number of nodes of a node pool outside of availability zones.
 	zoneLessMaximum = int32(200)
 )
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
-// check collects violations.
+// check collects violations of a request.
 type check struct{ violations []apierror.Violation }
 
 func (c *check) fail(field, format string, args ...any) {
@@ -88,7 +88,7 @@ func validUID(field, uid string) error {
 	return nil
 }
 
-// validUIDs holds a list to as many UUIDs as a page has.
+// validUIDs validates a list of at most a page of UUIDs.
 func validUIDs(field string, uids []string) error {
 	var c check
 	for _, uid := range uids {
@@ -173,7 +173,7 @@ func validateClusterSpec(spec *csv1.ClusterSpec) []apierror.Violation {
 	return c.violations
 }
 
-// changedClusterFields finds create-only fields that a request would change.
+// changedClusterFields returns a violation for each create-only field that a request would change.
 func changedClusterFields(old *fleet.Cluster, r *csv1.ApplyClusterRequest) []apierror.Violation {
 	var c check
 	was, is := old.Spec, r.GetSpec()
@@ -181,7 +181,7 @@ func changedClusterFields(old *fleet.Cluster, r *csv1.ApplyClusterRequest) []api
 	c.immutable("spec.name", strings.EqualFold(was.GetName(), is.GetName()))
 	c.immutable("spec.location", strings.EqualFold(was.GetLocation(), is.GetLocation()))
 	c.immutable("spec.tenant_id", strings.EqualFold(was.GetTenantId(), is.GetTenantId()))
-	// A prefix that was made may be given back, or left out again.
+	// The generated prefix may be repeated or left empty.
 	prefix := is.GetDns().GetBaseDomainPrefix()
 	c.immutable("spec.dns.base_domain_prefix", prefix == "" || prefix == old.Status.GetBaseDomainPrefix())
 	c.immutable("spec.network", proto.Equal(was.GetNetwork(), is.GetNetwork()))
@@ -240,7 +240,7 @@ func validateNodePoolSpec(spec *csv1.NodePoolSpec) []apierror.Violation {
 	return c.violations
 }
 
-// changedNodePoolFields finds create-only fields that a request would change.
+// changedNodePoolFields returns a violation for each create-only field that a request would change.
 func changedNodePoolFields(old *fleet.NodePool, r *csv1.ApplyNodePoolRequest) []apierror.Violation {
 	var c check
 	c.immutable("resource_id", strings.EqualFold(old.ResourceID, r.GetResourceId()))

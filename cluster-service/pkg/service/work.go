@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ListWorks lists the works of a cluster, or those of some ids, as they stand.
+// ListWorks returns the works of a cluster, or the works with some IDs.
 func (s *Service) ListWorks(ctx context.Context, r *csv1.ListWorksRequest) (*csv1.ListWorksResponse, error) {
 	works, err := s.works(ctx, r)
 	if err != nil {
@@ -44,11 +44,12 @@ func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*fleet
 	return aggregate.Works, nil
 }
 
-// ReasonWorkInUse is of the refusal to delete as an orphan what is none.
+// ReasonWorkInUse is the reason of the error for an orphan that is a work or a leftover.
 const ReasonWorkInUse = "WORK_IN_USE"
 
-// DeleteOrphan has Maestro delete a bundle that is no work. Nothing can make it one meanwhile: the id of a work follows from
-// its cluster's uid, which a deleted cluster never has again, and publishing creates what is not there.
+// DeleteOrphan requests the deletion of a Maestro bundle that is not a work. The bundle cannot become a work in the
+// meantime: the ID of a work follows from the UID of its cluster, which a deleted cluster never has again, and publishing
+// creates what does not exist.
 func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest) (*csv1.DeleteOrphanResponse, error) {
 	var c check
 	if _, err := uuid.Parse(r.GetWorkId()); err != nil {

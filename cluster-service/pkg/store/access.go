@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// accessChanges queues the writes of an aggregate's external auths, credentials and revocations that changed.
+// accessChanges queues the writes of changed external authentications, credentials and revocations.
 func accessChanges(old, aggregate *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
 	var changed []func(batch *pgx.Batch, behind int64)
 	for _, a := range aggregate.ExternalAuths {
@@ -127,7 +127,7 @@ func knownClass(of string, class csv1.BreakGlassClass) error {
 	return fmt.Errorf("decoding %s: unknown class %d: supported values: CUSTOMER, SRE", of, class)
 }
 
-// ExternalAuth reads an external auth.
+// ExternalAuth returns an external authentication.
 func (s *Store) ExternalAuth(ctx context.Context, uid string) (*fleet.ExternalAuth, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+authColumns+" FROM external_auths WHERE uid = $1", uid)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Store) ExternalAuth(ctx context.Context, uid string) (*fleet.ExternalAu
 	return unknown(pgx.CollectExactlyOneRow(rows, scanAuth))
 }
 
-// Credential reads a break-glass credential.
+// Credential returns a break-glass credential.
 func (s *Store) Credential(ctx context.Context, uid string) (*fleet.Credential, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+credentialColumns+" FROM break_glass_credentials WHERE uid = $1", uid)
 	if err != nil {
@@ -145,8 +145,8 @@ func (s *Store) Credential(ctx context.Context, uid string) (*fleet.Credential, 
 	return unknown(pgx.CollectExactlyOneRow(rows, scanCredential))
 }
 
-// CredentialByFingerprint finds the credential of a cluster by the fingerprint of its certificate, however long ago it has ended; nil
-// when none that is kept has it.
+// CredentialByFingerprint returns the credential of a cluster with the fingerprint of a certificate, or nil. It also finds
+// credentials that ended and are still recorded.
 func (s *Store) CredentialByFingerprint(ctx context.Context, clusterUID, fingerprint string) (*fleet.Credential, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+credentialColumns+" FROM break_glass_credentials WHERE cluster_uid = $1", clusterUID)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Store) CredentialByFingerprint(ctx context.Context, clusterUID, fingerp
 	return (&fleet.ClusterAggregate{Credentials: credentials}).CredentialByFingerprint(fingerprint), nil
 }
 
-// Revocation reads a revocation.
+// Revocation returns a revocation.
 func (s *Store) Revocation(ctx context.Context, uid string) (*fleet.Revocation, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+revocationColumns+" FROM break_glass_revocations WHERE uid = $1", uid)
 	if err != nil {
@@ -168,30 +168,28 @@ func (s *Store) Revocation(ctx context.Context, uid string) (*fleet.Revocation, 
 	return unknown(pgx.CollectExactlyOneRow(rows, scanRevocation))
 }
 
-// ListExternalAuths reads a page, with the revision up to which it is certain to be complete.
+// ListExternalAuths returns a page of external authentications and the revision up to which the page is complete.
 func (s *Store) ListExternalAuths(ctx context.Context, f Filter) ([]*fleet.ExternalAuth, int64, error) {
 	query, args := where(f, "cluster_uid", f.ClusterUID).query("external_auths", authColumns, f.Limit)
 	return list(ctx, s, query, args, scanAuth)
 }
 
-// ListCredentials reads a page of all credentials that are kept, with the revision up to which it is certain to be
-// complete.
+// ListCredentials returns a page of all recorded credentials and the revision up to which the page is complete.
 func (s *Store) ListCredentials(ctx context.Context, f Filter) ([]*fleet.Credential, int64, error) {
 	f.Records = true
 	query, args := where(f, "cluster_uid", f.ClusterUID).query("break_glass_credentials", credentialColumns, f.Limit)
 	return list(ctx, s, query, args, scanCredential)
 }
 
-// ListRevocations reads a page of all revocations that are kept, with the revision up to which it is certain to be
-// complete.
+// ListRevocations returns a page of all recorded revocations and the revision up to which the page is complete.
 func (s *Store) ListRevocations(ctx context.Context, f Filter) ([]*fleet.Revocation, int64, error) {
 	f.Records = true
 	query, args := where(f, "cluster_uid", f.ClusterUID).query("break_glass_revocations", revocationColumns, f.Limit)
 	return list(ctx, s, query, args, scanRevocation)
 }
 
-// ExpiredCredentials lists the clusters that have an issued credential whose certificate has ended, and says when the next one ends;
-// zero when there is none.
+// ExpiredCredentials returns the clusters with an issued credential whose certificate has expired, and the time at which
+// the next one expires; zero if there is none.
 func (s *Store) ExpiredCredentials(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {

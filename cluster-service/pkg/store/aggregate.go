@@ -32,23 +32,25 @@ const (
 	selectCluster = "SELECT " + clusterColumns + " FROM clusters WHERE uid = $1"
 	selectPools   = "SELECT " + poolColumns + " FROM node_pools WHERE cluster_uid = $1 ORDER BY uid"
 	selectAuths   = "SELECT " + authColumns + " FROM external_auths WHERE cluster_uid = $1 ORDER BY uid"
-	// Records are kept for days, and there may be many. A request that found nothing of a uid before it took the aggregate's
-	// lock must find what came to its end meanwhile, so those of the last hour belong to the aggregate.
+	// There may be many records, and they are stored for days. A request that finds no record of a UID before it locks the
+	// aggregate must find one that ended in the meantime. So the records that ended in the last hour belong to the
+	// aggregate.
 	recent            = " WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2) ORDER BY uid"
 	selectCredentials = "SELECT " + credentialColumns + " FROM break_glass_credentials" + recent
 	selectRevocations = "SELECT " + revocationColumns + " FROM break_glass_revocations" + recent
 	selectWorks       = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
 )
 
-// Tx is a transaction over locked aggregates.
+// Tx is a transaction over locked cluster aggregates.
 type Tx struct {
 	conn  *pgxpool.Conn
 	store *Store
-	// Aggregates are locked, by cluster uid.
+	// Aggregates are the locked aggregates, by cluster UID.
 	Aggregates map[string]*fleet.ClusterAggregate
 	before     map[string]*fleet.ClusterAggregate
 
-	// shards are locked, once a cluster was placed; taken is how many places were taken on each, placings are the decisions.
+	// shards are locked after the first placement. taken counts the places that the transaction took on each shard, and
+	// placings are its decisions.
 	shards    []Shard
 	taken     map[string]int32
 	placings  []placing
@@ -76,10 +78,10 @@ func (s *Store) Update(ctx context.Context, clusterUIDs []string, change func(ct
 	}
 }
 
-// rollbackTimeout is how long a rollback may take.
+// rollbackTimeout bounds a rollback.
 const rollbackTimeout = 5 * time.Second
 
-// maxAttempts bounds how often a transaction that lost to a deadlock is begun anew.
+// maxAttempts bounds the attempts of a transaction that the database aborts because of a deadlock.
 const maxAttempts = 5
 
 func isSerialization(err error) bool {
@@ -99,7 +101,8 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	committed := false
 	defer func() {
 		if !committed {
-			// A server that does not answer must not keep whoever has given up: then the connection is closed, which ends it, too.
+			// A server that does not respond must not block a caller that gave up. After the timeout the connection is
+			// closed, which also ends the transaction.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 			defer cancel()
 			_, _ = conn.Exec(ctx, "ROLLBACK")
@@ -133,7 +136,7 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
 	for _, uid := range uids {
-		// Locked before anything is read: each statement sees what was committed before it began.
+		// The lock comes before the reads: each statement sees what was committed before the statement began.
 		batch.Queue(lockAggregate, uid)
 	}
 	for _, uid := range uids {
@@ -192,7 +195,7 @@ func queueAggregate(batch *pgx.Batch, uid string, aggregate *fleet.ClusterAggreg
 	})
 }
 
-// Read reads an aggregate as it stood at one moment, without a lock.
+// Read returns a consistent snapshot of an aggregate without locking it.
 func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggregate, error) {
 	aggregate := &fleet.ClusterAggregate{}
 	err := s.snapshot(ctx, func(batch *pgx.Batch) { queueAggregate(batch, clusterUID, aggregate, s.Now()) })
@@ -202,16 +205,16 @@ func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggr
 	return aggregate, nil
 }
 
-// writes queues what changed. All of it goes in one round trip, and the clock's row is locked by a statement of it, so that
-// the next committer waits for no more than our commit.
+// writes queues the writes of all changes, and returns the event of the transaction. All of it is one round trip, and a
+// statement of it locks the row of the revision clock. So the next committer waits for no longer than this commit.
 func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	event, now := &Event{PlacementChanged: len(t.overrides) > 0}, t.store.Now()
 	var clusters []*fleet.Cluster
-	// changed queues the write of each row that changed and is not a cluster's; behind is how far its revision is from the
-	// newest one.
+	// changed queues the write of each changed row other than clusters. behind is the distance of the row's revision from
+	// the newest one.
 	var changed []func(batch *pgx.Batch, behind int64)
 	rows := &pgx.Batch{}
-	// taken is how many places more are taken on each shard.
+	// taken is the change of the number of taken places on each shard.
 	taken := maps.Clone(t.taken)
 	for _, uid := range uids {
 		old, aggregate := t.before[uid], t.Aggregates[uid]
@@ -257,7 +260,7 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	if n > 0 {
 		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision", n).QueryRow(func(row pgx.Row) error { return row.Scan(&event.Revision) })
 	}
-	// The newest of n revisions is the clock's; behind is how far a row's is from it.
+	// The revision clock holds the newest of the n revisions. behind is the distance of a row's revision from it.
 	behind := n
 	for _, c := range clusters {
 		behind--
@@ -274,8 +277,8 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	return event, batch
 }
 
-// queueWorks queues the writes of an aggregate's works, and says whether any is due to be published by the caller: one that
-// has just become due, and from now on for as long as a lease.
+// queueWorks queues the writes of an aggregate's works. It reports whether a work became due for publishing; the
+// transaction acquires the lease of these works.
 func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.ClusterAggregate) bool {
 	due := false
 	for _, w := range aggregate.Works {
@@ -344,7 +347,7 @@ func encode(m proto.Message) []byte {
 	return b
 }
 
-// workKey is what of a work is compared by value; its observation is compared by its encoding.
+// workKey returns the fields of a work that are compared by value. The observed state is compared by its encoding.
 func workKey(w *fleet.Work) *workComparable {
 	observed, _ := json.Marshal(&w.Observed)
 	return &workComparable{w.Desired, w.Published, w.Digest, w.Generation, w.DeleteTime.UnixMicro(), w.DeletePublished, w.Version,

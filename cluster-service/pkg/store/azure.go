@@ -13,7 +13,7 @@ import (
 
 const selectAzure = "SELECT state FROM azure_resources WHERE cluster_uid = $1"
 
-// DefaultAzureLease is many times what a step takes.
+// DefaultAzureLease is many times the duration of a step.
 const DefaultAzureLease = 30 * time.Second
 
 func scanAzure(row pgx.CollectableRow) (*fleet.Azure, error) {
@@ -28,8 +28,8 @@ func scanAzure(row pgx.CollectableRow) (*fleet.Azure, error) {
 	return a, nil
 }
 
-// queueAzure queues the write of what a cluster has in Azure, and says whether steps are due now: they are the caller's
-// for as long as a lease.
+// queueAzure queues the write of a cluster's Azure resources. It reports whether steps are due now; the transaction
+// acquires their lease.
 func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, aggregate *fleet.ClusterAggregate) bool {
 	before, _ := json.Marshal(old.Azure) // strings, numbers and times
 	after, _ := json.Marshal(aggregate.Azure)
@@ -56,7 +56,8 @@ func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, aggreg
 	return isNow
 }
 
-// CertificateExpiry says when the first thing in Azure ends, zero when none does, and of how many clusters a renewal is overdue.
+// CertificateExpiry returns the time at which the first certificate expires, zero if none does, and the number of clusters
+// with an overdue renewal.
 func (s *Store) CertificateExpiry(ctx context.Context) (first time.Time, overdue int, err error) {
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		batch.Queue("SELECT min(ends_time) FROM azure_resources").QueryRow(func(row pgx.Row) error {
@@ -68,19 +69,19 @@ func (s *Store) CertificateExpiry(ctx context.Context) (first time.Time, overdue
 		batch.Queue("SELECT count(*) FROM azure_resources WHERE overdue_time <= $1", s.Now()).QueryRow(func(row pgx.Row) error { return row.Scan(&overdue) })
 	})
 	if err != nil {
-		return time.Time{}, 0, fmt.Errorf("looking for what ends in Azure: %w", err)
+		return time.Time{}, 0, fmt.Errorf("reading the expiry of certificates: %w", err)
 	}
 	return first, overdue, nil
 }
 
-// AcquireDueAzureSteps takes the clusters whose steps in Azure are due for a lease.
+// AcquireDueAzureSteps acquires the lease of clusters with due steps in Azure.
 func (s *Store) AcquireDueAzureSteps(ctx context.Context, limit int) ([]string, error) {
 	now := s.Now()
 	rows, err := s.pool.Query(ctx, `UPDATE azure_resources SET due_time = $2 WHERE cluster_uid IN
 		(SELECT cluster_uid FROM azure_resources WHERE due_time <= $1 ORDER BY due_time LIMIT $3 FOR UPDATE SKIP LOCKED)
 		RETURNING cluster_uid::text`, now, now.Add(s.azureLease), limit)
 	if err != nil {
-		return nil, fmt.Errorf("taking due Azure resources: %w", err)
+		return nil, fmt.Errorf("acquiring due steps in Azure: %w", err)
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

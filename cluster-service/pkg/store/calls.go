@@ -8,25 +8,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrCallRepeated is returned instead of a second effect of one call: its caller has made it before, and did not hear the answer.
-var ErrCallRepeated = errors.New("the call has had its effect before")
+// ErrCallRepeated is returned instead of a second effect of one call. The caller made the call before and did not receive
+// the response.
+var ErrCallRepeated = errors.New("the call was already executed")
 
-// call is what one call has come to.
+// call is the state of one call.
 type call struct {
 	id string
-	// done is set when a transaction of this very call was committed: those after it are its own, too.
+	// done is set when a transaction of this call was committed. Later transactions belong to the same call.
 	done bool
 }
 
 type callKey struct{}
 
-// WithCallID gives what is done with the context the caller's id: it is noted in the first transaction that changes something
-// on its behalf, and the same call made again changes nothing.
+// WithCallID attaches the caller's ID of a call to a context. The first transaction of the call that changes something
+// records the ID. A repeated call with the same ID changes nothing and fails with ErrCallRepeated.
 func WithCallID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, callKey{}, &call{id: id})
 }
 
-// noteCall notes the context's call, if it has one, in a transaction; committed is to be called when that is.
+// noteCall records the call of the context, if it has one, in a transaction. The caller must call committed after the
+// commit.
 func (s *Store) noteCall(ctx context.Context, tx interface {
 	Exec(ctx context.Context, query string, arguments ...any) (pgconn.CommandTag, error)
 }) (committed func(), err error) {
@@ -34,7 +36,7 @@ func (s *Store) noteCall(ctx context.Context, tx interface {
 	if !ok || c.done {
 		return func() {}, nil
 	}
-	// Of two at once the second waits for the first's end.
+	// Of two concurrent calls the second waits for the end of the first.
 	tag, err := tx.Exec(ctx, "INSERT INTO done_calls (id, time) VALUES ($1, $2) ON CONFLICT DO NOTHING", c.id, s.Now())
 	switch {
 	case err != nil:

@@ -35,7 +35,7 @@ func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, aggregate *
 	return len(after.Stuck) < len(before.Stuck) || len(aggregate.Leftovers) > 0
 }
 
-// notNil is a list that is not null to the database.
+// notNil returns a list that is not stored as NULL.
 func notNil(list []string) []string {
 	if list == nil {
 		return []string{}
@@ -43,8 +43,8 @@ func notNil(list []string) []string {
 	return list
 }
 
-// DeletionsDue lists the clusters with a step of a deletion that has just become stuck, and says when the next one will;
-// zero when none is.
+// DeletionsDue returns the clusters with a step of a deletion that became stuck since their last change, and the time at
+// which the next step becomes stuck; zero if none does.
 func (s *Store) DeletionsDue(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
@@ -76,7 +76,7 @@ func (s *Store) OpenDeletions(ctx context.Context, after string, limit int) ([]s
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// StuckSteps counts the steps of deletions that are stuck, by kind, and the leftovers that have not gone.
+// StuckSteps returns the number of stuck steps by kind, and the number of leftovers that are not gone.
 func (s *Store) StuckSteps(ctx context.Context) (steps map[string]int, leftovers int, err error) {
 	steps = map[string]int{}
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
@@ -94,8 +94,8 @@ func (s *Store) StuckSteps(ctx context.Context) (steps map[string]int, leftovers
 	return steps, leftovers, nil
 }
 
-// AcquireDueLeftovers takes leftovers that are due to be asked to go, and has them due again after a time that grows with the
-// attempts, to at most as long as the last one says.
+// AcquireDueLeftovers returns the leftovers whose deletion must be requested now. They are due again after a time that
+// starts at first and grows with the attempts up to last.
 func (s *Store) AcquireDueLeftovers(ctx context.Context, limit int, first, last time.Duration) ([]*fleet.Leftover, error) {
 	now := s.Now()
 	rows, err := s.pool.Query(ctx, `UPDATE deletion_leftovers SET attempts = attempts + 1,
@@ -108,7 +108,7 @@ func (s *Store) AcquireDueLeftovers(ctx context.Context, limit int, first, last 
 	return pgx.CollectRows(rows, scanLeftover)
 }
 
-// Leftovers reads those of works; unknown works are left out.
+// Leftovers returns the leftovers of works, by work ID. It omits unknown works.
 func (s *Store) Leftovers(ctx context.Context, workIDs []string) (map[string]*fleet.Leftover, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+leftoverColumns+" FROM deletion_leftovers WHERE work_id = ANY ($1)", workIDs)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Store) Leftovers(ctx context.Context, workIDs []string) (map[string]*fl
 	return found, nil
 }
 
-// OpenLeftovers lists the works of all leftovers that have not gone.
+// OpenLeftovers returns the work IDs of all leftovers that are not gone.
 func (s *Store) OpenLeftovers(ctx context.Context) ([]string, error) {
 	rows, err := s.pool.Query(ctx, "SELECT work_id::text FROM deletion_leftovers WHERE due_time IS NOT NULL")
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Store) OpenLeftovers(ctx context.Context) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// MarkLeftoverGone notes that the deletion of a leftover was confirmed.
+// MarkLeftoverGone stores that the deletion of a leftover was confirmed.
 func (s *Store) MarkLeftoverGone(ctx context.Context, workID string) error {
 	_, err := s.pool.Exec(ctx, "UPDATE deletion_leftovers SET gone_time = $2, due_time = NULL WHERE work_id = $1 AND gone_time IS NULL", workID, s.Now())
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Store) MarkLeftoverGone(ctx context.Context, workID string) error {
 	return nil
 }
 
-// ListLeftovers reads a page of leftovers in order of their work's id; those that have gone only on request.
+// ListLeftovers returns a page of leftovers in order of work ID. It includes those that are gone only on request.
 func (s *Store) ListLeftovers(ctx context.Context, clusterUID, after string, gone bool, limit int) ([]*fleet.Leftover, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+leftoverColumns+` FROM deletion_leftovers
 		WHERE ($1::uuid IS NULL OR cluster_uid = $1) AND ($2::uuid IS NULL OR work_id > $2) AND ($3 OR gone_time IS NULL) ORDER BY work_id LIMIT $4`,

@@ -7,20 +7,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// revisioned are the tables whose rows have revisions.
+// revisioned are the tables with revisions.
 var revisioned = []string{"clusters", "node_pools", "external_auths", "break_glass_credentials", "break_glass_revocations", "upgrades"}
 
-// foreign says, in a query of the revision clock, that the revisions are of another run of the database server than this, or of
-// another database: one that was restored, or that lost its last commits, is a new run or a copy, and most others are restarts
-// that lost nothing.
+// foreign is an SQL condition on the revision clock: the revisions belong to another run of the database server or to
+// another database. A restored database, and a server that lost its last commits, is a new run or a copy. Most other new
+// runs are restarts that lost nothing.
 const foreign = "(server_started IS DISTINCT FROM pg_postmaster_start_time() OR database_oid IS DISTINCT FROM " + thisDatabase + ")"
 
 const thisDatabase = "(SELECT oid FROM pg_database WHERE datname = current_database())"
 
-// RestartRevisions begins the revisions anew if they are of another run of the database server, or lower than one that was seen: from
-// then on every resource counts as changed, at revisions that were never given before, and watches that began earlier have
-// to list first. Without it, changes after a restoration would have revisions that watchers have passed, and reports of them
-// would count as older than those of what was lost. Revisions leap to the time in microseconds: more than were ever given.
+// RestartRevisions starts a new history of revisions if the current ones belong to another run of the database server, or
+// are lower than a revision that a watcher saw. All resources then count as changed, at revisions that were never used, and
+// watches that began earlier must list first.
+//
+// Otherwise changes after a restore would have revisions that watchers already passed, and would count as older than the
+// changes that were lost. New revisions start at the current time in microseconds, which is more than were ever used.
 func (s *Store) RestartRevisions(ctx context.Context, seen int64) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var revision int64

@@ -12,8 +12,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// Identifiers choose clusters by what people know them by, in any casing. A cluster must match all that are not empty. Each
-// has an index: what a search reads grows with what it finds, and not with the fleet.
+// Identifiers select clusters by the identifiers that people use; case is ignored. A cluster must match all that are not
+// empty. Each identifier has an index, so the cost of a search grows with its results and not with the fleet.
 type Identifiers struct {
 	ResourceID, ResourceIDPrefix, Subscription string
 	Name, NamePrefix                           string
@@ -22,10 +22,11 @@ type Identifiers struct {
 	APIHost string
 }
 
-// lastRune is behind every other in a text's bytes: a prefix with it is the end of the range of what the prefix begins.
+// lastRune sorts after every other rune by bytes. A prefix followed by it is the end of the range of strings with the
+// prefix.
 const lastRune = "\U0010FFFF"
 
-// where adds what chooses, each with a %d for the number of its argument.
+// where adds the conditions, each with a %d for the number of its argument.
 func (i Identifiers) where(add func(condition, arg string)) {
 	host, port := splitHost(i.APIHost)
 	for _, e := range []struct{ condition, value, suffix string }{
@@ -47,7 +48,7 @@ func (i Identifiers) where(add func(condition, arg string)) {
 	}
 }
 
-// splitHost is a host without the brackets of an IPv6 address, and the port, which may be missing.
+// splitHost returns the host without the brackets of an IPv6 address, and the port, which may be empty.
 func splitHost(text string) (host, port string) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -56,13 +57,13 @@ func splitHost(text string) (host, port string) {
 	return host, port
 }
 
-// identifiersChanged says whether a cluster is to be found by other identifiers than before.
+// identifiersChanged reports whether the identifiers of a cluster changed.
 func identifiersChanged(a, b *fleet.Cluster) bool {
 	return a == nil || a.Status.GetClusterId() != b.Status.GetClusterId() || a.Status.GetApiUrl() != b.Status.GetApiUrl() ||
 		a.Status.GetBaseDomainPrefix() != b.Status.GetBaseDomainPrefix()
 }
 
-// queueIdentifiers writes a cluster's, whose own row is there.
+// queueIdentifiers queues the write of a cluster's identifiers. The row of the cluster must exist.
 func queueIdentifiers(batch *pgx.Batch, c *fleet.Cluster) {
 	host, port := "", ""
 	if u, err := url.Parse(c.Status.GetApiUrl()); err == nil {
@@ -76,10 +77,10 @@ func queueIdentifiers(batch *pgx.Batch, c *fleet.Cluster) {
 		c.UID, strings.ToLower(c.ResourceID), strings.ToLower(c.Status.GetClusterId()), strings.ToLower(c.Status.GetBaseDomainPrefix()), strings.ToLower(host), port)
 }
 
-// identifyPage is how many clusters are given their identifiers at a time.
+// identifyPage is the number of clusters in one round of identify.
 const identifyPage = 500
 
-// identify gives the clusters their identifiers that another release wrote, which knew of none.
+// identify writes the identifiers of clusters that an earlier release wrote without them.
 func identify(ctx context.Context, tx pgx.Tx) error {
 	for {
 		rows, err := tx.Query(ctx, "SELECT "+clusterColumns+" FROM clusters WHERE NOT EXISTS (SELECT FROM cluster_identifiers WHERE cluster_uid = uid) LIMIT $1", identifyPage)

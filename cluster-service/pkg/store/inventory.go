@@ -11,7 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// Entry is a resource that is not gone, as the inventory has it.
+// Entry is a resource of the inventory: a cluster, node pool or external authentication that is not gone.
 type Entry struct {
 	Kind                        csv1.InventoryKind
 	UID, ClusterUID, ResourceID string
@@ -21,10 +21,11 @@ type Entry struct {
 	Release                     string
 }
 
-// Key is what the inventory is in order of, by bytes.
+// Key returns the sort key of the inventory, which is compared by bytes.
 func (e Entry) Key() string { return strings.ToLower(e.ResourceID) }
 
-// inventory reads a page: the first rows of all tables together are among the first of each, which its index has in order.
+// inventory is the query for a page. The first rows of all tables together are among the first rows of each table, which
+// its index returns in order.
 var inventory = func() string {
 	part := func(kind csv1.InventoryKind, table, clusterUID, release string) string {
 		return fmt.Sprintf(`(SELECT %d AS kind, uid::text AS uid, %s::text AS cluster_uid, resource_id, resource_key, generation, delete_time IS NOT NULL AS deleting, create_time, %s AS release
@@ -37,7 +38,8 @@ var inventory = func() string {
 	}, " UNION ALL ") + `) found ORDER BY resource_key COLLATE "C" LIMIT $2`
 }()
 
-// Inventory reads a page of what is not gone, behind a key, with the revision up to which it is certain to be complete.
+// Inventory returns a page of the resources that are not gone, after a key, and the revision up to which the page is
+// complete.
 func (s *Store) Inventory(ctx context.Context, after string, limit int) ([]Entry, int64, error) {
 	entries, revision, err := list(ctx, s, inventory, []any{after, limit}, func(row pgx.CollectableRow) (*Entry, error) {
 		e := &Entry{}

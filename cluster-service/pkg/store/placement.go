@@ -13,30 +13,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
-// maxDecisions bounds what is kept of one cluster.
+// maxDecisions bounds the stored decisions of one cluster.
 const maxDecisions = 20
 
-// RecordedDecision is a decision as it is kept.
+// RecordedDecision is a stored placement decision.
 type RecordedDecision struct {
 	placement.Decision
 	First, Last time.Time
-	// Count is how often in a row it was made.
+	// Count is the number of times in a row that the decision was made.
 	Count    int32
 	sequence int64
 }
 
-// PolicyOverride is the rules of one cluster.
+// PolicyOverride is the placement policy of one cluster.
 type PolicyOverride struct {
 	Policy placement.Policy
 	Actor  Actor
 	Time   time.Time
 }
 
-// placing is a decision to be written.
+// placing is a decision that the transaction writes.
 type placing struct {
 	clusterUID string
 	decision   placement.Decision
-	// last is the decision before; nil when there is none.
+	// last is the previous decision, or nil.
 	last *RecordedDecision
 }
 
@@ -62,14 +62,14 @@ func queueOverride(batch *pgx.Batch, clusterUID string, found *PolicyOverride) {
 	})
 }
 
-// Place decides where a cluster without a place goes, takes the place and keeps the decision; the cluster's Shard stays
-// empty, and Waits says why, when none can take it. The shards stay locked to the end of the transaction, so that two clusters never share a
-// place.
+// Place chooses a provision shard for a cluster, takes a place on it and records the decision. If no shard accepts the
+// cluster, its Shard stays empty and its PlacementMessage states the reason. The shards stay locked until the end of the
+// transaction, so two clusters never get the same place.
 func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs, rules *placement.Rules) (placement.Decision, error) {
 	var override PolicyOverride
 	var last *RecordedDecision
 	batch := &pgx.Batch{}
-	// Shards that this transaction has locked before are as it left them.
+	// Shards that this transaction locked before already include its changes.
 	if t.shards == nil {
 		batch.Queue(lockShards).Query(func(rows pgx.Rows) (err error) {
 			t.shards, err = pgx.CollectRows(rows, scanShard)
@@ -100,8 +100,8 @@ func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs,
 	return decision, nil
 }
 
-// AssignShard gives a cluster that this database has lost the place that it has, which neither a rule nor a capacity takes from
-// it: it runs there. It says whether there is such a shard.
+// AssignShard gives a cluster that this database lost the shard on which it runs, regardless of policy and capacity. It
+// reports whether the shard exists.
 func (t *Tx) AssignShard(ctx context.Context, c *fleet.Cluster, shard string) (bool, error) {
 	if t.shards == nil {
 		rows, err := t.conn.Query(ctx, lockShards)
@@ -122,7 +122,7 @@ func (t *Tx) AssignShard(ctx context.Context, c *fleet.Cluster, shard string) (b
 	return true, nil
 }
 
-// facts leaves out the shards that were deregistered.
+// facts returns the shards that are not deregistered as input of a decision.
 func facts(shards []Shard, now time.Time, rules *placement.Rules) []placement.Shard {
 	var list []placement.Shard
 	for _, s := range shards {
@@ -133,7 +133,7 @@ func facts(shards []Shard, now time.Time, rules *placement.Rules) []placement.Sh
 	return list
 }
 
-// queuePlacings queues the decisions of a transaction, behind the rows of their clusters.
+// queuePlacings queues the decisions of a transaction after the rows of their clusters.
 func (t *Tx) queuePlacings(batch *pgx.Batch, now time.Time) {
 	for _, p := range t.placings {
 		encoded, _ := json.Marshal(p.decision) // a struct of strings and numbers
@@ -156,17 +156,17 @@ func sameDecision(last placement.Decision, encoded []byte) bool {
 	return string(before) == string(encoded)
 }
 
-// Placement is what is known of a cluster's placement.
+// Placement is the stored state of a cluster's placement.
 type Placement struct {
 	Aggregate *fleet.ClusterAggregate
-	// Override is nil when the cluster has no rules of its own.
+	// Override is nil if the cluster has no policy of its own.
 	Override *PolicyOverride
-	// Decisions are the newest first.
+	// Decisions are ordered from newest to oldest.
 	Decisions []RecordedDecision
 	Shards    []Shard
 }
 
-// Placement reads what is known of a cluster's placement.
+// Placement returns the state of a cluster's placement.
 func (s *Store) Placement(ctx context.Context, clusterUID string) (*Placement, error) {
 	e := &Placement{Aggregate: &fleet.ClusterAggregate{}}
 	var override PolicyOverride
@@ -194,7 +194,7 @@ func (s *Store) Placement(ctx context.Context, clusterUID string) (*Placement, e
 	return e, nil
 }
 
-// Decide is what would be decided on the cluster as things stand, were it to be placed. The place that it has is free for it.
+// Decide returns the decision that would be made for the cluster now. The place that the cluster has counts as free.
 func (e *Placement) Decide(now time.Time, rules *placement.Rules) placement.Decision {
 	var override placement.Policy
 	if e.Override != nil {
@@ -209,7 +209,8 @@ func (e *Placement) Decide(now time.Time, rules *placement.Rules) placement.Deci
 	return placement.Decide(shards, e.Aggregate.PlacementNeeds(), rules, override)
 }
 
-// SetPolicyOverride stores the rules of the cluster of a locked aggregate with the transaction; nil removes them.
+// SetPolicyOverride stores the placement policy of a cluster in the transaction; nil deletes it. The aggregate of the
+// cluster must be locked.
 func (t *Tx) SetPolicyOverride(clusterUID string, override *PolicyOverride) {
 	t.overrides = append(t.overrides, func(batch *pgx.Batch) {
 		if override == nil {
@@ -221,7 +222,7 @@ func (t *Tx) SetPolicyOverride(clusterUID string, override *PolicyOverride) {
 	})
 }
 
-// ListUnplaced reads a page of the clusters that wait for a place, the oldest first, behind one of them; nil begins.
+// ListUnplaced returns a page of the clusters without a shard, oldest first, after a given cluster; nil begins.
 func (s *Store) ListUnplaced(ctx context.Context, after *fleet.Cluster, limit int) ([]*fleet.Cluster, error) {
 	var since time.Time
 	uid := "00000000-0000-0000-0000-000000000000"
@@ -236,7 +237,8 @@ func (s *Store) ListUnplaced(ctx context.Context, after *fleet.Cluster, limit in
 	return pgx.CollectRows(rows, scanCluster)
 }
 
-// ClustersOnShard reads the clusters of a shard with their node pools, and the rules that some of them have, by uid.
+// ClustersOnShard returns the clusters of a shard with their node pools, and the placement policies of those that have one,
+// by UID.
 func (s *Store) ClustersOnShard(ctx context.Context, shard string) (aggregates []*fleet.ClusterAggregate, overrides map[string]placement.Policy, err error) {
 	overrides = map[string]placement.Policy{}
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
@@ -276,7 +278,7 @@ func (s *Store) ClustersOnShard(ctx context.Context, shard string) (aggregates [
 	return aggregates, overrides, nil
 }
 
-// CountUnplaced counts the clusters that wait for a place.
+// CountUnplaced returns the number of clusters without a shard.
 func (s *Store) CountUnplaced(ctx context.Context) (count int32, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM clusters WHERE shard IS NULL AND delete_time IS NULL").Scan(&count)
 	return count, err

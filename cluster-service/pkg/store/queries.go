@@ -14,10 +14,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// ErrUnknown is returned for a uid of which nothing is known.
+// ErrUnknown is returned for a UID that is not stored.
 var ErrUnknown = errors.New("unknown uid")
 
-// Cluster reads a cluster.
+// Cluster returns a cluster.
 func (s *Store) Cluster(ctx context.Context, uid string) (*fleet.Cluster, error) {
 	rows, err := s.pool.Query(ctx, selectCluster, uid)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Cluster(ctx context.Context, uid string) (*fleet.Cluster, error)
 	return unknown(pgx.CollectExactlyOneRow(rows, scanCluster))
 }
 
-// NodePool reads a node pool.
+// NodePool returns a node pool.
 func (s *Store) NodePool(ctx context.Context, uid string) (*fleet.NodePool, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+poolColumns+" FROM node_pools WHERE uid = $1", uid)
 	if err != nil {
@@ -42,28 +42,28 @@ func unknown[T any](row *T, err error) (*T, error) {
 	return row, err
 }
 
-// Filter chooses rows to list.
+// Filter selects rows for a list.
 type Filter struct {
-	// After is the uid behind which the page begins.
+	// After is the UID after which the page begins.
 	After string
 	Limit int
-	// Phases, or states, to choose; empty means all but gone ones, or all with Records.
+	// Phases are the selected phases or states. Empty selects all rows that are not gone, or all rows with Records.
 	Phases  []int16
 	Records bool
-	// Shard, UIDs and Identifiers choose clusters, ClusterUID node pools.
+	// Shard, UIDs and Identifiers select clusters. ClusterUID selects children of a cluster.
 	Shard, ClusterUID string
 	UIDs              []string
 	Identifiers       Identifiers
 }
 
-// ListClusters reads a page, with the revision up to which it is certain to be complete.
+// ListClusters returns a page of clusters and the revision up to which the page is complete.
 func (s *Store) ListClusters(ctx context.Context, f Filter) ([]*fleet.Cluster, int64, error) {
 	query, args := clustersQuery(f)
 	return list(ctx, s, query, args, scanCluster)
 }
 
-// clustersQuery finds the uids by the identifiers first, where there are any, and then each cluster by its uid: OFFSET 0 keeps
-// PostgreSQL from reading all clusters beside that, which it takes to be cheaper while the fleet is small.
+// clustersQuery first finds the UIDs by the identifiers, if there are any, and then each cluster by its UID. OFFSET 0 keeps
+// PostgreSQL from scanning all clusters instead, which it estimates to be cheaper for a small fleet.
 func clustersQuery(f Filter) (string, []any) {
 	w := where(f, "shard", f.Shard)
 	if len(f.UIDs) > 0 {
@@ -83,19 +83,19 @@ func clustersQuery(f Filter) (string, []any) {
 	return fmt.Sprintf("SELECT found.* FROM cluster_identifiers CROSS JOIN LATERAL (%s) found WHERE %s ORDER BY cluster_uid %s", each, chosen, limited), w.args
 }
 
-// ListNodePools reads a page, with the revision up to which it is certain to be complete.
+// ListNodePools returns a page of node pools and the revision up to which the page is complete.
 func (s *Store) ListNodePools(ctx context.Context, f Filter) ([]*fleet.NodePool, int64, error) {
 	query, args := where(f, "cluster_uid", f.ClusterUID).query("node_pools", poolColumns, f.Limit)
 	return list(ctx, s, query, args, scanPool)
 }
 
-// conditions of a query, with their arguments.
+// conditions are the conditions of a query with their arguments.
 type conditions struct {
 	conditions []string
 	args       []any
 }
 
-// arg is a condition with the number of its argument.
+// arg returns a condition with the number of its argument.
 func (w *conditions) arg(condition string, arg any) string {
 	w.args = append(w.args, arg)
 	return fmt.Sprintf(condition, len(w.args))
@@ -105,7 +105,7 @@ func (w *conditions) add(condition string, arg any) {
 	w.conditions = append(w.conditions, w.arg(condition, arg))
 }
 
-// where is what a filter chooses of any table; and of one column, where a value is given.
+// where returns the conditions of a filter for a table, and for one column if value is not empty.
 func where(f Filter, column, value string) *conditions {
 	w := &conditions{}
 	if f.After != "" {
@@ -127,7 +127,7 @@ func where(f Filter, column, value string) *conditions {
 	return w
 }
 
-// query reads a page of a table in order of uid.
+// query returns the query for a page of a table in order of UID.
 func (w *conditions) query(table, columns string, limit int) (string, []any) {
 	conditions := strings.Join(w.conditions, " AND ")
 	limited := w.arg("LIMIT $%d", limit)
@@ -136,7 +136,7 @@ func (w *conditions) query(table, columns string, limit int) (string, []any) {
 
 func list[T any](ctx context.Context, s *Store, query string, args []any, scan pgx.RowToFunc[*T]) (rows []*T, revision int64, err error) {
 	batch := &pgx.Batch{}
-	// Read before the rows: whatever a row may have missed comes after it.
+	// The revision is read before the rows. A change that a row misses has a later revision.
 	batch.Queue("SELECT revision FROM revision_clock").QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 	batch.Queue(query, args...).Query(func(r pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(r, scan)
@@ -148,7 +148,7 @@ func list[T any](ctx context.Context, s *Store, query string, args []any, scan p
 	return rows, revision, nil
 }
 
-// Change is one resource in its newest state; exactly one field beside the revision is set.
+// Change is the newest state of one resource. Exactly one field is set besides the revision.
 type Change struct {
 	Revision     int64
 	Cluster      *fleet.Cluster
@@ -159,7 +159,7 @@ type Change struct {
 	Upgrade      *fleet.Upgrade
 }
 
-// UID is the resource's.
+// UID returns the UID of the resource.
 func (c Change) UID() string {
 	switch {
 	case c.Cluster != nil:
@@ -178,22 +178,22 @@ func (c Change) UID() string {
 	return ""
 }
 
-// Clock is the state of the revisions.
+// Clock is the state of the revision clock.
 type Clock struct {
-	// Revision is the last one given.
+	// Revision is the newest revision.
 	Revision int64
 	// Compacted is the revision up to which tombstones may have been removed.
 	Compacted int64
-	// RestartedAt is where the revisions began anew: what was told of earlier ones may never have been.
+	// RestartedAt is the revision at which the current history began. Earlier revisions may belong to changes that were
+	// lost.
 	RestartedAt int64
 }
 
-// readClock reads a Clock, and whether its revisions are to be begun anew.
+// readClock reads a Clock, and whether its revisions must be restarted.
 const readClock = "SELECT revision, compacted, began, " + foreign + " FROM revision_clock"
 
-// Changes reads the resources that changed after a revision, in order of revision, at most limit of them. All of it is one
-// snapshot: what it does not return up to the last revision it returns, or up to the clock's when it returns fewer than
-// limit, did not happen.
+// Changes returns at most limit resources that changed after a revision, in order of revision, from one snapshot. Nothing
+// else changed up to the last revision that it returns, or up to the revision of the clock if it returns fewer than limit.
 func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
 	isForeign := false
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
@@ -220,7 +220,8 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 	return changes[:min(limit, len(changes))], clock, nil
 }
 
-// queueChanges reads the changed rows of one table. The first rows of all tables together are among the first of each.
+// queueChanges reads the changed rows of one table. The first limit rows of all tables together are among the first limit
+// rows of each table.
 func queueChanges[T any](batch *pgx.Batch, table, columns string, after int64, limit int, changes *[]Change, scan pgx.RowToFunc[*T], change func(*T) Change) {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE revision > $1 ORDER BY revision LIMIT $2", columns, table)
 	batch.Queue(query, after, limit).Query(func(rows pgx.Rows) error {
@@ -232,7 +233,7 @@ func queueChanges[T any](batch *pgx.Batch, table, columns string, after int64, l
 	})
 }
 
-// Clock reads the state of the revisions.
+// Clock returns the state of the revision clock.
 func (s *Store) Clock(ctx context.Context) (clock Clock, err error) {
 	isForeign := false
 	err = s.pool.QueryRow(ctx, readClock).Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
@@ -244,7 +245,7 @@ func (s *Store) Clock(ctx context.Context) (clock Clock, err error) {
 	return clock, err
 }
 
-// AcquireDueWorks takes the lease of works that are due and returns their clusters.
+// AcquireDueWorks acquires the lease of works that are due and returns their clusters.
 func (s *Store) AcquireDueWorks(ctx context.Context, limit int) ([]string, error) {
 	now := s.Now()
 	rows, err := s.pool.Query(ctx, `WITH taken AS (
@@ -258,7 +259,7 @@ func (s *Store) AcquireDueWorks(ctx context.Context, limit int) ([]string, error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// RetryFailedWorks makes the works due whose publishing failed: what was in the way may be over.
+// RetryFailedWorks makes all works due whose publishing failed, because the cause may be gone.
 func (s *Store) RetryFailedWorks(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, "UPDATE works SET due_time = $1 WHERE error <> '' AND due_time > $1", s.Now()); err != nil {
 		return fmt.Errorf("making works due: %w", err)
@@ -266,7 +267,8 @@ func (s *Store) RetryFailedWorks(ctx context.Context) error {
 	return nil
 }
 
-// PlacedClusters lists a page of the clusters that are wanted and have a place, in order of uid, behind one.
+// PlacedClusters returns a page of the UIDs of clusters that have a shard and are not being deleted, in order of UID after
+// a given one.
 func (s *Store) PlacedClusters(ctx context.Context, after string, limit int) ([]string, error) {
 	rows, err := s.pool.Query(ctx, `SELECT uid::text FROM clusters WHERE shard IS NOT NULL AND delete_time IS NULL AND gone_time IS NULL
 		AND ($1::uuid IS NULL OR uid > $1::uuid) ORDER BY uid LIMIT $2`, null(after), limit)
@@ -276,14 +278,14 @@ func (s *Store) PlacedClusters(ctx context.Context, after string, limit int) ([]
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// WorkRef is what is known of a work without its aggregate.
+// WorkRef is the part of a work that is read without its aggregate.
 type WorkRef struct {
 	ID, ClusterUID, Shard, StatusHash, Sequence string
 	Published                                   int64
 	Deleting                                    bool
 }
 
-// Works finds works by id; those that are unknown are left out.
+// Works returns works by ID. It omits unknown ones.
 func (s *Store) Works(ctx context.Context, ids []string) (map[string]WorkRef, error) {
 	rows, err := s.pool.Query(ctx, "SELECT id::text, cluster_uid::text, shard, status_hash, sequence, published, delete_time IS NOT NULL FROM works WHERE id = ANY ($1)", ids)
 	if err != nil {
@@ -292,7 +294,7 @@ func (s *Store) Works(ctx context.Context, ids []string) (map[string]WorkRef, er
 	return workRefs(rows)
 }
 
-// AllWorks reads all works.
+// AllWorks returns all works.
 func (s *Store) AllWorks(ctx context.Context) (map[string]WorkRef, error) {
 	rows, err := s.pool.Query(ctx, "SELECT id::text, cluster_uid::text, shard, status_hash, sequence, published, delete_time IS NOT NULL FROM works")
 	if err != nil {
@@ -317,14 +319,15 @@ func workRefs(rows pgx.Rows) (map[string]WorkRef, error) {
 	return works, nil
 }
 
-// purgePage is how many tombstones are removed at a time. Each page's commit holds the clock, for which every other commit waits.
+// purgePage is the number of tombstones in one transaction. Each commit holds the revision clock, which every other commit
+// waits for.
 const purgePage = 200
 
-// Purge removes tombstones that were complete before a time, a page in each transaction, and remembers up to which revision a
-// watcher can no longer learn of them. One that somebody else is at is left to the next time.
+// Purge deletes tombstones that were complete before a time, a page in each transaction, and stores the revision up to
+// which a watcher can no longer see them. It skips rows that another transaction has locked.
 func (s *Store) Purge(ctx context.Context, before time.Time) error {
 	for _, table := range []string{"upgrades", "break_glass_revocations", "break_glass_credentials", "external_auths", "node_pools", "clusters"} {
-		// The rows are removed before the clock is locked.
+		// The rows are deleted before the revision clock is locked.
 		if err := s.purge(ctx, fmt.Sprintf(`WITH removed AS (DELETE FROM %[1]s WHERE uid IN
 				(SELECT uid FROM %[1]s WHERE gone_time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING revision),
 			compacted AS (UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT FROM removed))
@@ -346,11 +349,11 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 			(SELECT id FROM removed_works WHERE time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) SELECT count(*) FROM removed`, before.Add(-removedKept)); err != nil {
 		return fmt.Errorf("forgetting removed works: %w", err)
 	}
-	// A replica of an earlier release may be running beside this one.
+	// A replica of an earlier release may run at the same time and write clusters without identifiers.
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return identify(ctx, tx) })
 }
 
-// purge removes pages until there is nothing left to remove.
+// purge deletes pages until none is left.
 func (s *Store) purge(ctx context.Context, query string, before time.Time) error {
 	for {
 		var removed int

@@ -15,14 +15,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
-// Actor is who decided an intervention, and why. Its JSON form is stored.
+// Actor is the person who requested a change, with the reason. Its JSON form is stored.
 type Actor struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 	Ticket string `json:"ticket,omitempty"`
 }
 
-// Offer is what a shard offers. In an operator's overrides nil means what the shards file says.
+// Offer is the capacity and the properties of a shard. In an override, nil means that the value of the shards file applies.
 type Offer struct {
 	Capacity    *int32
 	Zones       []string
@@ -30,28 +30,29 @@ type Offer struct {
 	Labels      map[string]string
 }
 
-// Shard is a provision shard's row.
+// Shard is the row of a provision shard.
 type Shard struct {
 	Name string
-	// Base is what the shards file says, or what it was registered with; Override is an operator's, and wins.
+	// Base is the offer of the shards file or of the registration. Override is the offer that an operator set, and takes
+	// precedence.
 	Base, Override Offer
-	// Clusters is how many it holds.
+	// Clusters is the number of clusters on the shard.
 	Clusters int32
-	// Configured says that the shards file lists it, Registered that an operator did.
+	// Configured reports that the shards file lists the shard, Registered that an operator registered it.
 	Configured, Registered, Deregistered bool
-	// Cordoned and Draining are an operator's; what is drained is cordoned.
+	// Cordoned and Draining are set by an operator. A draining shard is also cordoned.
 	Cordoned, Draining bool
-	// StateActor brought it into its state; nil when the configuration did.
+	// StateActor changed the state last; nil if the configuration did.
 	StateActor *Actor
 	StateTime  time.Time
 	Version    int64
-	// LastReport is when its agent last reported something new. Asked is since when Unanswered works have waited for it without a
-	// word; zero when none waits.
+	// LastReport is the time of the last new report of the shard's agent. UnansweredSince is the time since which
+	// Unanswered works wait for a report; zero if none waits.
 	LastReport, UnansweredSince time.Time
 	Unanswered                  int32
 }
 
-// Capacity is the one that counts.
+// Capacity returns the effective capacity.
 func (s *Shard) Capacity() int32 {
 	if s.Override.Capacity != nil {
 		return *s.Override.Capacity
@@ -62,7 +63,7 @@ func (s *Shard) Capacity() int32 {
 	return *s.Base.Capacity
 }
 
-// Zones are those that count.
+// Zones returns the effective zones.
 func (s *Shard) Zones() []string {
 	if s.Override.Zones != nil {
 		return s.Override.Zones
@@ -70,7 +71,7 @@ func (s *Shard) Zones() []string {
 	return s.Base.Zones
 }
 
-// SizeClasses are those that count.
+// SizeClasses returns the effective size classes.
 func (s *Shard) SizeClasses() []string {
 	if s.Override.SizeClasses != nil {
 		return s.Override.SizeClasses
@@ -78,7 +79,7 @@ func (s *Shard) SizeClasses() []string {
 	return s.Base.SizeClasses
 }
 
-// Labels are those that count.
+// Labels returns the effective labels.
 func (s *Shard) Labels() map[string]string {
 	if s.Override.Labels != nil {
 		return s.Override.Labels
@@ -86,10 +87,10 @@ func (s *Shard) Labels() map[string]string {
 	return s.Base.Labels
 }
 
-// Listed says that it is in the shards file or was registered.
+// Listed reports whether the shard is in the shards file or registered, and not deregistered.
 func (s *Shard) Listed() bool { return (s.Configured || s.Registered) && !s.Deregistered }
 
-// State is what it means for new clusters.
+// State returns the state of the shard for new clusters.
 func (s *Shard) State() placement.State {
 	switch {
 	case s.Deregistered:
@@ -104,12 +105,12 @@ func (s *Shard) State() placement.State {
 	return placement.Active
 }
 
-// Unresponsive says that its agent has left works unanswered for longer than patience.
+// Unresponsive reports whether the shard's agent has left works unanswered for longer than patience.
 func (s *Shard) Unresponsive(now time.Time, patience time.Duration) bool {
 	return !s.UnansweredSince.IsZero() && now.Sub(s.UnansweredSince) > patience
 }
 
-// ForPlacement are what a decision is made of.
+// ForPlacement returns the shard as input of a placement decision.
 func (s *Shard) ForPlacement(now time.Time, rules *placement.Rules) placement.Shard {
 	return placement.Shard{Name: s.Name, State: s.State(), Capacity: s.Capacity(), Clusters: s.Clusters, Zones: s.Zones(),
 		SizeClasses: s.SizeClasses(), Labels: s.Labels(), Silent: s.Unresponsive(now, rules.Silence())}
@@ -128,11 +129,11 @@ func scanShard(row pgx.CollectableRow) (Shard, error) {
 	return s, err
 }
 
-// lockShards locks all shards, in the order that everybody keeps.
+// lockShards locks all shards in the order that every transaction uses.
 const lockShards = "SELECT " + shardColumns + " FROM provision_shards ORDER BY name FOR UPDATE"
 
-// ConfigureShards merges the configured shards into the table. A shard that is no longer configured keeps its clusters and
-// gets no new ones, unless an operator registered it; what an operator set stays.
+// ConfigureShards stores the shards of the shards file. A shard that is no longer in the file keeps its clusters and gets
+// no new ones, unless an operator registered it. What an operator set is kept.
 func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) error {
 	var names []string
 	for _, shard := range shards {
@@ -165,7 +166,7 @@ func labels(m map[string]string) map[string]string {
 	return m
 }
 
-// Shards lists the provision shards by name, those that were deregistered too.
+// Shards returns all provision shards in order of name, including deregistered ones.
 func (s *Store) Shards(ctx context.Context) ([]Shard, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+shardColumns+" FROM provision_shards ORDER BY name")
 	if err != nil {
@@ -189,8 +190,8 @@ type ShardChange struct {
 // maxShardChanges bounds the history of a shard.
 const maxShardChanges = 100
 
-// ChangeShard locks all shards and has change decide on one of them, which is nil when there is none of its name, given the
-// others. It stores the shard that change returns together with the entry of its history; a nil entry stores nothing.
+// ChangeShard locks all shards and calls change with one of them, or nil if it does not exist, and with the others. It
+// stores the shard and the history entry that change returns; with a nil entry it stores nothing.
 func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard *Shard, others []Shard) (*Shard, *ShardChange, error)) (*Shard, error) {
 	if err := s.fault("before-begin"); err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 }
 
 func queueShard(batch *pgx.Batch, s *Shard) {
-	// A typed nil in an interface would be stored as JSON's null.
+	// A typed nil in an interface would be stored as JSON null.
 	var actor any
 	if s.StateActor != nil {
 		actor = s.StateActor
@@ -264,7 +265,7 @@ func queueShard(batch *pgx.Batch, s *Shard) {
 		labels(s.Base.Labels), overridden, s.Configured, s.Registered, s.Deregistered, s.Cordoned, s.Draining, actor, nullTime(s.StateTime), s.Version)
 }
 
-// ShardChanges reads the history of a shard, the newest first.
+// ShardChanges returns the history of a shard, newest first.
 func (s *Store) ShardChanges(ctx context.Context, name string) ([]ShardChange, error) {
 	rows, err := s.pool.Query(ctx, "SELECT time, actor, action, changes, version FROM provision_shard_changes WHERE shard = $1 ORDER BY version DESC", name)
 	if err != nil {
@@ -283,8 +284,8 @@ func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Ti
 	now, answering := s.Now(), false
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		answering = false
-		// A work is unanswered while no report is about the version that Maestro gave its newest content. Deletions may take
-		// their time without a word.
+		// A work is unanswered until a report covers the version that Maestro gave to its newest content. Deletions are
+		// excluded, because an agent may take long without a report.
 		rows, err := tx.Query(ctx, `SELECT shard, count(*)::integer FROM works WHERE delete_time IS NULL AND published > 0 AND NOT refused
 			AND maestro_version > coalesce(nullif(split_part(sequence, ' ', 1), '')::bigint, 0) GROUP BY shard`)
 		if err != nil {
@@ -335,11 +336,11 @@ func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Ti
 	return nil
 }
 
-// equalOffers compares what counts of two offers.
+// equal compares the effective values of two offers.
 func (o Offer) equal(other Offer) bool {
 	return (o.Capacity == nil) == (other.Capacity == nil) && (o.Capacity == nil || *o.Capacity == *other.Capacity) &&
 		slices.Equal(o.Zones, other.Zones) && slices.Equal(o.SizeClasses, other.SizeClasses) && maps.Equal(o.Labels, other.Labels)
 }
 
-// Offers says whether this is what a shard was registered with.
+// Offers reports whether the shard was registered with an offer.
 func (s *Shard) Offers(o Offer) bool { return s.Base.equal(o) }

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// snapshot sends queries that all see one state of the database, in one round trip. Sent as a batch alone each of them would
-// see what was committed before it began, and what they return together may never have been so.
+// snapshot sends queries that all see the same state of the database, in one round trip. Without a transaction each query
+// of a batch would see what was committed before that query, and the results might never have existed together.
 func (s *Store) snapshot(ctx context.Context, queue func(batch *pgx.Batch)) error {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -1,9 +1,10 @@
-// Package store keeps the fleet in PostgreSQL. A aggregate (a cluster with its node pools and works) is locked, read, changed
-// and written as a whole in one transaction, with the revision of the change and the wake-up of whoever watches; what
-// must happen next is part of the same rows, so a commit is never without its job. Nothing here knows the state machine:
-// the change is a function that the caller gives.
+// Package store stores the fleet in PostgreSQL. A cluster aggregate (a cluster with its node pools, works and other
+// children) is locked, read, changed and written as a whole in one transaction. The same transaction gives the changes
+// their revision and notifies watchers. The rows also contain what must happen next, so a commit never loses its follow-up
+// work. The package does not know the state machine: callers pass the change as a function.
 //
-// Lock order, everywhere: aggregates in order of uid, provision shards in order of name, the revision clock.
+// Locks are acquired in this order everywhere: aggregates in order of UID, provision shards in order of name, the revision
+// clock.
 package store
 
 import (
@@ -26,7 +27,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Advisory locks: classes of the two-key form are apart from the one-key locks of aggregates.
+// Classes of advisory locks with two keys. They are separate from the locks of aggregates, which have one key.
 const (
 	lockClassMigrations = 0x6863706d
 	lockClassTasks      = 0x68637074
@@ -35,10 +36,10 @@ const (
 // listenRetry is the mean pause before a broken connection for notifications is replaced.
 const listenRetry = time.Second
 
-// Channel is what a commit with new revisions notifies.
+// Channel is the channel that a commit with new revisions notifies.
 const Channel = "hcpmesh_revisions"
 
-// Store is a database.
+// Store is a connection pool to the database of one region's fleet.
 type Store struct {
 	pool  *pgxpool.Pool
 	now   func() time.Time
@@ -47,28 +48,28 @@ type Store struct {
 	azureLease time.Duration
 	// subscribers handle the events of committed transactions.
 	subscribers []func(ctx context.Context, e Event)
-	// fault is called with the name of each point at which a process may die; tests make it fail.
+	// fault is called with the name of each point at which the process may die. Tests inject errors with it.
 	fault func(point string) error
 	log   *slog.Logger
 }
 
-// Options of a store.
+// Options configure a store.
 type Options struct {
 	URL            string
 	MaxConnections int32
 	Now            func() time.Time
-	// Lease is how long whoever made or took a due work has to publish it before another may; 0 means DefaultLease. Two
-	// who publish the same do no harm, so it can be short: it bounds how long a crash delays a work.
+	// Lease is the time that a process has to publish a due work before another process may; 0 means DefaultLease. It
+	// bounds how long a crash delays a work. It can be short, because publishing the same content twice does no harm.
 	Lease time.Duration
-	// AzureLease is how long whoever takes a cluster's due steps in Azure has to try them; 0 means DefaultAzureLease.
+	// AzureLease is the time that a process has to try the due steps of a cluster in Azure; 0 means DefaultAzureLease.
 	AzureLease time.Duration
-	// Fault is for crash tests: an error of it stands for the process's death at that point.
+	// Fault is for crash tests: an error that it returns stands for the death of the process at that point.
 	Fault func(point string) error
 	// Log receives records about migrations and interrupted connections; nil discards them.
 	Log *slog.Logger
 }
 
-// DefaultLease is many times what a publish takes.
+// DefaultLease is many times the duration of a publish.
 const DefaultLease = 5 * time.Second
 
 // Open returns a store with a pool of connections. It does not connect.
@@ -98,16 +99,16 @@ func Open(options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// Lease is how long a taken work is another's.
+// Lease returns the duration of the lease of a work.
 func (s *Store) Lease() time.Duration { return s.lease }
 
-// Now is the store's clock, in the resolution that the database keeps.
+// Now returns the time of the store's clock in the resolution of the database.
 func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
-// Ping checks that the database answers.
+// Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "SELECT 1")
 	return err
@@ -131,7 +132,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	})
 }
 
-// Listen calls wake with the revision of every notification, and with 0 after each (re)connect, until ctx is over.
+// Listen calls wake with the revision of every notification, and with 0 after each connection is established, until ctx is
+// done.
 func (s *Store) Listen(ctx context.Context, wake func(revision int64)) {
 	for ctx.Err() == nil {
 		err := s.listen(ctx, wake)

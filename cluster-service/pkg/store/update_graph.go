@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// UpdateGraphs reads the last known update graphs, by channel.
+// UpdateGraphs returns the last known update graphs by channel.
 func (s *Store) UpdateGraphs(ctx context.Context) (map[string][]byte, error) {
 	rows, err := s.pool.Query(ctx, "SELECT channel, body FROM update_graphs")
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) UpdateGraphs(ctx context.Context) (map[string][]byte, error) {
 func (s *Store) SaveUpdateGraphs(ctx context.Context, graphs map[string][]byte) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		// Two replicas that learn of the same change take turns.
+		// Two replicas that store the same change must not interleave.
 		batch.Queue("SELECT pg_advisory_xact_lock($1, 1)", lockClassTasks)
 		batch.Queue("DELETE FROM update_graphs")
 		for _, channel := range slices.Sorted(maps.Keys(graphs)) {

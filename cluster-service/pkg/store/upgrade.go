@@ -70,7 +70,7 @@ func scanUpgrade(row pgx.CollectableRow) (*fleet.Upgrade, error) {
 	return u, nil
 }
 
-// Upgrade reads an upgrade.
+// Upgrade returns an upgrade.
 func (s *Store) Upgrade(ctx context.Context, uid string) (*fleet.Upgrade, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+upgradeColumns+" FROM upgrades WHERE uid = $1", uid)
 	if err != nil {
@@ -79,15 +79,16 @@ func (s *Store) Upgrade(ctx context.Context, uid string) (*fleet.Upgrade, error)
 	return unknown(pgx.CollectExactlyOneRow(rows, scanUpgrade))
 }
 
-// ListUpgrades reads a page of all upgrades that are kept, with the revision up to which it is certain to be complete.
+// ListUpgrades returns a page of all recorded upgrades and the revision up to which the page is complete.
 func (s *Store) ListUpgrades(ctx context.Context, f Filter) ([]*fleet.Upgrade, int64, error) {
 	f.Records = true
 	query, args := where(f, "cluster_uid", f.ClusterUID).query("upgrades", upgradeColumns, f.Limit)
 	return list(ctx, s, query, args, scanUpgrade)
 }
 
-// AdmitUpgrade says whether one more upgrade by a policy may be under way, next to the policy's own and all others: it holds
-// for this transaction, because no other admits until this one has ended. A limit of 0 is none.
+// AdmitUpgrade reports whether a policy may start one more upgrade, given the limit of the policy and the limit of the
+// region; 0 means no limit. The result holds until the end of the transaction: no other transaction can admit an upgrade
+// until then.
 func (t *Tx) AdmitUpgrade(ctx context.Context, policy string, policyLimit, regionLimit int) (bool, error) {
 	batch := &pgx.Batch{}
 	batch.Queue("SELECT pg_advisory_xact_lock($1, 2)", lockClassTasks)
@@ -100,8 +101,7 @@ func (t *Tx) AdmitUpgrade(ctx context.Context, policy string, policyLimit, regio
 	return (policyLimit == 0 || own < policyLimit) && (regionLimit == 0 || all < regionLimit), nil
 }
 
-// KnownUpgrades are the clusters with an upgrade under way, and the versions of those upgrades of each cluster that were
-// aborted or failed.
+// KnownUpgrades returns the clusters with an active upgrade, and the versions of aborted and failed upgrades by cluster.
 func (s *Store) KnownUpgrades(ctx context.Context) (active map[string]bool, ended map[string][]string, err error) {
 	active, ended = map[string]bool{}, map[string][]string{}
 	rows, err := s.pool.Query(ctx, "SELECT "+upgradeColumns+" FROM upgrades WHERE gone_time IS NULL OR state = ANY ($1)",
@@ -123,7 +123,7 @@ func (s *Store) KnownUpgrades(ctx context.Context) (active map[string]bool, ende
 	return active, ended, nil
 }
 
-// RunningUpgrades counts the upgrades of a policy that are under way, and those of all policies.
+// RunningUpgrades returns the number of active upgrades of a policy and of all policies.
 func (s *Store) RunningUpgrades(ctx context.Context, policy string) (own, all int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE policy = $1), count(*) FROM upgrades WHERE gone_time IS NULL AND policy <> ''", policy).Scan(&own, &all)
 	if err != nil {
@@ -132,12 +132,11 @@ func (s *Store) RunningUpgrades(ctx context.Context, policy string) (own, all in
 	return own, all, err
 }
 
-// DueUpgrades lists the clusters of upgrades that waited for a time that has come, and says when the next one comes; zero when
-// there is none.
+// DueUpgrades returns the clusters of upgrades whose start time has come, and the next start time; zero if there is none.
 func (s *Store) DueUpgrades(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
-		// What is due and still waits, waits for something else by now.
+		// An upgrade that is due and still waits now waits for something else.
 		batch.Queue("SELECT DISTINCT cluster_uid::text FROM upgrades WHERE due_time <= $1 LIMIT $2", now, limit).
 			Query(func(rows pgx.Rows) (err error) {
 				clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
@@ -156,7 +155,7 @@ func (s *Store) DueUpgrades(ctx context.Context, limit int) (clusterUIDs []strin
 	return clusterUIDs, next, nil
 }
 
-// UpgradePolicies lists the policies in order of name.
+// UpgradePolicies returns all policies in order of name.
 func (s *Store) UpgradePolicies(ctx context.Context) ([]*csv1.UpgradePolicy, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+policyColumns+" FROM upgrade_policies ORDER BY name")
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *Store) UpgradePolicies(ctx context.Context) ([]*csv1.UpgradePolicy, err
 	return pgx.CollectRows(rows, scanPolicy)
 }
 
-// UpgradePolicy reads a policy.
+// UpgradePolicy returns a policy.
 func (s *Store) UpgradePolicy(ctx context.Context, name string) (*csv1.UpgradePolicy, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+policyColumns+" FROM upgrade_policies WHERE name = $1", name)
 	if err != nil {
@@ -204,7 +203,7 @@ func (s *Store) SaveUpgradePolicy(ctx context.Context, name string, spec *csv1.U
 	return policy, err
 }
 
-// DeleteUpgradePolicy removes a policy.
+// DeleteUpgradePolicy deletes a policy.
 func (s *Store) DeleteUpgradePolicy(ctx context.Context, name string) error {
 	var done func()
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// WorksByID reads the works of those ids that there are, in no order.
+// WorksByID returns the works with some IDs in no particular order. It omits unknown ones.
 func (s *Store) WorksByID(ctx context.Context, ids []string) ([]*fleet.Work, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+workColumns+" FROM works WHERE id = ANY ($1::uuid[])", ids)
 	if err != nil {
@@ -19,26 +19,26 @@ func (s *Store) WorksByID(ctx context.Context, ids []string) ([]*fleet.Work, err
 	return pgx.CollectRows(rows, scanWork)
 }
 
-// WorkInUse reports whether an id is a work's, or of one that is left of a forced deletion and still asked to go.
+// WorkInUse reports whether an ID belongs to a work or to a leftover that is not gone.
 func (s *Store) WorkInUse(ctx context.Context, id string) (used bool, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM works WHERE id = $1) OR EXISTS (SELECT 1 FROM deletion_leftovers WHERE work_id = $1 AND due_time IS NOT NULL)", id).Scan(&used)
 	if err != nil {
-		return false, fmt.Errorf("reading whether a work is in use: %w", err)
+		return false, fmt.Errorf("checking whether work %s is in use: %w", id, err)
 	}
 	return used, nil
 }
 
-// removedKept is how much longer than tombstones it is kept that a work was removed: a management cluster may be away for long,
-// and a row is small.
+// removedKept is the time beyond that of tombstones for which removed works are recorded. A management cluster may be
+// unreachable for long, and a row is small.
 const removedKept = 83 * 24 * time.Hour
 
-// queueRemoved keeps that a work was removed.
+// queueRemoved records that a work was removed.
 func queueRemoved(batch *pgx.Batch, w *fleet.Work, now time.Time) {
 	batch.Queue("INSERT INTO removed_works (id, cluster_uid, time) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET time = $3", w.ID, w.ClusterUID, now)
 }
 
-// RemovedWorks is which of some ids are of works that were removed. An id that is neither a work's nor one of these may be of a work
-// that the database has lost.
+// RemovedWorks returns which of some IDs belong to removed works. An ID that is neither a work nor a removed work may
+// belong to a work that the database lost.
 func (s *Store) RemovedWorks(ctx context.Context, ids []string) (map[string]bool, error) {
 	rows, err := s.pool.Query(ctx, "SELECT id::text FROM removed_works WHERE id = ANY ($1)", ids)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) RemovedWorks(ctx context.Context, ids []string) (map[string]bool
 	return removed, nil
 }
 
-// ClusterDeleted says that the cluster of an id is a tombstone.
+// ClusterDeleted reports whether the cluster with an ID is a tombstone.
 func (s *Store) ClusterDeleted(ctx context.Context, clusterID string) (gone bool, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cluster_identifiers JOIN clusters ON uid = cluster_uid WHERE cluster_id = $1 AND gone_time IS NOT NULL)", clusterID).Scan(&gone)
 	if err != nil {

@@ -150,6 +150,7 @@ func consoleReports(degraded metav1.ConditionStatus, reason string) func(*hyperv
 // TestExternalAuthentication checks that the hosted API server accepts the tokens of an issuer, and rejects them after
 // the issuer was removed, without a restart.
 func TestExternalAuthentication(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	issuer := newIssuer(t)

@@ -171,6 +171,7 @@ var revocationOrder = []string{"SignerClassValid", "RootCertificatesRegenerated"
 
 // TestBreakGlass issues and revokes certificates, and checks each time whether the hosted API server accepts them.
 func TestBreakGlass(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	stateDir := t.TempDir()
 	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
@@ -287,6 +288,7 @@ func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority
 // certificates of the previous signer are rejected, however late they were issued, and all of the new signer are
 // accepted.
 func TestRequestsDuringRevocation(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "meanwhile")

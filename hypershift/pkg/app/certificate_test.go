@@ -20,6 +20,7 @@ import (
 // TestRenewedCertificateIsServed replaces, as SecretSync does, the Secret with the API server's serving certificate.
 // The same process serves the previous certificate until it serves the new one.
 func TestRenewedCertificateIsServed(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "renewed")

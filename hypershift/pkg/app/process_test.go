@@ -227,6 +227,7 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 // TestRestartDateRestartsTheAPIServer changes HyperShift's annotation for restarting a control plane, and expects another
 // process of the hosted API server and no report of an outage.
 func TestRestartDateRestartsTheAPIServer(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "restart")
@@ -264,6 +265,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 // TestLateNodeBecomesReady is a regression test for nodes that register before they are ready, as real ones do. The
 // manager compared a node's new status with itself and never wrote it.
 func TestLateNodeBecomesReady(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.005 }))
 	s := m.sample(t, "late-nodes")

@@ -171,12 +171,15 @@ func decideControlPlane(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPla
 }
 
 func decideKMS(c conditions, hc *hyperv1.HostedCluster, o *observation) {
-	kms := hc.Spec.SecretEncryption != nil && hc.Spec.SecretEncryption.KMS != nil && hc.Spec.SecretEncryption.KMS.Azure != nil
-	switch {
-	case !kms:
+	if s := hc.Spec.SecretEncryption; s == nil || s.KMS == nil || s.KMS.Azure == nil {
 		c.setUnknown(hyperv1.ValidAzureKMSConfig, hyperv1.StatusUnknownReason, "Azure KMS is not configured")
-	case hc.Spec.SecretEncryption.KMS.Azure.KeyVaultAccess == hyperv1.AzureKeyVaultPrivate:
+		return
+	}
+	switch access := hc.Spec.SecretEncryption.KMS.Azure.KeyVaultAccess; {
+	case access == hyperv1.AzureKeyVaultPrivate:
 		c.setUnknown(hyperv1.ValidAzureKMSConfig, hyperv1.StatusUnknownReason, "The key vault is private and cannot be reached for validation")
+	case access != hyperv1.AzureKeyVaultPublic && access != "":
+		c.setFalse(hyperv1.ValidAzureKMSConfig, hyperv1.InvalidConfigurationReason, fmt.Sprintf("unknown keyVaultAccess %q: supported values are %q and %q", access, hyperv1.AzureKeyVaultPublic, hyperv1.AzureKeyVaultPrivate))
 	case o.Faults.Has(contract.FaultKMSInvalid):
 		c.setFalse(hyperv1.ValidAzureKMSConfig, hyperv1.AzureErrorReason, "failed to encrypt data using KMS (key vault refused the key)")
 	default:

@@ -49,15 +49,25 @@ func (r *Reconciler) target(pool *hyperv1.NodePool, o *observation) (target, err
 		t.drainTimeout = pool.Spec.NodeDrainTimeout.Duration
 	}
 	management := pool.Spec.Management
-	if management.UpgradeType == hyperv1.UpgradeTypeInPlace {
+	switch management.UpgradeType {
+	case hyperv1.UpgradeTypeInPlace:
 		t.inPlace, t.maxUnavailable = true, 1
 		if management.InPlace != nil {
 			t.maxUnavailable = max(1, scaledValue(management.InPlace.MaxUnavailable, t.replicas, 1, false))
 		}
 		return t, nil
+	case hyperv1.UpgradeTypeReplace, "":
+	default:
+		return target{}, fmt.Errorf("spec.management.upgradeType: unknown value %q: supported values are %q and %q", management.UpgradeType, hyperv1.UpgradeTypeReplace, hyperv1.UpgradeTypeInPlace)
 	}
 	if management.Replace != nil {
-		t.onDelete = management.Replace.Strategy == hyperv1.UpgradeStrategyOnDelete
+		switch strategy := management.Replace.Strategy; strategy {
+		case hyperv1.UpgradeStrategyOnDelete:
+			t.onDelete = true
+		case hyperv1.UpgradeStrategyRollingUpdate, "":
+		default:
+			return target{}, fmt.Errorf("spec.management.replace.strategy: unknown value %q: supported values are %q and %q", strategy, hyperv1.UpgradeStrategyRollingUpdate, hyperv1.UpgradeStrategyOnDelete)
+		}
 		if rolling := management.Replace.RollingUpdate; rolling != nil {
 			t.maxSurge = scaledValue(rolling.MaxSurge, t.replicas, 1, true)
 			t.maxUnavailable = scaledValue(rolling.MaxUnavailable, t.replicas, 0, false)

@@ -1,6 +1,5 @@
-// Package conformance runs the emulator tests of the published Go client against this emulator. The tests are
-// those in the module cache, copied and compiled as they are except for the ports in their endpoints, which are
-// replaced by the ports this test listens on.
+// Package conformance runs the emulator tests of the published Go client (azcosmos) against this emulator. The tests are
+// copied from the module cache and compiled without changes, except for the ports of their endpoints.
 package conformance
 
 import (
@@ -33,9 +32,10 @@ import (
 
 const module = "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
-// skipped are the client's tests that are not run, with the reason. The folder's README lists the same.
+// skipped maps the client's tests that are not run to the reasons.
 var skipped = map[string]string{}
 
+// TestPublishedClient compiles and runs the client's emulator tests.
 func TestPublishedClient(t *testing.T) {
 	dir := goCommand(t, ".", "list", "-m", "-f", "{{.Dir}}", module)
 	if dir == "" {
@@ -64,7 +64,7 @@ func TestPublishedClient(t *testing.T) {
 	}
 	for name := range skipped {
 		if !slices.Contains(tests, name) {
-			t.Errorf("the client has no test %s to skip", name)
+			t.Errorf("the client has no test %s, which is listed as skipped", name)
 		}
 	}
 	cmd := exec.Command(binary, "-test.v", "-test.run", "^("+strings.Join(run, "|")+")$")
@@ -82,7 +82,7 @@ func TestPublishedClient(t *testing.T) {
 	for _, name := range run {
 		t.Run(name, func(t *testing.T) {
 			if results[name] != "PASS" {
-				t.Errorf("the client's test ended with %q", results[name])
+				t.Errorf("the client's test has the result %q", results[name])
 			}
 		})
 	}
@@ -92,6 +92,7 @@ func TestPublishedClient(t *testing.T) {
 	t.Logf("%d of the client's %d emulator tests passed", len(run), len(tests))
 }
 
+// goCommand runs the go command and returns its output.
 func goCommand(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
@@ -106,7 +107,8 @@ func goCommand(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// copyModule copies the client's source, replaces the endpoints in its emulator tests and returns their names.
+// copyModule copies the source of the client, replaces the endpoints in its emulator tests, and returns the names of
+// these tests.
 func copyModule(t *testing.T, dir, to string, replace map[string]string) (tests []string) {
 	t.Helper()
 	pairs := make([]string, 0, 2*len(replace))
@@ -148,7 +150,7 @@ func copyModule(t *testing.T, dir, to string, replace map[string]string) (tests 
 	return tests
 }
 
-// serve runs an emulator and returns its port.
+// serve starts an emulator and returns its port.
 func serve(t *testing.T, gateway emulator.Gateway, cert tls.Certificate) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -158,7 +160,7 @@ func serve(t *testing.T, gateway emulator.Gateway, cert tls.Certificate) string 
 	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 	s, err := emulator.Open(emulator.Options{
 		DataDir: t.TempDir(), Key: emulator.WellKnownKey, Gateway: gateway,
-		// The client's tests expect the account to name itself by address while they connect by name.
+		// The client's tests connect by name and expect an endpoint with an address.
 		Endpoint: "https://127.0.0.1:" + port + "/",
 	})
 	if err != nil {
@@ -175,6 +177,7 @@ func serve(t *testing.T, gateway emulator.Gateway, cert tls.Certificate) string 
 	return port
 }
 
+// certificate creates a self-signed certificate and a file with it.
 func certificate(t *testing.T, dir string) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,8 +12,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
-// TestHashesOfTheService compares effective partition keys with the service's own, which the client ships as test data.
-func TestHashesOfTheService(t *testing.T) {
+// TestHashesEqualService compares effective partition keys with baselines of the service, which the client contains as
+// test data.
+func TestHashesEqualService(t *testing.T) {
 	dir := goCommand(t, ".", "list", "-m", "-f", "{{.Dir}}", module)
 	files, err := filepath.Glob(filepath.Join(dir, "internal", "epk", "testdata", "*.xml"))
 	if err != nil || len(files) == 0 {
@@ -53,7 +54,7 @@ func TestHashesOfTheService(t *testing.T) {
 	t.Logf("compared %d keys", compared)
 }
 
-// baselineKey reads a value of the baseline: JSON, or one of the words for what JSON has no text for.
+// baselineKey parses a value of the baseline: JSON, or a name of a value without a JSON form.
 func baselineKey(t *testing.T, text string) partition.Key {
 	t.Helper()
 	number := func(n float64) partition.Key { return partition.Key{{Kind: document.Number, Num: n}} }
@@ -77,7 +78,7 @@ func baselineKey(t *testing.T, text string) partition.Key {
 	return partition.Key{v}
 }
 
-// masked clears the two top bits of every 16 bytes, as routing does: baselines are raw hashes.
+// masked clears the two top bits of every 16 bytes, as routing does. The baselines are unmasked hashes.
 func masked(hash string) string {
 	var b strings.Builder
 	for i := 0; i+32 <= len(hash); i += 32 {

@@ -8,7 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// account answers GET /: what the account is and where its regions are.
+// account serves GET /: the properties of the account and the URLs of its regions.
 func (s *Server) account(req *request) error {
 	if req.r.Method != http.MethodGet {
 		return methodNotAllowed(req)
@@ -40,11 +40,13 @@ func (s *Server) account(req *request) error {
 	return req.respond(http.StatusOK, 0, body)
 }
 
-// queryEngineConfiguration tells clients that merge query results themselves what the engine can do.
+// queryEngineConfiguration describes the query engine to clients that merge results themselves.
 const queryEngineConfiguration = `{"maxSqlQueryInputLength":524288,"maxJoinsPerSqlQuery":10,"maxLogicalAndPerSqlQuery":2000,"maxLogicalOrPerSqlQuery":2000,"maxUdfRefPerSqlQuery":0,"maxInExpressionItemsCount":16000,"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,"sqlDisableOptimizationFlags":0,"sqlAllowTop":true,"enableSpatialIndexing":true}`
 
+// numberValue returns a number.
 func numberValue(n float64) document.Value { return document.FromNumber(n) }
 
+// databaseValue returns the representation of a database.
 func databaseValue(d *store.Database) document.Value {
 	return document.Value{Kind: document.Object, Obj: []document.Member{
 		{Name: "id", Value: document.FromString(d.Name)},
@@ -93,11 +95,13 @@ func (s *Server) databases(req *request) error {
 	return methodNotAllowed(req)
 }
 
+// notModified reports whether If-None-Match matches an ETag.
 func notModified(req *request, etag string) bool {
 	h := req.r.Header.Get("If-None-Match")
 	return h != "" && (h == "*" || h == etag)
 }
 
+// createDatabase serves POST /dbs.
 func (s *Server) createDatabase(req *request) error {
 	v, err := req.json()
 	if err != nil {

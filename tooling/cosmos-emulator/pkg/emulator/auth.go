@@ -14,15 +14,16 @@ import (
 	"time"
 )
 
-// clockSkew is how far a request's date may be from the server's.
+// clockSkew is the permitted difference between the date of a request and the server's clock.
 const clockSkew = 15 * time.Minute
 
+// unauthorized returns an error with status 401.
 func unauthorized(format string, args ...any) error {
 	return &statusError{status: http.StatusUnauthorized, message: fmt.Sprintf(format, args...)}
 }
 
-// authenticate checks the Authorization header: a master key signature, or the token with which SDKs try Entra
-// authentication on an emulator (a JWT whose signature part is the master key itself).
+// authenticate verifies the Authorization header: a signature with the master key, or the token that SDKs use for Entra
+// authentication on an emulator, which is a JWT with the master key in place of the signature.
 func (s *Server) authenticate(req *request) error {
 	h := req.r.Header.Get("Authorization")
 	if h == "" {
@@ -47,7 +48,7 @@ func (s *Server) authenticate(req *request) error {
 		}
 	}
 	if version != "1.0" || sig == "" {
-		return unauthorized("The authorization token has an invalid format: type, ver=1.0 and sig are needed.")
+		return unauthorized("The authorization token has an invalid format: it requires type, ver=1.0 and sig.")
 	}
 	switch kind {
 	case "master":
@@ -58,6 +59,7 @@ func (s *Server) authenticate(req *request) error {
 	return unauthorized("Authorization of the type %q is not supported: use the master key.", kind)
 }
 
+// checkSignature verifies a signature with the master key.
 func (s *Server) checkSignature(req *request, sig string) error {
 	date := req.r.Header.Get(headerDate)
 	if date == "" {
@@ -92,9 +94,10 @@ func (s *Server) signed(text, sig string) bool {
 	return subtle.ConstantTimeCompare([]byte(sig), want[:]) == 1
 }
 
-// lastSegment is the RID in a link that is made of RIDs; SDKs sign such links by it alone.
+// lastSegment returns the RID of a link that is made of RIDs. SDKs sign only the RID of these links.
 func lastSegment(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
 
+// checkDate returns an error if the date of a signature is too far from the server's clock.
 func (s *Server) checkDate(date string) error {
 	t, err := http.ParseTime(date)
 	if err != nil {
@@ -108,6 +111,7 @@ func (s *Server) checkDate(date string) error {
 	return nil
 }
 
+// checkToken verifies an emulator token.
 func (s *Server) checkToken(token string) error {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -115,7 +119,7 @@ func (s *Server) checkToken(token string) error {
 	}
 	want := base64.RawURLEncoding.EncodeToString([]byte(s.opts.Key))
 	if subtle.ConstantTimeCompare([]byte(parts[2]), []byte(want)) != 1 {
-		return unauthorized("The token is not signed for this account: an emulator's token carries the master key in place of its signature.")
+		return unauthorized("The token is not signed for this account: a token for an emulator has the master key in place of its signature.")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {

@@ -20,11 +20,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// benchBody is a document of about 1 KB, the size of a cluster's.
+// benchBody returns a document of about 1 KB, the size of a cluster document.
 func benchBody(id, pk string, n int64) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"n":%d,"padding":%q}`, id, pk, n, strings.Repeat("0123456789", 90))
 }
 
+// openContainer starts an emulator with a container.
 func openContainer(b testing.TB, o emulator.Options) (*emulator.Server, *azcosmos.ContainerClient, *httptest.Server) {
 	b.Helper()
 	o.DataDir, o.Key = b.TempDir(), emulator.WellKnownKey
@@ -77,7 +78,7 @@ func newClient(t testing.TB, url string) *azcosmos.Client {
 
 const benchConcurrency = 32 // per processor
 
-// measure runs do from many goroutines and reports the rate and the quantiles of the time each call took.
+// measure calls do from many goroutines and reports the rate and the quantiles of the latency.
 func measure(b *testing.B, unit string, do func(n int64) error) (perSecond float64) {
 	b.Helper()
 	var n atomic.Int64
@@ -108,8 +109,8 @@ func measure(b *testing.B, unit string, do func(n int64) error) (perSecond float
 	return perSecond
 }
 
-// BenchmarkUpsert and BenchmarkPointRead go through the published client over HTTP, client and server in one process,
-// so they share the processors. The baseline, in the same run, is the engine alone: one durable write after another.
+// BenchmarkUpsert and BenchmarkPointRead use the published client over HTTP. Client and server share the processors of one
+// process. The baseline of the same run is the storage engine alone, with one durable write after the other.
 func BenchmarkUpsert(b *testing.B) {
 	baseline := rawPuts(b)
 	s, c, _ := openContainer(b, emulator.Options{})
@@ -140,7 +141,7 @@ func BenchmarkPointRead(b *testing.B) {
 	})
 }
 
-// rawPuts is how many durable writes of the same document the engine does in a second, with nobody to share an fsync.
+// rawPuts returns the durable writes per second of the storage engine alone, without group commit.
 func rawPuts(b *testing.B) float64 {
 	b.Helper()
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})

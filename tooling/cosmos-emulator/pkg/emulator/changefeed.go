@@ -9,8 +9,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// changeFeed serves the incremental feed: every item of the scope at its latest version, in the order of the last
-// changes. The continuation is the LSN up to which the feed was read, in the quotes of an ETag.
+// changeFeed serves the incremental feed: the latest version of every item in the scope, in the order of the last
+// changes. The continuation is the LSN of the last read change, in the quotes of an ETag.
 func (s *Server) changeFeed(req *request, c *store.Container) error {
 	if mode := req.r.Header.Get(headerAIM); !strings.EqualFold(strings.ReplaceAll(mode, " ", ""), "IncrementalFeed") {
 		return badRequest("The change feed mode %q is not supported: only Incremental Feed is.", mode)
@@ -34,7 +34,7 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 			}
 			since = t.Unix()
 		}
-	case "*": // from now on
+	case "*": // only future changes
 		if after, err = s.store.LSN(c); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 	return req.respond(http.StatusOK, queryCharge(len(rows)), feedBody(c.ID(), "Documents", rows))
 }
 
-// parseTime reads HTTP dates and, because Go clients write them, RFC 1123 dates in UTC.
+// parseTime parses HTTP dates and RFC 1123 dates in UTC, which Go clients send.
 func parseTime(s string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC1123, s); err == nil {
 		return t, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
+// containerValue returns the representation of a container.
 func containerValue(c *store.Container) document.Value {
 	v := c.Properties
 	for _, m := range []document.Member{
@@ -79,7 +80,7 @@ func (s *Server) containers(req *request) error {
 	return methodNotAllowed(req)
 }
 
-// quota adds the headers that say how full a container is, when asked for.
+// quota adds the session token of a container.
 func (s *Server) quota(req *request, c *store.Container) error {
 	lsn, err := s.store.LSN(c)
 	if err != nil {
@@ -89,6 +90,7 @@ func (s *Server) quota(req *request, c *store.Container) error {
 	return nil
 }
 
+// createContainer serves POST /dbs/{d}/colls.
 func (s *Server) createContainer(req *request, d *store.Database) error {
 	v, err := req.json()
 	if err != nil {
@@ -109,8 +111,8 @@ func (s *Server) createContainer(req *request, d *store.Database) error {
 	return req.respond(http.StatusCreated, 4.95, document.Append(nil, containerValue(c)))
 }
 
-// ranges serves the container's physical partitions. Clients read them as a change feed: what is new since an
-// ETag, and 304 when nothing is.
+// ranges serves the physical partitions of a container. Clients read them as a change feed: with the ETag of the last
+// read the response is 304 if nothing changed.
 func (s *Server) ranges(req *request) error {
 	if req.r.Method != http.MethodGet {
 		return methodNotAllowed(req)

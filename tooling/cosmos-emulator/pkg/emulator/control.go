@@ -5,11 +5,13 @@ import (
 	"strings"
 )
 
+// controlPrefix is the path of the endpoints for tests.
 const controlPrefix = "/_emulator/"
 
+// isControl reports whether a request is for an endpoint for tests.
 func isControl(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, controlPrefix) }
 
-// control serves the endpoint for tests: /_emulator/faults, and POST /_emulator/split?db=&container=&range=.
+// control serves the endpoints for tests: /_emulator/faults and POST /_emulator/split?db=&container=&range=.
 func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	switch strings.TrimPrefix(r.URL.Path, controlPrefix) {
 	case "faults":
@@ -26,6 +28,6 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		http.Error(w, "there is no such control endpoint", http.StatusNotFound)
+		http.Error(w, "unknown control endpoint", http.StatusNotFound)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// childDataDir is set for the process that TestAcknowledgedWritesSurviveKill kills: the test binary again, as a server.
+// childDataDir is the environment variable that makes the test binary run the server for TestAcknowledgedWritesSurviveKill.
 const childDataDir = "COSMOS_EMULATOR_TEST_DATA_DIR"
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be dead already
+		_ = cmd.Process.Kill() // it may have been killed by the test
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -66,9 +66,9 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 	return cmd, strings.TrimSpace(line)
 }
 
-// TestAcknowledgedWritesSurviveKill kills the server with SIGKILL in the middle of concurrent writes, several times.
-// Every acknowledged version must be there afterwards, every batch whole, and a change feed position taken before
-// the kill must lead to everything that came after it.
+// TestAcknowledgedWritesSurviveKill kills the server with SIGKILL during concurrent writes, several times. Afterwards every
+// acknowledged version must be stored, batches must be complete, and a change feed position from before the kill must
+// lead to all later changes.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
@@ -85,7 +85,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/pk"}, Version: 2}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	const writers, rounds, enough = 8, 4, 150
+	const writers, rounds, writesPerRound = 8, 4, 150
 	acked := make([]int, writers) // the last acknowledged version of each writer's pair of items
 	feed := map[string]int{}
 	var position *string
@@ -112,18 +112,18 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 						return // killed
 					}
 					if !r.Success {
-						t.Errorf("a batch was refused: %+v", r.OperationResults)
+						t.Errorf("a batch was rejected: %+v", r.OperationResults)
 						return
 					}
 					acked[w] = n
-					if total.Add(1) == enough {
+					if total.Add(1) == writesPerRound {
 						close(kill)
 					}
 				}
 			}()
 		}
 		<-kill
-		position = follow(t, c, position, feed, 3) // while the writers write
+		position = readFeed(t, c, position, feed, 3) // while the writers write
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		if c, err = client.NewContainer("db", "items"); err != nil {
 			t.Fatal(err)
 		}
-		position = follow(t, c, position, feed, 1000)
+		position = readFeed(t, c, position, feed, 1000)
 		for w := range writers {
 			pk := azcosmos.NewPartitionKeyString(fmt.Sprint("w", w))
 			var versions [2]int
@@ -154,19 +154,19 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 				}
 			}
 			if versions[0] != versions[1] {
-				t.Errorf("round %d: writer %d's batch is torn: %v", round, w, versions)
+				t.Errorf("round %d: the batch of writer %d was applied in part: %v", round, w, versions)
 			}
-			// One more may have been committed without its acknowledgement arriving.
+			// One more version may have been committed without an acknowledgement.
 			if versions[0] < acked[w] || versions[0] > acked[w]+1 {
-				t.Errorf("round %d: writer %d is at version %d, acknowledged was %d", round, w, versions[0], acked[w])
+				t.Errorf("round %d: writer %d is at version %d, want %d or the next", round, w, versions[0], acked[w])
 			}
 			acked[w] = versions[0]
 		}
 	}
 }
 
-// follow reads the change feed to its end, or some pages of it, and returns where that was.
-func follow(t *testing.T, c *azcosmos.ContainerClient, from *string, versions map[string]int, pages int) *string {
+// readFeed reads up to pages pages of the change feed and returns the continuation.
+func readFeed(t *testing.T, c *azcosmos.ContainerClient, from *string, versions map[string]int, pages int) *string {
 	t.Helper()
 	for range pages {
 		r, err := c.ReadChangeFeed(context.Background(), &azcosmos.ChangeFeedOptions{
@@ -187,7 +187,7 @@ func follow(t *testing.T, c *azcosmos.ContainerClient, from *string, versions ma
 				t.Fatal(err)
 			}
 			if id := item.PK + "/" + item.ID; versions[id] >= item.N {
-				t.Errorf("%s came as version %d after %d", id, item.N, versions[id])
+				t.Errorf("%s: version %d after %d", id, item.N, versions[id])
 			} else {
 				versions[id] = item.N
 			}

@@ -24,7 +24,7 @@ func TestFaults(t *testing.T) {
 	create := func() error { _, err := c.CreateItem(ctx, pk("p"), item, nil); return err }
 
 	add(faults.Rule{Operations: []string{"create"}, PartitionKey: `["p"]`, Status: 429, RetryAfterMS: 1, Count: 1})
-	if err := create(); err != nil { // the client's own policy retries a 429
+	if err := create(); err != nil { // the client retries a 429
 		t.Errorf("one 429: %v", err)
 	}
 	if got := s.Faults().List(); len(got) != 1 || got[0].Fired != 1 {
@@ -38,17 +38,17 @@ func TestFaults(t *testing.T) {
 	}
 	add(faults.Rule{Operations: []string{"upsert"}, DropResponse: true, Count: 1})
 	if _, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"lost","partitionKey":"p"}`), nil); err == nil {
-		t.Error("the response was not lost")
+		t.Error("the client received a dropped response")
 	}
 	if _, err := c.ReadItem(ctx, pk("p"), "lost", nil); err != nil {
-		t.Errorf("the write whose response was lost: %v", err)
+		t.Errorf("the write with the dropped response had no effect: %v", err)
 	}
 	add(faults.Rule{Operations: []string{"upsert"}, DropRequest: true, Count: 1})
 	if _, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"never","partitionKey":"p"}`), nil); err == nil {
-		t.Error("the request was not lost")
+		t.Error("the client received a response to a dropped request")
 	}
 	if _, err := c.ReadItem(ctx, pk("p"), "never", nil); status(err) != "404" {
-		t.Errorf("the write whose request was lost: %v", err)
+		t.Errorf("the dropped request had an effect: %v", err)
 	}
 }
 
@@ -66,6 +66,6 @@ func TestFaultsAreOffByDefault(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the control endpoint answers %d", resp.StatusCode)
+		t.Errorf("the control endpoint responded with %d", resp.StatusCode)
 	}
 }

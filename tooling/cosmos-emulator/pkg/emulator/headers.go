@@ -1,7 +1,7 @@
 package emulator
 
-// The headers of the protocol, in the form in which net/http keeps them: then looking one up makes no string, and a request
-// has dozens that are looked for.
+// The headers of the protocol, in the canonical form of net/http. Lookups then need no conversion, which matters because
+// each request looks up dozens of headers.
 const (
 	headerDate             = "X-Ms-Date"
 	headerPartitionKey     = "X-Ms-Documentdb-Partitionkey"

@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// newClientOf is a client of the account that the container is in.
+// newClientOf returns a client of the container's account.
 func newClientOf(t testing.TB, c *azcosmos.ContainerClient) *azcosmos.Client {
 	t.Helper()
 	r, err := c.Read(context.Background(), nil)
@@ -31,7 +31,7 @@ func newClientOf(t testing.TB, c *azcosmos.ContainerClient) *azcosmos.Client {
 	return newClient(t, u.String())
 }
 
-// send makes a signed request by hand; an empty key sends no signature. A header "override-date" changes the date
+// send sends a request that is signed with key, or not signed if key is empty. A header "override-date" changes the date
 // after signing.
 func send(t testing.TB, base, key, method, resourceType, path, body string, headers map[string]string) *http.Response {
 	t.Helper()
@@ -66,6 +66,7 @@ func send(t testing.TB, base, key, method, resourceType, path, body string, head
 	return resp
 }
 
+// sign returns the Authorization header of a request.
 func sign(t testing.TB, key, method, resourceType, link, date string) string {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(key)
@@ -77,8 +78,8 @@ func sign(t testing.TB, key, method, resourceType, link, date string) string {
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// FuzzRequest sends signed requests with arbitrary headers and bodies to an item feed: whatever comes, the answer
-// is a status of the protocol and never a failure of the emulator's.
+// FuzzRequest sends signed requests with arbitrary headers and bodies to an item feed. The response must never be an internal
+// error of the emulator.
 func FuzzRequest(f *testing.F) {
 	s, err := emulator.Open(emulator.Options{DataDir: f.TempDir(), Key: emulator.WellKnownKey})
 	if err != nil {

@@ -24,7 +24,7 @@ func (s *Server) items(req *request) error {
 	}
 	for _, h := range []string{headerPreTrigger, headerPostTrigger} {
 		if req.r.Header.Get(h) != "" {
-			return badRequest("The emulator has no triggers (header %s).", h)
+			return badRequest("Triggers are not supported (header %s).", h)
 		}
 	}
 	switch req.operation {
@@ -44,13 +44,13 @@ func (s *Server) items(req *request) error {
 	return methodNotAllowed(req)
 }
 
-// sessionToken is {range}:{version}#{lsn}, as the service's.
+// sessionToken returns {range}:{version}#{lsn}, as in the service.
 func sessionToken(rangeID string, lsn uint64) string {
 	return rangeID + ":-1#" + strconv.FormatUint(lsn, 10)
 }
 
-// checkSession makes sure that the container has come as far as the client's session. There is one replica, so it
-// always has, unless the token is of another container or of data that was taken away.
+// checkSession returns an error if the container is behind the client's session token. There is one replica, so this
+// occurs only for a token of another container or of deleted data.
 func (s *Server) checkSession(req *request, c *store.Container) error {
 	h := req.r.Header.Get(headerSession)
 	if h == "" {
@@ -82,11 +82,13 @@ func (s *Server) checkSession(req *request, c *store.Container) error {
 	return nil
 }
 
+// session sets the headers with the session token and the LSN.
 func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
 	req.header(headerSession, sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
 	req.header(headerLSN, strconv.FormatUint(lsn, 10))
 }
 
+// readItem serves GET of an item.
 func (s *Server) readItem(req *request, c *store.Container) error {
 	pk, err := req.fullKey(c.PK)
 	if err != nil {
@@ -105,6 +107,7 @@ func (s *Server) readItem(req *request, c *store.Container) error {
 	return req.respond(http.StatusOK, readCharge(len(item.Body)), item.Body)
 }
 
+// writeItem serves the writes of one item.
 func (s *Server) writeItem(req *request, c *store.Container) error {
 	pk, err := req.fullKey(c.PK)
 	if err != nil {
@@ -146,26 +149,27 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 	return req.respond(status, writeCharge(len(r.Item.Body)), body)
 }
 
+// verbs maps the names of operations.
 var verbs = map[string]store.Verb{
 	"create": store.Create, "upsert": store.Upsert, "replace": store.Replace, "delete": store.Delete,
 	"read": store.Read, "patch": store.Patch,
 }
 
-// setVerb completes an operation whose body is set.
+// setVerb sets the verb of an operation with a body, and the patch if it is one.
 func setVerb(op *store.Operation, name string, c *store.Container) error {
 	verb, ok := verbs[strings.ToLower(name)]
 	if !ok {
-		return badRequest("There is no operation %q on items.", name)
+		return badRequest("The operation %q on items is not supported.", name)
 	}
 	op.Verb = verb
 	if verb != store.Patch {
 		return nil
 	}
-	var fixed [][]string
+	var immutable [][]string
 	for _, p := range c.PK.Paths {
-		fixed = append(fixed, p)
+		immutable = append(immutable, p)
 	}
-	p, err := patch.Parse(op.Body, fixed)
+	p, err := patch.Parse(op.Body, immutable)
 	if err != nil {
 		return badRequest("%v", err)
 	}
@@ -174,7 +178,7 @@ func setVerb(op *store.Operation, name string, c *store.Container) error {
 		switch {
 		case errors.Is(err, patch.ErrConditionNotMet):
 			return out, &store.Error{Kind: store.PreconditionFailed, SubStatus: store.SubStatusConditionNotMet,
-				Message: "One of the specified pre-condition is not met: the patch's condition does not hold."}
+				Message: "One of the specified pre-condition is not met: the document does not meet the condition of the patch."}
 		case err != nil:
 			return out, store.NewError(store.BadRequest, "%v", err)
 		}
@@ -189,7 +193,7 @@ const (
 	maxBatchBytes      = 2 << 20
 )
 
-// executeBatch serves a transactional batch: all of its operations or none.
+// executeBatch serves a transactional batch.
 func (s *Server) executeBatch(req *request, c *store.Container) error {
 	if !isTrue(req.r.Header.Get(headerBatchAtomic)) {
 		return badRequest("Only atomic batches are supported (header x-ms-cosmos-batch-atomic).")
@@ -209,13 +213,13 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 		return badRequest("The batch is not a JSON array of at least one operation.")
 	}
 	if len(v.Arr) > maxBatchOperations {
-		return badRequest("Batch request has more operations than what is supported: %d, and the most is %d.", len(v.Arr), maxBatchOperations)
+		return badRequest("Batch request has more operations than supported: %d, the maximum is %d.", len(v.Arr), maxBatchOperations)
 	}
 	ops := make([]store.Operation, len(v.Arr))
 	for i, o := range v.Arr {
 		ops[i] = store.Operation{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
 		if err := setVerb(&ops[i], o.Get("operationType").Str, c); err != nil {
-			// A malformed operation fails like one that is refused.
+			// An invalid operation fails like a rejected one.
 			return req.respondBatchFailure(len(ops), i, toStatusError(err))
 		}
 	}
@@ -261,7 +265,8 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 	return req.respond(http.StatusOK, total, append(body, ']'))
 }
 
-// respondBatchFailure answers a batch of which one operation was refused: that one has its status, the others 424.
+// respondBatchFailure responds to a batch with a rejected operation: its status is that of e, and that of the others is
+// 424.
 func (req *request) respondBatchFailure(n, index int, e *statusError) error {
 	body := []byte{'['}
 	for i := range n {

@@ -18,46 +18,46 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// call is an operation on one item; every write has a value of its own, so that a value stands for its ETag too.
+// call is an operation on one item. Every write has a unique value, which represents the ETag as well.
 type call struct {
 	verb     string // read, create, replace, delete
 	item     int
-	old, new int // 0: the item is not there
+	old, new int // 0: the item does not exist
 }
 
-// reply is what the client knows of the outcome.
+// reply is the result that the client observed.
 type reply struct {
-	status int // 200, 404, 409, 412; 0 when it was lost and may or may not have happened
+	status int // 200, 404, 409, 412; 0 if the response was lost
 	value  int
 }
 
-// item is the sequential model of an item with conditional writes: its state is its value.
+// item is the sequential model of an item with conditional writes. Its state is the value of the item.
 var item = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{0} },
 	Step: func(state, input, output any) []any {
-		have, in, out := state.(int), input.(call), output.(reply)
-		status, next := 200, have
+		current, in, out := state.(int), input.(call), output.(reply)
+		status, next := 200, current
 		switch {
 		case in.verb == "read":
-			if have == 0 {
+			if current == 0 {
 				status = 404
 			}
-			if out.status == 200 && out.value != have {
+			if out.status == 200 && out.value != current {
 				return nil
 			}
-		case in.verb == "create" && have != 0:
+		case in.verb == "create" && current != 0:
 			status = 409
 		case in.verb == "create":
 			next = in.new
-		case have == 0:
+		case current == 0:
 			status = 404
-		case have != in.old:
+		case current != in.old:
 			status = 412
 		default:
 			next = in.new
 		}
 		if out.status == 0 {
-			return []any{have, next}
+			return []any{current, next}
 		}
 		if out.status != status {
 			return nil
@@ -78,14 +78,14 @@ var item = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// TestHistoriesAreLinearizable lets clients race with conditional writes while requests and responses get lost, and
-// asks whether what they saw can be explained by the operations having happened one at a time.
+// TestHistoriesAreLinearizable runs concurrent clients with conditional writes while faults drop requests and responses, and
+// checks that the observed history is linearizable.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	s, c, _ := openContainer(t, emulator.Options{EnableFaults: true, FaultSeed: 5})
-	half, tenth := 0.05, 0.1
+	twentieth, tenth := 0.05, 0.1
 	for _, r := range []faults.Rule{
 		{Operations: []string{"create", "replace", "delete"}, Probability: &tenth, DropResponse: true},
-		{Operations: []string{"create", "replace", "delete"}, Probability: &half, DropRequest: true},
+		{Operations: []string{"create", "replace", "delete"}, Probability: &twentieth, DropRequest: true},
 		{Operations: []string{"read", "replace"}, ResourceTypes: []string{"docs"}, Probability: &tenth, LatencyMS: 3},
 	} {
 		if _, err := s.Faults().Add(r); err != nil {
@@ -128,7 +128,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 				out, etag := perform(c, in, k.etag)
 				to := time.Since(started).Nanoseconds()
 				if out.status == 0 {
-					to = 1 << 62 // it may happen at any time from here on
+					to = 1 << 62 // it may take effect at any later time
 				}
 				switch {
 				case in.verb == "read" && out.status == 200:
@@ -146,7 +146,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	model := item.ToModel()
 	switch porcupine.CheckOperationsTimeout(model, history, time.Minute) {
 	case porcupine.Illegal:
-		t.Errorf("no order of the operations explains what %d clients saw", clients)
+		t.Errorf("the history of %d clients is not linearizable", clients)
 	case porcupine.Unknown:
 		t.Error("the check did not finish in a minute")
 	}
@@ -156,7 +156,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	}
 	for _, status := range []int{0, 200, 404, 409, 412} {
 		if seen[status] == 0 {
-			t.Errorf("no operation ended with %d, the test wants all outcomes: %v", status, seen)
+			t.Errorf("no operation had status %d, want all outcomes: %v", status, seen)
 		}
 	}
 }
@@ -178,10 +178,10 @@ func perform(c *azcosmos.ContainerClient, in call, etag azcore.ETag) (reply, azc
 	case "delete":
 		r, err = c.DeleteItem(ctx, pk("p"), id, match)
 	}
-	var refused *azcore.ResponseError
+	var response *azcore.ResponseError
 	switch {
-	case errors.As(err, &refused):
-		return reply{status: refused.StatusCode}, ""
+	case errors.As(err, &response):
+		return reply{status: response.StatusCode}, ""
 	case err != nil:
 		return reply{}, ""
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// The service's limits for provisioned throughput.
+// The service's limits for provisioned throughput, in RU/s.
 const (
 	minManualRU = 400
 	minAutoRU   = 1000
@@ -16,7 +16,7 @@ const (
 	maxRU       = 1_000_000
 )
 
-// throughput reads the headers with which a database or container is created.
+// throughput parses the headers with the throughput of a new database or container.
 func throughput(req *request) (store.Throughput, error) {
 	var t store.Throughput
 	if h := req.r.Header.Get(headerThroughput); h != "" {
@@ -39,6 +39,7 @@ func throughput(req *request) (store.Throughput, error) {
 	return t, checkThroughput(t)
 }
 
+// autoscale parses an autoscale throughput.
 func autoscale(v document.Value) store.Throughput {
 	return store.Throughput{
 		AutoMax:   int(v.Get("maxThroughput").Num),
@@ -46,6 +47,7 @@ func autoscale(v document.Value) store.Throughput {
 	}
 }
 
+// checkThroughput returns an error for a throughput that the service rejects.
 func checkThroughput(t store.Throughput) error {
 	switch {
 	case t.Manual > maxRU || t.AutoMax > maxRU:
@@ -58,6 +60,7 @@ func checkThroughput(t store.Throughput) error {
 	return nil
 }
 
+// offerValue returns the representation of an offer.
 func offerValue(o *store.Offer) document.Value {
 	content := document.Value{Kind: document.Object}
 	if o.AutoMax > 0 {

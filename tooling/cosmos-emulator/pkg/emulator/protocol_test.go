@@ -18,7 +18,7 @@ import (
 
 func pk(s string) azcosmos.PartitionKey { return azcosmos.NewPartitionKeyString(s) }
 
-// status is the HTTP status of an azcosmos error, with the substatus behind it when there is one.
+// status returns the HTTP status of an azcosmos error, followed by the sub-status if there is one.
 func status(err error) string {
 	if err == nil {
 		return ""
@@ -44,7 +44,7 @@ func TestConditionalWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.SessionToken == nil || r.RequestCharge <= 0 || r.ActivityID == "" || r.ETag == "" || r.RawResponse.StatusCode != http.StatusCreated {
-		t.Errorf("the response lacks something: %+v", r.Response)
+		t.Errorf("the response is incomplete: %+v", r.Response)
 	}
 	stale := &azcosmos.ItemOptions{IfMatchEtag: etag(`"stale"`)}
 	current := &azcosmos.ItemOptions{IfMatchEtag: etag(r.ETag)}
@@ -58,7 +58,7 @@ func TestConditionalWrites(t *testing.T) {
 		{"upsert stale", func() error { _, err := c.UpsertItem(ctx, pk("p"), body, stale); return err }, "412"},
 		{"delete stale", func() error { _, err := c.DeleteItem(ctx, pk("p"), "a", stale); return err }, "412"},
 		{"replace current", func() error { _, err := c.ReplaceItem(ctx, pk("p"), "a", body, current); return err }, ""},
-		{"replace with the old one", func() error { _, err := c.ReplaceItem(ctx, pk("p"), "a", body, current); return err }, "412"},
+		{"replace with old etag", func() error { _, err := c.ReplaceItem(ctx, pk("p"), "a", body, current); return err }, "412"},
 		{"replace nothing", func() error {
 			_, err := c.ReplaceItem(ctx, pk("p"), "b", []byte(`{"id":"b","partitionKey":"p"}`), nil)
 			return err
@@ -74,7 +74,7 @@ func TestConditionalWrites(t *testing.T) {
 			_, err := c.ReadItem(ctx, pk("p"), "a", &azcosmos.ItemOptions{SessionToken: new("0:-1#999999")})
 			return err
 		}, "404/1002"},
-		{"session of now", func() error {
+		{"current session", func() error {
 			_, err := c.ReadItem(ctx, pk("p"), "a", &azcosmos.ItemOptions{SessionToken: r.SessionToken})
 			return err
 		}, ""},
@@ -119,27 +119,27 @@ func TestPatch(t *testing.T) {
 	}{
 		"add":               {func(p *azcosmos.PatchOperations) { p.AppendAdd("/new", 1) }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"},"new":1}`, "a new property"},
 		"add to the list":   {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/1", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","z","y"],"o":{"k":"v"}}`, "inserts"},
-		"append":            {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/-", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y","z"],"o":{"k":"v"}}`, "- is the end"},
+		"append":            {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/-", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y","z"],"o":{"k":"v"}}`, "- is the end of the list"},
 		"set in the list":   {func(p *azcosmos.PatchOperations) { p.AppendSet("/list/0", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["z","y"],"o":{"k":"v"}}`, "set overwrites"},
 		"replace":           {func(p *azcosmos.PatchOperations) { p.AppendReplace("/o/k", "w") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"w"}}`, "nested"},
-		"replace nothing":   {func(p *azcosmos.PatchOperations) { p.AppendReplace("/nope", 1) }, "400", "replace needs a value to replace"},
+		"replace nothing":   {func(p *azcosmos.PatchOperations) { p.AppendReplace("/nope", 1) }, "400", "replace requires an existing value"},
 		"remove":            {func(p *azcosmos.PatchOperations) { p.AppendRemove("/list/0") }, `{"id":"a","partitionKey":"p","n":1,"list":["y"],"o":{"k":"v"}}`, "an element"},
-		"remove nothing":    {func(p *azcosmos.PatchOperations) { p.AppendRemove("/nope") }, "400", "remove needs something"},
-		"increment":         {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/n", -3) }, `{"id":"a","partitionKey":"p","n":-2,"list":["x","y"],"o":{"k":"v"}}`, "downwards too"},
+		"remove nothing":    {func(p *azcosmos.PatchOperations) { p.AppendRemove("/nope") }, "400", "remove requires an existing value"},
+		"increment":         {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/n", -3) }, `{"id":"a","partitionKey":"p","n":-2,"list":["x","y"],"o":{"k":"v"}}`, "a negative increment"},
 		"increment new":     {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/m", 3) }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"},"m":3}`, "creates"},
 		"increment text":    {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/o/k", 3) }, "400", "not a number"},
-		"all or nothing":    {func(p *azcosmos.PatchOperations) { p.AppendSet("/n", 9); p.AppendRemove("/nope") }, "400", "the first is undone"},
+		"all or nothing":    {func(p *azcosmos.PatchOperations) { p.AppendSet("/n", 9); p.AppendRemove("/nope") }, "400", "the first operation has no effect"},
 		"no parent":         {func(p *azcosmos.PatchOperations) { p.AppendSet("/x/y", 9) }, "400", "parents are not created"},
-		"id":                {func(p *azcosmos.PatchOperations) { p.AppendSet("/id", "b") }, "400", "the id is fixed"},
-		"partition key":     {func(p *azcosmos.PatchOperations) { p.AppendSet("/partitionKey", "b") }, "400", "the partition key is fixed"},
-		"condition holds":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 1"); p.AppendSet("/n", 2) }, `{"id":"a","partitionKey":"p","n":2,"list":["x","y"],"o":{"k":"v"}}`, "the condition holds"},
-		"condition fails":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 2"); p.AppendSet("/n", 2) }, "412/1110", "the condition does not hold"},
-		"condition is junk": {func(p *azcosmos.PatchOperations) { p.SetCondition("from c wher c.n"); p.AppendSet("/n", 2) }, "400", "a condition that cannot be run"},
+		"id":                {func(p *azcosmos.PatchOperations) { p.AppendSet("/id", "b") }, "400", "the ID is immutable"},
+		"partition key":     {func(p *azcosmos.PatchOperations) { p.AppendSet("/partitionKey", "b") }, "400", "the partition key is immutable"},
+		"condition holds":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 1"); p.AppendSet("/n", 2) }, `{"id":"a","partitionKey":"p","n":2,"list":["x","y"],"o":{"k":"v"}}`, "the condition is met"},
+		"condition fails":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 2"); p.AppendSet("/n", 2) }, "412/1110", "the condition is not met"},
+		"invalid condition": {func(p *azcosmos.PatchOperations) { p.SetCondition("from c wher c.n"); p.AppendSet("/n", 2) }, "400", "the condition is not a query"},
 		"too many": {func(p *azcosmos.PatchOperations) {
 			for range 11 {
 				p.AppendIncrement("/n", 1)
 			}
-		}, "400", "ten at most"},
+		}, "400", "at most ten operations"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// withoutSystem cuts the system properties, which come last.
+// withoutSystem removes the system properties, which are the last ones.
 func withoutSystem(t *testing.T, body []byte) string {
 	t.Helper()
 	at := strings.Index(string(body), `,"_rid":`)
@@ -183,7 +183,7 @@ func TestBatchStatuses(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	ctx := context.Background()
 	item := func(id string) []byte { return fmt.Appendf(nil, `{"id":%q,"partitionKey":"p"}`, id) }
-	if _, err := c.CreateItem(ctx, pk("p"), item("there"), nil); err != nil {
+	if _, err := c.CreateItem(ctx, pk("p"), item("existing"), nil); err != nil {
 		t.Fatal(err)
 	}
 	stale := &azcosmos.TransactionalBatchItemOptions{IfMatchETag: etag(`"stale"`)}
@@ -192,20 +192,23 @@ func TestBatchStatuses(t *testing.T) {
 		want   []int32
 		reason string
 	}{
-		"success":  {func(b *azcosmos.TransactionalBatch) { b.CreateItem(item("x"), nil); b.DeleteItem("x", nil) }, []int32{201, 204}, "each its own"},
-		"conflict": {func(b *azcosmos.TransactionalBatch) { b.CreateItem(item("y"), nil); b.CreateItem(item("there"), nil) }, []int32{424, 409}, "siblings are 424"},
+		"success": {func(b *azcosmos.TransactionalBatch) { b.CreateItem(item("x"), nil); b.DeleteItem("x", nil) }, []int32{201, 204}, "one status per operation"},
+		"conflict": {func(b *azcosmos.TransactionalBatch) {
+			b.CreateItem(item("y"), nil)
+			b.CreateItem(item("existing"), nil)
+		}, []int32{424, 409}, "the other operations have status 424"},
 		"stale": {func(b *azcosmos.TransactionalBatch) {
-			b.ReplaceItem("there", item("there"), stale)
-			b.ReadItem("there", nil)
+			b.ReplaceItem("existing", item("existing"), stale)
+			b.ReadItem("existing", nil)
 		}, []int32{412, 424}, "per-operation ETags"},
-		"missing":   {func(b *azcosmos.TransactionalBatch) { b.ReadItem("there", nil); b.ReadItem("nope", nil) }, []int32{424, 404}, "reads fail too"},
+		"missing":   {func(b *azcosmos.TransactionalBatch) { b.ReadItem("existing", nil); b.ReadItem("nope", nil) }, []int32{424, 404}, "a failed read fails the batch"},
 		"other key": {func(b *azcosmos.TransactionalBatch) { b.CreateItem([]byte(`{"id":"z","partitionKey":"q"}`), nil) }, []int32{400}, "one logical partition"},
-		"bad patch": {func(b *azcosmos.TransactionalBatch) { b.PatchItem("there", azcosmos.PatchOperations{}, nil) }, []int32{400}, "a patch without operations"},
+		"bad patch": {func(b *azcosmos.TransactionalBatch) { b.PatchItem("existing", azcosmos.PatchOperations{}, nil) }, []int32{400}, "a patch without operations"},
 		"own writes": {func(b *azcosmos.TransactionalBatch) {
 			b.UpsertItem(item("w"), nil)
 			b.ReadItem("w", nil)
 			b.DeleteItem("w", nil)
-		}, []int32{201, 200, 204}, "a batch reads what it wrote"},
+		}, []int32{201, 200, 204}, "a batch reads its own writes"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +232,7 @@ func TestBatchStatuses(t *testing.T) {
 	}
 	for _, id := range []string{"x", "y", "z", "w"} {
 		if _, err := c.ReadItem(ctx, pk("p"), id, nil); status(err) != "404" {
-			t.Errorf("%s is there after all: %v", id, err)
+			t.Errorf("%s exists: %v", id, err)
 		}
 	}
 	large := func(ops, size int) string {
@@ -267,7 +270,7 @@ func TestUniqueKeysAndHierarchy(t *testing.T) {
 	}
 	got := []string{add("1", "t", "u", "m"), add("2", "t", "u", "m"), add("3", "t", "v", "m"), add("4", "s", "u", "x")}
 	if diff := cmp.Diff([]string{"", "409", "", ""}, got); diff != "" {
-		t.Errorf("a unique key holds within a logical partition: %s", diff)
+		t.Errorf("unique keys are unique within a logical partition: %s", diff)
 	}
 	for query, want := range map[string]string{
 		"SELECT VALUE c.id FROM c":                                                    `"1","3"`,
@@ -280,7 +283,7 @@ func TestUniqueKeysAndHierarchy(t *testing.T) {
 		}
 	}
 	if _, err := tree.ReadItem(ctx, pk("t"), "1", nil); status(err) != "400/1001" {
-		t.Errorf("a read with half a key: %v", err)
+		t.Errorf("a read with a prefix of the key: %v", err)
 	}
 }
 
@@ -294,7 +297,7 @@ func TestAuthentication(t *testing.T) {
 		resp *http.Response
 		want int
 	}{
-		"good":         {get(emulator.WellKnownKey, nil), 200},
+		"valid":        {get(emulator.WellKnownKey, nil), 200},
 		"wrong key":    {get(wrong, nil), 401},
 		"no signature": {get("", nil), 401},
 		"old":          {get(emulator.WellKnownKey, map[string]string{"x-ms-date": "Mon, 02 Jan 2006 15:04:05 GMT"}), 403},

@@ -16,22 +16,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// defaultPage is the page size when the client names none.
+// defaultPage is the page size without x-ms-max-item-count.
 const defaultPage = 100
 
-// msgNotServable is the service's wording, by which old clients recognise that they have to merge themselves.
+// msgNotServable is the message of the service by which old clients recognize that they must merge results themselves.
 const msgNotServable = "The provided cross partition query can not be directly served by the gateway. " +
 	"This is a first chance (internal) exception that all newer clients will know how to handle gracefully. " +
 	"This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message. " +
 	"(The query has %s; restrict it to one partition key.)"
 
-// subStatusNotServable tells clients the same without words.
+// subStatusNotServable is the sub-status for msgNotServable.
 const subStatusNotServable = 1004
 
+// msgCrossPartitionDisabled is the service's message for a query over several partitions without the required header.
 const msgCrossPartitionDisabled = "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
 	"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
 
-// parseQuery reads {"query": …, "parameters": [{"name": …, "value": …}]}.
+// parseQuery parses {"query": …, "parameters": [{"name": …, "value": …}]}.
 func (req *request) parseQuery() (string, map[string]document.Value, error) {
 	v, err := req.json()
 	if err != nil {
@@ -52,6 +53,7 @@ func (req *request) parseQuery() (string, map[string]document.Value, error) {
 	return text.Str, params, nil
 }
 
+// query serves a query over the items of a container.
 func (s *Server) query(req *request, c *store.Container) error {
 	text, params, err := req.parseQuery()
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Server) query(req *request, c *store.Container) error {
 	return s.queryItems(req, c, text, params)
 }
 
-// queryItems runs a query over the items that the request's headers and the filter leave.
+// queryItems runs a query over the items within the scope of the request and the filter.
 func (s *Server) queryItems(req *request, c *store.Container, text string, params map[string]document.Value) error {
 	q, err := sql.Parse(text)
 	if err != nil {
@@ -88,13 +90,13 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 		}
 	}
 	var lsn uint64
-	points, few := itemsNamedByFilter(c.PK, q, params)
-	needles := q.RequiredSubstrings(params)
-	nothing := slices.ContainsFunc(q.RequiredFolders(params), func(folder string) bool { return !s.store.MayHaveFolder(c, folder) })
+	addresses, named := itemsNamedByFilter(c.PK, q, params)
+	required := q.RequiredSubstrings(params)
+	empty := slices.ContainsFunc(q.RequiredFolders(params), func(folder string) bool { return !s.store.MayHaveFolder(c, folder) })
 	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
 		parse := func(at store.Position, item store.Item) (bool, error) {
-			for _, needle := range needles {
-				if !bytes.Contains(item.Body, needle) {
+			for _, substring := range required {
+				if !bytes.Contains(item.Body, substring) {
 					return true, nil
 				}
 			}
@@ -105,10 +107,10 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 			return visit(at, doc)
 		}
 		var err error
-		if nothing {
+		if empty {
 			lsn, err = s.store.LSN(c)
-		} else if few {
-			lsn, err = s.store.Lookup(c, scope, points, after, parse)
+		} else if named {
+			lsn, err = s.store.Lookup(c, scope, addresses, after, parse)
 		} else {
 			lsn, err = s.store.Scan(c, scope, after, parse)
 		}
@@ -140,7 +142,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 	return req.respond(http.StatusOK, queryCharge(page.Read), feedBody(c.ID(), "Documents", page.Rows))
 }
 
-// scope reads which part of the container the headers name.
+// scope returns the part of the container that the headers select.
 func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
 	var scope store.Scope
 	var err error
@@ -149,7 +151,7 @@ func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
 	}
 	h := req.r.Header
 	if id := h.Get(headerRangeID); id != "" {
-		// SDKs may put the container's RID in front.
+		// SDKs may add the container's RID as a prefix.
 		id = id[strings.LastIndexByte(id, ',')+1:]
 		r, err := c.Range(id)
 		if err != nil {
@@ -173,11 +175,11 @@ func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
 	return scope, nil
 }
 
-// keyFromFilter is the partition key that the filter restricts a query to, or nil.
-func keyFromFilter(d partition.Definition, pins sql.Equalities) partition.Key {
+// keyFromFilter returns the partition key to which the filter restricts a query, or nil.
+func keyFromFilter(d partition.Definition, equalities sql.Equalities) partition.Key {
 	key := make(partition.Key, 0, len(d.Paths))
 	for _, p := range d.Paths {
-		values := pins[sql.PathKey(p)]
+		values := equalities[sql.PathKey(p)]
 		if len(values) != 1 || isNotScalar(values[0]) {
 			return nil
 		}
@@ -186,8 +188,8 @@ func keyFromFilter(d partition.Definition, pins sql.Equalities) partition.Key {
 	return key
 }
 
-// itemsNamedByFilter lists the items a filter names by partition key and id, as the client's ReadMany does; false when it
-// does not name them all.
+// itemsNamedByFilter returns the items that a filter names by partition key and ID, as the client's ReadMany does. It
+// returns false if the filter is not restricted to such items.
 func itemsNamedByFilter(d partition.Definition, q *sql.Query, params map[string]document.Value) ([]store.ItemAddress, bool) {
 	paths := make([][]string, 0, len(d.Paths)+1)
 	for _, p := range d.Paths {
@@ -197,26 +199,27 @@ func itemsNamedByFilter(d partition.Definition, q *sql.Query, params map[string]
 	if !ok {
 		return nil, false
 	}
-	points := make([]store.ItemAddress, 0, len(combinations))
+	addresses := make([]store.ItemAddress, 0, len(combinations))
 	for _, values := range combinations {
 		n := len(values) - 1
 		if values[n].Kind != document.String || slices.ContainsFunc(values[:n], isNotScalar) {
-			continue // equal to no item's
+			continue // no item has these values
 		}
-		points = append(points, store.ItemAddress{Key: values[:n], ID: values[n].Str})
+		addresses = append(addresses, store.ItemAddress{Key: values[:n], ID: values[n].Str})
 	}
-	return points, true
+	return addresses, true
 }
 
+// isNotScalar reports whether a value cannot be a component of a partition key.
 func isNotScalar(v document.Value) bool { return !v.IsDefined() || v.Kind > document.String }
 
-// runPage runs a query from the request's continuation and sets the next one.
+// runPage runs a query from the continuation of the request and sets the next continuation.
 func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[string]document.Value, rid, text string) (*sql.Page, error) {
 	n, err := req.maxItems(defaultPage)
 	if err != nil {
 		return nil, err
 	}
-	// A token is only good for the query it came from.
+	// A token is valid only for the query that returned it.
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n", rid, text, req.r.Header.Get(headerPartitionKey), req.r.Header.Get(headerRangeID))
 	names := make([]string, 0, len(params))
@@ -248,7 +251,7 @@ func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[
 	return page, nil
 }
 
-// queryResources lists databases, containers or offers, through a query when the request has one.
+// queryResources lists databases, containers or offers, filtered by the query of the request if it has one.
 func (s *Server) queryResources(req *request, rid, name string, all []document.Value) error {
 	text, params := "SELECT * FROM c", map[string]document.Value(nil)
 	if req.operation == "query" {
@@ -261,7 +264,7 @@ func (s *Server) queryResources(req *request, rid, name string, all []document.V
 	if err != nil {
 		return err
 	}
-	// Positions are ids, in whose order the lists are.
+	// Positions are IDs. The lists are sorted by ID.
 	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
 		for _, v := range all {
 			at := []byte(v.Get("id").Str)
@@ -281,8 +284,8 @@ func (s *Server) queryResources(req *request, rid, name string, all []document.V
 	return req.respond(http.StatusOK, queryCharge(page.Read), feedBody(rid, name, page.Rows))
 }
 
-// checkCompositeIndex refuses an order the container's indexes cannot serve: by several properties it takes a composite
-// index that lists them in this order, in these directions or in exactly the opposite ones.
+// checkCompositeIndex rejects an ORDER BY of several properties without a composite index that has them in this order,
+// with the same directions or with all directions reversed.
 func checkCompositeIndex(q *sql.Query, c *store.Container) error {
 	paths, err := q.OrderPaths()
 	if err != nil || len(paths) < 2 {
@@ -296,9 +299,9 @@ func checkCompositeIndex(q *sql.Query, c *store.Container) error {
 		for i, part := range index.Arr {
 			p, err := partition.ParsePath(part.Get("path").Str)
 			desc := strings.EqualFold(part.Get("order").Str, "descending")
-			fits := err == nil && slices.Equal(p, paths[i].Path)
-			same = same && fits && desc == paths[i].Desc
-			reverse = reverse && fits && desc != paths[i].Desc
+			matches := err == nil && slices.Equal(p, paths[i].Path)
+			same = same && matches && desc == paths[i].Desc
+			reverse = reverse && matches && desc != paths[i].Desc
 		}
 		if same || reverse {
 			return nil
@@ -307,10 +310,10 @@ func checkCompositeIndex(q *sql.Query, c *store.Container) error {
 	return badRequest("The order by query does not have a corresponding composite index that it can be served from.")
 }
 
-// queryPlan answers clients that merge results themselves, for queries that need no rewriting.
+// queryPlan responds to clients that merge results themselves, for queries that need no rewriting.
 func (s *Server) queryPlan(req *request, q *sql.Query) error {
 	if clause := q.NeedsMerge(); clause != "" {
-		return badRequest("The emulator makes no query plans for queries with %s.", clause)
+		return badRequest("Query plans for queries with %s are not supported.", clause)
 	}
 	return req.respond(http.StatusOK, 1, []byte(`{"partitionedQueryExecutionInfoVersion":2,"queryInfo":{"distinctType":"None","top":null,"offset":null,"limit":null,`+
 		`"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null},`+

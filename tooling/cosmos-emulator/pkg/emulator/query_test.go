@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
+// query1 returns the results of all pages of a query, or the status of its error.
 func query1(t *testing.T, c *azcosmos.ContainerClient, query string, key azcosmos.PartitionKey, o *azcosmos.QueryOptions) string {
 	t.Helper()
 	var out []string
@@ -41,24 +42,24 @@ func TestGatewayQueries(t *testing.T) {
 			}
 		}
 	}
-	whole := azcosmos.NewPartitionKey()
+	allPartitions := azcosmos.NewPartitionKey()
 	cases := map[string]struct {
 		query         string
 		key           azcosmos.PartitionKey
 		gateway, full string
 	}{
-		"scan":             {"SELECT VALUE c.id FROM c", whole, `"0","1","2","3","4","5"`, ""},
-		"filter":           {"SELECT VALUE c.id FROM c WHERE c.n > 2", whole, `"2","4"`, ""},
-		"order":            {"SELECT VALUE c.id FROM c ORDER BY c.n", whole, "400/1004", `"0","5","3","1","4","2"`},
-		"count":            {"SELECT VALUE COUNT(1) FROM c", whole, "400/1004", "6"},
-		"top":              {"SELECT TOP 1 VALUE c.id FROM c", whole, "400/1004", `"0"`},
-		"distinct":         {"SELECT DISTINCT VALUE c.n FROM c", whole, "400/1004", "0,2,4,1,3"},
-		"one partition":    {"SELECT VALUE c.id FROM c ORDER BY c.n", pk("p1"), `"5","3","1"`, ""},
-		"pinned":           {"SELECT VALUE COUNT(1) FROM c WHERE c.partitionKey = 'p1' AND c.n < 2", whole, "2", ""},
-		"two keys":         {"SELECT VALUE c.id FROM c ORDER BY c.n, c.id", pk("p1"), "400", ""},
-		"by expression":    {"SELECT VALUE c.id FROM c ORDER BY c.n + 1", pk("p1"), "400", ""},
-		"not understood":   {"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.a, c.b) < 1", pk("p1"), "400", ""},
-		"pinned elsewhere": {"SELECT VALUE c.id FROM c WHERE c.partitionKey = 'p0'", pk("p1"), "", ""},
+		"scan":          {"SELECT VALUE c.id FROM c", allPartitions, `"0","1","2","3","4","5"`, ""},
+		"filter":        {"SELECT VALUE c.id FROM c WHERE c.n > 2", allPartitions, `"2","4"`, ""},
+		"order":         {"SELECT VALUE c.id FROM c ORDER BY c.n", allPartitions, "400/1004", `"0","5","3","1","4","2"`},
+		"count":         {"SELECT VALUE COUNT(1) FROM c", allPartitions, "400/1004", "6"},
+		"top":           {"SELECT TOP 1 VALUE c.id FROM c", allPartitions, "400/1004", `"0"`},
+		"distinct":      {"SELECT DISTINCT VALUE c.n FROM c", allPartitions, "400/1004", "0,2,4,1,3"},
+		"one partition": {"SELECT VALUE c.id FROM c ORDER BY c.n", pk("p1"), `"5","3","1"`, ""},
+		"key in filter": {"SELECT VALUE COUNT(1) FROM c WHERE c.partitionKey = 'p1' AND c.n < 2", allPartitions, "2", ""},
+		"two keys":      {"SELECT VALUE c.id FROM c ORDER BY c.n, c.id", pk("p1"), "400", ""},
+		"by expression": {"SELECT VALUE c.id FROM c ORDER BY c.n + 1", pk("p1"), "400", ""},
+		"unsupported":   {"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.a, c.b) < 1", pk("p1"), "400", ""},
+		"other key":     {"SELECT VALUE c.id FROM c WHERE c.partitionKey = 'p0'", pk("p1"), "", ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -70,14 +71,14 @@ func TestGatewayQueries(t *testing.T) {
 			}
 			for _, size := range []int32{1, 2, 100} {
 				if got := query1(t, all, tc.query, tc.key, &azcosmos.QueryOptions{PageSizeHint: size}); got != tc.full {
-					t.Errorf("%s, served over all partitions in pages of %d: %s, want %s", tc.query, size, got, tc.full)
+					t.Errorf("%s over all partitions in pages of %d: %s, want %s", tc.query, size, got, tc.full)
 				}
 			}
 		})
 	}
 }
 
-// TestContinuationUnderWrites pages through a query while items before and after the position come and go.
+// TestContinuationUnderWrites reads the pages of a query while items before and after the position are created and deleted.
 func TestContinuationUnderWrites(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	ctx := context.Background()
@@ -180,7 +181,7 @@ func TestThroughputSplitsPartitions(t *testing.T) {
 	if _, err := c.CreateItem(ctx, pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
 		t.Fatal(err)
 	}
-	// The client has cached the one range when the container is split under it.
+	// The client has cached the only range when the container is split.
 	before, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &azcosmos.FeedRange{MaxExclusive: "FF"}})
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +212,6 @@ func TestThroughputSplitsPartitions(t *testing.T) {
 		}
 	}
 	if len(seen) != 20 || seen["p"] {
-		t.Errorf("after the split the feed had %d of 20 new items; the old one again: %v", len(seen), seen["p"])
+		t.Errorf("after the split the feed has %d of 20 new items; old item repeated: %v", len(seen), seen["p"])
 	}
 }

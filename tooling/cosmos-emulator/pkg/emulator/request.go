@@ -16,26 +16,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// maxBody is the largest request body: the service's 2 MiB for an item or a batch, plus room for the envelope, so
-// that an item that is just too large is refused for what it is.
+// maxBody bounds a request body: the service's 2 MiB for an item or a batch, and room for the envelope, so that the error
+// for an item that is slightly too large is about the item.
 const maxBody = store.MaxItemBytes + 64<<10
 
-// request is one request in the protocol's terms.
+// request is a parsed request with its response.
 type request struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
 
 	segments     []string // the decoded path
-	resourceType string   // last resource type in the path
-	link         string   // what the signature covers
+	resourceType string   // the last resource type in the path
+	link         string   // the resource link that the signature covers
 	operation    string   // for faults and metrics
 	activityID   string
-	status       int      // what was answered
-	values       []string // the values of the answer's headers
+	status       int      // of the response
+	values       []string // of the response headers
 }
 
-// parse reads the path and the body. The request is usable for an error answer even when parse fails.
+// parse parses the path and reads the body. The request can be used for an error response even if parse fails.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error) {
 	req := &request{w: w, r: r, activityID: newUUID()}
 	var err error
@@ -50,7 +50,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error)
 	default:
 		req.resourceType, req.link = req.segments[n-2], strings.Join(req.segments, "/")
 		if req.resourceType == "offers" {
-			req.link = strings.ToLower(req.segments[n-1]) // offers are addressed by RID, which signatures fold
+			req.link = strings.ToLower(req.segments[n-1]) // offers are addressed by RID, which signatures convert to lower case
 		}
 	}
 	req.operation = operationOf(req)
@@ -63,6 +63,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error)
 	return req, nil
 }
 
+// readBody reads the body of a request.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, tooLarge()
@@ -84,13 +85,14 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
+// tooLarge returns the error for a body that is too large.
 func tooLarge() error {
 	return &statusError{status: http.StatusRequestEntityTooLarge, message: "Request size is too large"}
 }
 
 var errBadEscape = errors.New("the path is not properly escaped")
 
-// splitPath decodes a path the way the imitated gateway does.
+// splitPath decodes a path like the emulated gateway.
 func (s *Server) splitPath(escaped string) ([]string, error) {
 	if s.opts.Gateway == RoutingGateway {
 		return routingPath(escaped)
@@ -109,8 +111,8 @@ func (s *Server) splitPath(escaped string) ([]string, error) {
 	return out, nil
 }
 
-// routingPath decodes as the routing gateway's HTTP stack: escapes twice, backslashes are slashes, a '#' ends the
-// path, spaces at the end go, control characters are refused.
+// routingPath decodes a path like the HTTP stack of the routing gateway: it unescapes twice, converts backslashes to
+// slashes, ends the path at '#', removes trailing spaces and rejects control characters.
 func routingPath(escaped string) ([]string, error) {
 	path, err := url.PathUnescape(escaped)
 	if err != nil {
@@ -119,14 +121,15 @@ func routingPath(escaped string) ([]string, error) {
 	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {
 		return nil, badRequest("The path contains a control character.")
 	}
-	if again, err := url.PathUnescape(path); err == nil {
-		path = again
+	if unescaped, err := url.PathUnescape(path); err == nil {
+		path = unescaped
 	}
 	path, _, _ = strings.Cut(path, "#")
 	path = strings.TrimRight(strings.ReplaceAll(path, `\`, "/"), " ")
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), nil
 }
 
+// newUUID returns a random UUID (RFC 9562, version 4).
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
@@ -135,7 +138,7 @@ func newUUID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// operationOf names what a request wants to do.
+// operationOf returns the name of a request's operation for faults and metrics.
 func operationOf(req *request) string {
 	h := req.r.Header
 	item := len(req.segments)%2 == 0
@@ -170,13 +173,16 @@ func operationOf(req *request) string {
 	return "other"
 }
 
+// isTrue reports whether a header is true.
 func isTrue(s string) bool { return strings.EqualFold(s, "true") }
 
+// isQuery reports whether a POST is a query.
 func isQuery(h http.Header) bool {
 	return isTrue(h.Get(headerQuery)) || isTrue(h.Get(headerIsQuery)) ||
 		strings.HasPrefix(h.Get("Content-Type"), "application/query+json")
 }
 
+// faultRequest returns the attributes that fault rules match.
 func (req *request) faultRequest() faults.Request {
 	f := faults.Request{Method: req.r.Method, ResourceType: req.resourceType, Operation: req.operation,
 		PartitionKey: req.r.Header.Get(headerPartitionKey)}
@@ -204,7 +210,7 @@ func (req *request) json() (document.Value, error) {
 	return v, nil
 }
 
-// key reads the partition key header; nil when there is none.
+// key parses the partition key header. It returns nil without the header.
 func (req *request) key(d partition.Definition) (partition.Key, error) {
 	h := req.r.Header.Get(headerPartitionKey)
 	if h == "" {
@@ -224,7 +230,7 @@ func (req *request) key(d partition.Definition) (partition.Key, error) {
 	return key, nil
 }
 
-// fullKey is key for operations that address one item or one logical partition.
+// fullKey is key for operations on one item or one logical partition.
 func (req *request) fullKey(d partition.Definition) (partition.Key, error) {
 	key, err := req.key(d)
 	if err != nil {
@@ -240,7 +246,7 @@ func (req *request) fullKey(d partition.Definition) (partition.Key, error) {
 	return key, nil
 }
 
-// maxItems is the page size the client wants.
+// maxItems returns the page size of the request, or standard without one.
 func (req *request) maxItems(standard int) (int, error) {
 	h := req.r.Header.Get(headerMaxItems)
 	if h == "" {
@@ -263,7 +269,7 @@ const (
 	maxPageBytes = 4 << 20
 )
 
-// wantsMinimalResponse says whether the client asked not to be sent what it wrote.
+// wantsMinimalResponse reports whether the client requested a response without the written item.
 func (req *request) wantsMinimalResponse() bool {
 	return strings.EqualFold(req.r.Header.Get("Prefer"), "return=minimal")
 }

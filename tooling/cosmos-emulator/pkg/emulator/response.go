@@ -12,23 +12,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// statusError is a refusal with its HTTP status.
+// statusError is an error response.
 type statusError struct {
 	status, subStatus int
 	message           string
 }
 
+// Error returns the message.
 func (e *statusError) Error() string { return e.message }
 
+// badRequest returns an error with status 400.
 func badRequest(format string, args ...any) error {
 	return &statusError{status: http.StatusBadRequest, message: fmt.Sprintf(format, args...)}
 }
 
+// methodNotAllowed returns the error for an unsupported method.
 func methodNotAllowed(req *request) error {
 	return &statusError{status: http.StatusMethodNotAllowed,
 		message: fmt.Sprintf("The method %s is not allowed on %s.", req.r.Method, req.resourceType)}
 }
 
+// statusByKind maps the errors of the store to HTTP statuses.
 var statusByKind = map[store.Kind]int{
 	store.NotFound:           http.StatusNotFound,
 	store.Conflict:           http.StatusConflict,
@@ -38,6 +42,7 @@ var statusByKind = map[store.Kind]int{
 	store.Gone:               http.StatusGone,
 }
 
+// codeByStatus maps HTTP statuses to the codes in error bodies.
 var codeByStatus = map[int]string{
 	http.StatusBadRequest:            "BadRequest",
 	http.StatusUnauthorized:          "Unauthorized",
@@ -55,15 +60,15 @@ var codeByStatus = map[int]string{
 	http.StatusServiceUnavailable:    "ServiceUnavailable",
 }
 
-// toStatusError is the one place where errors get their status.
+// toStatusError returns the error response for err. All statuses are chosen here.
 func toStatusError(err error) *statusError {
 	var status *statusError
 	if errors.As(err, &status) {
 		return status
 	}
-	var refusal *store.Error
-	if errors.As(err, &refusal) {
-		return &statusError{status: statusByKind[refusal.Kind], subStatus: refusal.SubStatus, message: refusal.Message}
+	var rejected *store.Error
+	if errors.As(err, &rejected) {
+		return &statusError{status: statusByKind[rejected.Kind], subStatus: rejected.SubStatus, message: rejected.Message}
 	}
 	var query *sql.Error
 	if errors.As(err, &query) {
@@ -71,14 +76,14 @@ func toStatusError(err error) *statusError {
 	}
 	switch {
 	case errors.Is(err, store.ErrClosed):
-		return &statusError{status: http.StatusServiceUnavailable, message: "The emulator is stopping."}
+		return &statusError{status: http.StatusServiceUnavailable, message: "The emulator is shutting down."}
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return &statusError{status: http.StatusRequestTimeout, message: "The client gave up before the request was done."}
+		return &statusError{status: http.StatusRequestTimeout, message: "The client canceled the request."}
 	}
-	return &statusError{status: http.StatusInternalServerError, message: "The emulator failed: " + err.Error()}
+	return &statusError{status: http.StatusInternalServerError, message: "Internal error of the emulator: " + err.Error()}
 }
 
-// queryError is the service's form of what is wrong with a query.
+// queryError returns the service's representation of an invalid query.
 func queryError(e *sql.Error) string {
 	one := document.Value{Kind: document.Object}.With("severity", document.FromString("Error"))
 	if e.At >= 0 {
@@ -89,21 +94,21 @@ func queryError(e *sql.Error) string {
 	return document.Value{Kind: document.Object}.With("errors", document.FromArray([]document.Value{one})).JSON()
 }
 
-// header sets a header of the answer; the name is in the form in which net/http keeps it.
+// header sets a response header. name must be in the canonical form of net/http.
 func (req *request) header(name, value string) {
 	if req.values == nil {
 		req.values = make([]string, 0, typicalHeaders)
 	}
-	// All values share an array: one for each would be most of what a read allocates.
+	// All values share one array, because an array per value would dominate the allocations of a read.
 	req.values = append(req.values, value)
 	last := len(req.values) - 1
 	req.w.Header()[name] = req.values[last : last+1 : last+1]
 }
 
-// typicalHeaders is about as many headers as an answer has.
+// typicalHeaders is the approximate number of response headers.
 const typicalHeaders = 14
 
-// setCommonHeaders sets the headers of every answer.
+// setCommonHeaders sets the headers of all responses.
 func (req *request) setCommonHeaders(charge float64) {
 	req.header(headerActivityID, req.activityID)
 	req.header(headerCharge, strconv.FormatFloat(charge, 'f', 2, 64))
@@ -112,7 +117,7 @@ func (req *request) setCommonHeaders(charge float64) {
 	req.header(headerSchemaVersion, "1.18")
 }
 
-// respondError answers with an error.
+// respondError writes an error response.
 func (req *request) respondError(err error) {
 	e := toStatusError(err)
 	req.setCommonHeaders(1)
@@ -131,7 +136,7 @@ func (req *request) respondError(err error) {
 	req.write(e.status, document.Append(nil, body))
 }
 
-// respond answers with JSON, or with nothing when body is nil.
+// respond writes a response with a JSON body, or without a body if that is nil.
 func (req *request) respond(status int, charge float64, body []byte) error {
 	req.setCommonHeaders(charge)
 	if body != nil {
@@ -141,23 +146,24 @@ func (req *request) respond(status int, charge float64, body []byte) error {
 	return nil
 }
 
+// write writes the status and the body.
 func (req *request) write(status int, body []byte) {
 	req.status = status
 	if len(body) > 0 {
 		req.header("Content-Length", strconv.Itoa(len(body)))
 	}
 	req.w.WriteHeader(status)
-	_, _ = req.w.Write(body) // the client is gone
+	_, _ = req.w.Write(body) // an error means that the client has disconnected
 }
 
-// discardWriter swallows the answer of a request whose response is to be lost.
+// discardWriter discards the response of a request for which a fault drops the response.
 type discardWriter struct{ h http.Header }
 
 func (d discardWriter) Header() http.Header         { return d.h }
 func (d discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (d discardWriter) WriteHeader(int)             {}
 
-// feedBody is the body of a list: {"_rid": …, "<name>": [ … ], "_count": n}.
+// feedBody returns the body of a list: {"_rid": …, "<name>": [ … ], "_count": n}.
 func feedBody(rid, name string, rows [][]byte) []byte {
 	size := 64
 	for _, r := range rows {
@@ -179,7 +185,7 @@ func feedBody(rid, name string, rows [][]byte) []byte {
 	return append(b, '}')
 }
 
-// Request charges follow the order of magnitude of the service's: a read of 1 KB costs 1, a write of 1 KB about 6.
+// The request charges approximate those of the service: a read of 1 KB costs 1, a write of 1 KB about 6.
 func readCharge(size int) float64  { return 1 + 0.1*float64(max(0, size-1024)/1024) }
 func writeCharge(size int) float64 { return 5.71 + 0.6*float64(size/1024) }
 func queryCharge(read int) float64 { return 2.8 + 0.05*float64(read) }

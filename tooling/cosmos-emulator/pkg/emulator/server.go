@@ -1,8 +1,9 @@
-// Package emulator answers the REST protocol of Azure Cosmos DB for NoSQL, from the master key's signature to the
-// change feed, on top of the durable store. A Server is an http.Handler, so a test of any module can run one in its
-// own process behind httptest; the cosmos-emulator command serves the same Server on a port. Each request is parsed
-// once into a request value, authenticated, offered to the fault rules and then handled by the method for its
-// resource and verb. What the emulator does not do it refuses with 400 and says so; it never guesses.
+// Package emulator implements the REST protocol of Azure Cosmos DB for NoSQL, from the master key's signature to the
+// change feed, on a durable store.
+//
+// A Server is an http.Handler, so that tests of any module can run it with httptest; the cosmos-emulator command serves
+// it on a port. Each request is parsed once, authenticated, matched with the fault rules, and handled by the method for
+// its resource and operation. Features that the emulator does not support are rejected with 400.
 package emulator
 
 import (
@@ -18,62 +19,63 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
-// WellKnownKey is the master key every Cosmos DB emulator has; it protects nothing.
+// WellKnownKey is the public master key of all Cosmos DB emulators. It protects nothing.
 const WellKnownKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-// Gateway is which of the service's two gateways is imitated where they differ: in how they read ids out of URLs.
+// Gateway selects which of the service's two gateways is emulated. They differ in how they decode IDs in URLs.
 type Gateway string
 
 const (
-	// ComputeGateway takes every id that can be written into a URL. It is the default.
+	// ComputeGateway accepts all IDs that a URL can contain. It is the default.
 	ComputeGateway Gateway = "compute"
-	// RoutingGateway normalises URLs before it checks signatures, so that ids which end in a space or contain
-	// '/', '\', '#' or percent escapes can be created but not addressed, and control characters are refused.
+	// RoutingGateway normalizes URLs before it verifies signatures. Items with IDs that end in a space or contain '/',
+	// '\', '#' or percent escapes can be created but not addressed, and control characters are rejected.
 	RoutingGateway Gateway = "routing"
 )
 
-// Options configure a server.
+// Options configure a Server.
 type Options struct {
-	// DataDir holds the data; it is created when absent.
+	// DataDir is the folder of the data. It is created if it does not exist.
 	DataDir string
 	// Key is the master key in base64.
 	Key string
-	// Endpoint is the account's URL as clients see it; when empty, that under which a request came.
+	// Endpoint is the URL of the account for clients; "" means the URL of the request.
 	Endpoint string
-	// Region is the name of the account's only region; "South Central US" when empty, as emulators have it.
+	// Region is the name of the account's only region; "" means "South Central US", as in other emulators.
 	Region  string
 	Gateway Gateway
-	// ServeCrossPartition runs ORDER BY, aggregates, DISTINCT, GROUP BY, TOP and OFFSET over all partitions in the
-	// gateway. The service's gateway refuses them and leaves the merge to the client, and so does the default.
+	// ServeCrossPartition executes ORDER BY, aggregates, DISTINCT, GROUP BY, TOP and OFFSET over all partitions. By
+	// default these queries are rejected, as by the service's gateway, which leaves the merge to the client.
 	ServeCrossPartition bool
-	// EnableFaults opens the control endpoint /_emulator/ (faults and splits) and lets its rules fire.
+	// EnableFaults enables fault rules and the endpoints below /_emulator/ for faults and splits.
 	EnableFaults bool
-	// FaultSeed makes the probabilities of fault rules repeatable.
+	// FaultSeed makes the probabilities of fault rules reproducible.
 	FaultSeed uint64
-	// Now is the clock; time.Now when nil.
+	// Now is the clock; nil means time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// Server is an open emulator.
+// Server is an open emulator. It is safe for concurrent use.
 type Server struct {
 	opts   Options
-	macs   sync.Pool // of hash.Hash: the key's HMAC-SHA256, of which each signature needs one
+	macs   sync.Pool // of hash.Hash: HMAC-SHA256 with the master key
 	store  *store.Store
 	faults *faults.Set
 	log    *slog.Logger
 	now    func() time.Time
-	// Observe, when set before serving, is told of every request. The status is 0 when a fault lost the request.
+	// Observe, if set before serving, is called after each request. The status is 0 if a fault dropped the request.
 	Observe func(resourceType, operation string, status int, took time.Duration)
 }
 
-var errNoKey = errors.New("a master key is needed: give a key or choose the well-known one")
+var errNoKey = errors.New("a master key is required")
 
-// Open opens the data and returns a server that is ready to serve. Close it after the HTTP server has stopped.
+// Open opens the data and returns a Server. Close it after the HTTP server has stopped.
 func Open(o Options) (*Server, error) {
 	if o.Key == "" {
 		return nil, errNoKey
@@ -87,7 +89,7 @@ func Open(o Options) (*Server, error) {
 		o.Gateway = ComputeGateway
 	case ComputeGateway, RoutingGateway:
 	default:
-		return nil, fmt.Errorf("gateway %q is neither %q nor %q", o.Gateway, ComputeGateway, RoutingGateway)
+		return nil, fmt.Errorf("gateway %q: must be %q or %q", o.Gateway, ComputeGateway, RoutingGateway)
 	}
 	if o.Region == "" {
 		o.Region = "South Central US"
@@ -99,7 +101,7 @@ func Open(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the data folder: %w", err)
+		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
 	st, err := store.Open(store.Options{Path: filepath.Join(o.DataDir, "cosmos.db"), Now: o.Now, Logger: o.Logger})
 	if err != nil {
@@ -110,19 +112,19 @@ func Open(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close makes everything durable that was accepted and releases the data.
+// Close waits until accepted writes are durable and closes the data.
 func (s *Server) Close() error { return s.store.Close() }
 
-// Healthy returns why the server can no longer write, or nil.
+// Healthy returns the error of the last commit if it failed, or nil.
 func (s *Server) Healthy() error { return s.store.Healthy() }
 
-// Faults are the server's fault rules; they only fire when EnableFaults is set.
+// Faults returns the fault rules. They have no effect unless EnableFaults is set.
 func (s *Server) Faults() *faults.Set { return s.faults }
 
-// Stats are the store's counters.
+// Stats returns the counters of the store.
 func (s *Server) Stats() store.Stats { return s.store.Stats() }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	if s.opts.EnableFaults && isControl(r) {
@@ -153,18 +155,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req.respondError(err)
 	}
 	if fault != nil && fault.DropResponse {
-		panic(http.ErrAbortHandler) // the connection ends without a byte of the answer
+		panic(http.ErrAbortHandler) // closes the connection without a response
 	}
 }
 
-// injectFault carries out what a fault does before the request; it says whether the request is to be handled.
+// injectFault applies a fault before the request is handled. It returns false if it wrote the response.
 func (s *Server) injectFault(req *request, f *faults.Rule) bool {
 	if f.LatencyMS > 0 {
-		t := time.NewTimer(f.Latency())
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-req.r.Context().Done():
+		if backoff.Sleep(req.r.Context(), f.Latency()) != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -181,6 +179,7 @@ func (s *Server) injectFault(req *request, f *faults.Rule) bool {
 	return false
 }
 
+// injectedMessage returns the service's message for an injected status.
 func injectedMessage(status int) string {
 	switch status {
 	case http.StatusTooManyRequests:
@@ -195,7 +194,7 @@ func injectedMessage(status int) string {
 	return "Injected fault."
 }
 
-// handle dispatches on the path: names alternate with resource types.
+// handle calls the method for the path, in which resource types and names alternate.
 func (s *Server) handle(req *request) error {
 	seg := req.segments
 	switch {
@@ -213,5 +212,5 @@ func (s *Server) handle(req *request) error {
 	case seg[2] == "colls" && seg[4] == "pkranges" && len(seg) == 5:
 		return s.ranges(req)
 	}
-	return badRequest("The emulator has no resource at %q: it serves databases, containers, items, partition key ranges and offers.", req.r.URL.Path)
+	return badRequest("The path %q is not supported: the emulator serves databases, containers, items, partition key ranges and offers.", req.r.URL.Path)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// arrayContains compares whole elements or, when the third argument is true, parts of objects.
+// arrayContains is ARRAY_CONTAINS. It compares whole elements or, if the third argument is true, parts of objects.
 func arrayContains(a []document.Value) document.Value {
 	if a[0].Kind != document.Array || !a[1].IsDefined() {
 		return undefined
@@ -20,6 +20,7 @@ func arrayContains(a []document.Value) document.Value {
 	return document.False
 }
 
+// containsProperties reports whether v has all properties of part, recursively.
 func containsProperties(v, part document.Value) bool {
 	if v.Kind != document.Object || part.Kind != document.Object {
 		return document.Equal(v, part)
@@ -32,6 +33,7 @@ func containsProperties(v, part document.Value) bool {
 	return true
 }
 
+// arrayContainsAny is ARRAY_CONTAINS_ALL if all is true, and ARRAY_CONTAINS_ANY otherwise.
 func arrayContainsAny(a []document.Value, all bool) document.Value {
 	if a[0].Kind != document.Array {
 		return undefined
@@ -45,6 +47,7 @@ func arrayContainsAny(a []document.Value, all bool) document.Value {
 	return document.FromBool(all)
 }
 
+// arraySlice is ARRAY_SLICE. A negative start counts from the end.
 func arraySlice(a []document.Value) document.Value {
 	start, ok := integer(a[1])
 	if a[0].Kind != document.Array || !ok {
@@ -66,6 +69,7 @@ func arraySlice(a []document.Value) document.Value {
 	return document.FromArray(slices.Clone(a[0].Arr[start : start+length]))
 }
 
+// setOperation is SETINTERSECT if intersect is true, and SETUNION otherwise.
 func setOperation(a []document.Value, intersect bool) document.Value {
 	if !allKind(document.Array, a) {
 		return undefined
@@ -89,6 +93,7 @@ func setOperation(a []document.Value, intersect bool) document.Value {
 	return document.FromArray(out)
 }
 
+// objectToArray is OBJECTTOARRAY.
 func objectToArray(a []document.Value) document.Value {
 	if a[0].Kind != document.Object || !allKind(document.String, a[1:]) {
 		return undefined

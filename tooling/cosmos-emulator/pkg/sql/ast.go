@@ -1,8 +1,10 @@
-// Package sql is the query language of Azure Cosmos DB for NoSQL: Parse turns a text into a Query, which says what
-// shape it has (so that the gateway can refuse what the service's gateway refuses) and produces pages of results
-// from a stream of documents. Values follow the service's rules for undefined: a comparison of different types has
-// no value, a filter keeps only what is true, a projection leaves out what is undefined. A query that uses
-// something this package does not know is an *Error when it is parsed; it never runs as something else.
+// Package sql implements the query language of Azure Cosmos DB for NoSQL. Parse returns a Query, and Run returns pages of
+// its results from a stream of documents. The gateway uses the shape of a Query to reject the queries that the service's
+// gateway rejects.
+//
+// Values follow the service's rules for undefined: a comparison of different types is undefined, a filter accepts only
+// true, and a projection omits undefined values. Parse returns an *Error for everything that this package does not
+// support. No query is executed with a different meaning.
 package sql
 
 import (
@@ -14,19 +16,19 @@ import (
 // expr is a node of an expression.
 type expr interface {
 	eval(e *env) document.Value
-	// children are the direct sub-expressions; bind replaces them through the pointers.
+	// children returns pointers to the direct sub-expressions, through which bind replaces them.
 	children() []*expr
-	// canonicalText is the same for expressions that mean the same; GROUP BY matches by it.
+	// canonicalText returns a text that is equal for equivalent expressions. GROUP BY compares it.
 	canonicalText() string
 }
 
-// env holds the variables of one row. Variables of an enclosing query come first.
+// env holds the variables of one row. Those of enclosing queries come first.
 type env struct {
 	vars       []document.Value
 	params     map[string]document.Value
 	aggregates []document.Value // results of aggregates
 	groups     []document.Value // values of the GROUP BY expressions
-	budget     *int             // rows that may still be looked at
+	budget     *int             // rows that may still be processed
 }
 
 type (
@@ -94,7 +96,7 @@ type (
 	}
 )
 
-// Query is a parsed query. It can be run many times and concurrently.
+// Query is a parsed query. It can be run repeatedly and concurrently.
 type Query struct {
 	distinct bool
 	top      expr
@@ -109,14 +111,16 @@ type Query struct {
 	limit    expr
 
 	aggregates []*aggregate
-	depth      int // variables of the enclosing queries
+	depth      int // number of variables of the enclosing queries
 }
 
+// selectItem is one item of the SELECT list.
 type selectItem struct {
 	of   expr
 	name string
 }
 
+// orderItem is one item of ORDER BY.
 type orderItem struct {
 	of   expr
 	desc bool
@@ -125,9 +129,9 @@ type orderItem struct {
 // source is one input of FROM or JOIN.
 type source struct {
 	alias string
-	// of is what is iterated or bound; nil for the container itself.
+	// of is the expression to iterate or to bind; nil for the container itself.
 	of expr
-	// each says that of is an array to iterate.
+	// each reports whether of is an array to iterate.
 	each bool
 	sub  *Query // JOIN (SELECT …)
 }
@@ -159,6 +163,7 @@ func (n *like) children() []*expr {
 	return out
 }
 
+// pointers returns pointers to the elements.
 func pointers(es []expr) []*expr {
 	out := make([]*expr, len(es))
 	for i := range es {
@@ -167,6 +172,7 @@ func pointers(es []expr) []*expr {
 	return out
 }
 
+// joinTexts returns the canonical texts of expressions, separated by commas.
 func joinTexts(es []expr) string {
 	parts := make([]string, len(es))
 	for i, e := range es {
@@ -210,6 +216,7 @@ func (n *aggregate) canonicalText() string { return n.name + "(" + n.of.canonica
 func (n *groupRef) canonicalText() string  { return n.name }
 func (n *subquery) canonicalText() string  { return n.kind + "(subquery)" }
 
+// notText returns the canonical text of an optional NOT.
 func notText(not bool) string {
 	if not {
 		return " not"

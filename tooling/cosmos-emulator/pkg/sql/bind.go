@@ -6,8 +6,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// bind resolves names to variables, finds aggregates and checks the query's shape. outer are the variables of the
-// enclosing queries.
+// bind resolves names to variables, collects aggregates and validates the shape of the query. outer are the variables of
+// the enclosing queries.
 func (q *Query) bind(outer []string, inner bool) error {
 	q.depth = len(outer)
 	names := append([]string(nil), outer...)
@@ -24,7 +24,7 @@ func (q *Query) bind(outer []string, inner bool) error {
 				return err
 			}
 		case i == 0 && !inner:
-			// The first name of the outermost query is the container, whatever it is called.
+			// The first name of the outermost query is the container, with any name.
 			s.of = bindRoot(s.of)
 		default:
 			if err := q.bindExpr(&s.of, names, false); err != nil {
@@ -70,7 +70,7 @@ func (q *Query) bind(outer []string, inner bool) error {
 	return q.bindGrouping()
 }
 
-// isPath says whether an expression is a name followed by property names and constant indexes.
+// isPath reports whether an expression is a name followed by property names and constant indexes.
 func isPath(e expr) bool {
 	switch n := e.(type) {
 	case *ident:
@@ -84,7 +84,7 @@ func isPath(e expr) bool {
 	return false
 }
 
-// bindRoot turns the path of the outermost FROM into one on variable 0; nil means the container itself.
+// bindRoot converts the path of the outermost FROM to a path on the document; nil means the container itself.
 func bindRoot(e expr) expr {
 	switch n := e.(type) {
 	case *ident:
@@ -97,6 +97,7 @@ func bindRoot(e expr) expr {
 	return e
 }
 
+// bindRootOperand is bindRoot for the operand of a path.
 func bindRootOperand(e expr) expr {
 	if inner := bindRoot(e); inner != nil {
 		return inner
@@ -107,6 +108,7 @@ func bindRootOperand(e expr) expr {
 // rootSlot marks the document itself in a FROM path such as FROM c.children.
 const rootSlot = -2
 
+// bindExpr binds the names and aggregates of an expression.
 func (q *Query) bindExpr(p *expr, names []string, aggregates bool) error {
 	switch n := (*p).(type) {
 	case *ident:
@@ -135,7 +137,8 @@ func (q *Query) bindExpr(p *expr, names []string, aggregates bool) error {
 	return nil
 }
 
-// bindGrouping replaces what GROUP BY computes and refuses what neither it nor an aggregate provides.
+// bindGrouping replaces the expressions that GROUP BY computes, and rejects those that neither GROUP BY nor an aggregate
+// provides.
 func (q *Query) bindGrouping() error {
 	if len(q.groupBy) == 0 && len(q.aggregates) == 0 {
 		return nil
@@ -154,6 +157,7 @@ func (q *Query) bindGrouping() error {
 	return nil
 }
 
+// bindGroup is bindGrouping for one expression.
 func (q *Query) bindGroup(p *expr) error {
 	for i, g := range q.groupBy {
 		if g.canonicalText() == (*p).canonicalText() {
@@ -180,12 +184,13 @@ func (q *Query) bindGroup(p *expr) error {
 	return nil
 }
 
-// checkParameters makes sure that every parameter has a value and that TOP, OFFSET and LIMIT are counts, in the subqueries too.
+// checkParameters returns an error if a parameter has no value, or if an operand of TOP, OFFSET or LIMIT is invalid. It
+// includes subqueries.
 func (q *Query) checkParameters(params map[string]document.Value) error {
 	var err error
 	q.walk(func(e expr) {
 		if n, ok := e.(*param); ok && err == nil {
-			if _, there := params[n.name]; !there {
+			if _, exists := params[n.name]; !exists {
 				err = &Error{Code: "SC2011", Message: fmt.Sprintf("The parameter '%s' has no value.", n.name), At: -1}
 			}
 		}
@@ -197,12 +202,13 @@ func (q *Query) checkParameters(params map[string]document.Value) error {
 	return err
 }
 
-// counts are the values of TOP, OFFSET and LIMIT.
+// counts holds the values of TOP, OFFSET and LIMIT.
 type counts struct {
 	limit  int // -1: none
 	offset int
 }
 
+// counts evaluates TOP, OFFSET and LIMIT.
 func (q *Query) counts(params map[string]document.Value) (counts, error) {
 	c := counts{limit: -1}
 	for _, o := range []struct {
@@ -216,14 +222,14 @@ func (q *Query) counts(params map[string]document.Value) (counts, error) {
 		v := o.e.eval(&env{params: params})
 		n := int(v.Num)
 		if v.Kind != document.Number || float64(n) != v.Num || n < 0 {
-			return c, &Error{Code: "SC2062", Message: fmt.Sprintf("The operand of %s must be a whole number that is not negative.", o.name), At: -1}
+			return c, &Error{Code: "SC2062", Message: fmt.Sprintf("The operand of %s must be a non-negative integer.", o.name), At: -1}
 		}
 		*o.into = n
 	}
 	return c, nil
 }
 
-// walk visits every expression and every query, subqueries included.
+// walk visits every expression and every query, including subqueries.
 func (q *Query) walk(visit func(expr), visitQuery func(*Query)) {
 	visitQuery(q)
 	var down func(e expr)

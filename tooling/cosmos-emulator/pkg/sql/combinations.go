@@ -2,12 +2,12 @@ package sql
 
 import "github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 
-// maxCombinations is the most combinations of values that Points lists; the client's ReadMany asks for a thousand at once.
+// maxCombinations bounds the result of KeyCombinations. ReadMany of the client requests a thousand items at once.
 const maxCombinations = 2000
 
-// KeyCombinations lists the combinations of values that the filter demands of the paths: a document in the result has one of
-// them. ok is false when the filter leaves any of the paths open, and then all documents have to be looked at. The
-// caller still runs the query over what it finds: Points only saves it from looking elsewhere.
+// KeyCombinations returns the combinations of values that the filter requires of the paths: every document in the result
+// has one of them. ok is false if the filter does not restrict all paths; the caller must then read all documents. The
+// caller must still apply the filter to the documents with these values.
 func (q *Query) KeyCombinations(paths [][]string, params map[string]document.Value) (points [][]document.Value, ok bool) {
 	if q.where == nil {
 		return nil, false
@@ -15,6 +15,7 @@ func (q *Query) KeyCombinations(paths [][]string, params map[string]document.Val
 	return q.alternatives(q.where, paths, params)
 }
 
+// alternatives returns the combinations that an expression requires.
 func (q *Query) alternatives(e expr, paths [][]string, params map[string]document.Value) ([][]document.Value, bool) {
 	chain, isChain := e.(*logical)
 	if isChain && chain.op == "OR" {
@@ -28,13 +29,13 @@ func (q *Query) alternatives(e expr, paths [][]string, params map[string]documen
 		}
 		return all, true
 	}
-	pins := Equalities{}
-	q.addEqualities(e, params, pins)
-	if points, ok := product(pins, paths); ok {
+	equalities := Equalities{}
+	q.addEqualities(e, params, equalities)
+	if points, ok := product(equalities, paths); ok {
 		return points, true
 	}
 	if isChain {
-		// One conjunct that names its documents is enough.
+		// One conjunct with alternatives is sufficient.
 		for _, item := range chain.items {
 			if inner, is := item.(*logical); is && inner.op == "OR" {
 				if points, ok := q.alternatives(item, paths, params); ok {
@@ -46,10 +47,11 @@ func (q *Query) alternatives(e expr, paths [][]string, params map[string]documen
 	return nil, false
 }
 
-func product(pins Equalities, paths [][]string) ([][]document.Value, bool) {
+// product returns the combinations of the values of the paths.
+func product(equalities Equalities, paths [][]string) ([][]document.Value, bool) {
 	points := [][]document.Value{nil}
 	for _, path := range paths {
-		values, ok := pins[PathKey(path)]
+		values, ok := equalities[PathKey(path)]
 		if !ok || len(values)*len(points) > maxCombinations {
 			return nil, false
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
+// undefined is the value of missing properties and invalid operations.
 var undefined = document.Value{}
 
 func (n *literal) eval(*env) document.Value { return n.value }
@@ -51,8 +52,8 @@ func (n *unary) eval(e *env) document.Value {
 	return undefined
 }
 
-// eval of AND and OR: a decisive operand decides, whatever the others are; otherwise one that is not a boolean
-// makes the result undefined.
+// eval of AND and OR returns the first decisive operand. Without one, an operand that is not a boolean makes the result
+// undefined.
 func (n *logical) eval(e *env) document.Value {
 	decisive := n.op == "OR"
 	unknown := false
@@ -94,7 +95,7 @@ func (n *binary) eval(e *env) document.Value {
 	return arithmetic(n.op, left.Num, right.Num)
 }
 
-// compare gives no value for operands of different types; objects and arrays have equality and nothing else.
+// compare compares values of the same type; otherwise the result is undefined. Objects and arrays support only equality.
 func compare(op string, a, b document.Value) document.Value {
 	if a.Kind != b.Kind || !a.IsDefined() {
 		return undefined
@@ -120,6 +121,7 @@ func compare(op string, a, b document.Value) document.Value {
 	}
 }
 
+// arithmetic evaluates an arithmetic or bitwise operator.
 func arithmetic(op string, a, b float64) document.Value {
 	switch op {
 	case "+":
@@ -133,7 +135,7 @@ func arithmetic(op string, a, b float64) document.Value {
 	case "%":
 		return document.FromNumber(math.Mod(a, b))
 	}
-	// Bitwise operators work on 32-bit integers, as in JavaScript.
+	// Bitwise operators use 32-bit integers, as in JavaScript.
 	x, y := int32(int64(a)), int32(int64(b))
 	shift := uint32(y) & 31
 	switch op {
@@ -160,8 +162,8 @@ func (n *ternary) eval(e *env) document.Value {
 	return n.no.eval(e)
 }
 
-// eval of IN is the OR of its equalities, so that an item of another type makes a miss undefined: neither IN nor
-// NOT IN is true then.
+// eval of IN is the OR of its equalities. An item of another type makes a result without a match undefined: then neither
+// IN nor NOT IN is true.
 func (n *in) eval(e *env) document.Value {
 	v := n.of.eval(e)
 	unknown := false
@@ -212,6 +214,7 @@ type likeToken struct {
 	negated  bool
 }
 
+// likeTokens parses a LIKE pattern.
 func likeTokens(pattern string, escape rune) []likeToken {
 	var out []likeToken
 	rs := []rune(pattern)
@@ -255,6 +258,7 @@ func likeTokens(pattern string, escape rune) []likeToken {
 	return out
 }
 
+// matches reports whether the element matches one character.
 func (t likeToken) matches(r rune) bool {
 	switch {
 	case t.one:
@@ -270,7 +274,7 @@ func (t likeToken) matches(r rune) bool {
 	return t.negated
 }
 
-// matchLike backtracks to the last '%' only, so it takes time proportional to the product of the lengths.
+// matchLike backtracks only to the last '%', so its time is proportional to the product of the lengths.
 func matchLike(s []rune, pattern []likeToken) bool {
 	i, j, star, mark := 0, 0, -1, 0
 	for i < len(s) {
@@ -348,7 +352,7 @@ func (n *subquery) eval(e *env) document.Value {
 	}
 }
 
-// typeName is for messages.
+// typeName returns the name of a value's type in messages and for TYPE.
 func typeName(v document.Value) string {
 	return strings.ToLower([]string{"undefined", "null", "boolean", "number", "string", "array", "object"}[v.Kind])
 }

@@ -10,30 +10,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// Source streams documents in a stable order, beginning after a position (nil: from the start), until visit says
-// no. Positions are opaque but ordered by bytes.
+// Source streams documents in a stable order, after a position (nil: from the start), until visit returns false.
+// Positions are opaque and ordered by their bytes.
 type Source func(after []byte, visit func(at []byte, doc document.Value) (more bool, err error)) error
 
-// Token says where a query goes on. It survives restarts: it names documents, not counts of them, wherever the
-// query has an order or none; only grouped results are counted.
+// Token is the position at which a query continues. It survives restarts. It identifies documents instead of counting
+// them, except for grouped results.
 type Token struct {
-	// After is the last document that was finished (or, under ORDER BY, the last one returned).
+	// After is the last processed document or, with ORDER BY, the last returned one.
 	After []byte `json:"a,omitempty"`
-	// Row counts the rows already returned of the document after After (JOINs make several).
+	// Row is the number of rows that were returned for the document after After. JOINs produce several rows.
 	Row int `json:"r,omitempty"`
-	// Keys are the ORDER BY values of the last row returned.
+	// Keys are the ORDER BY values of the last returned row.
 	Keys []json.RawMessage `json:"k,omitempty"`
-	// Done counts the rows returned so far, for TOP, LIMIT and grouped results.
+	// Done is the number of returned rows, for TOP, LIMIT and grouped results.
 	Done int `json:"n"`
 }
 
-// Encode and DecodeToken translate to the continuation header's text.
+// Encode returns the token as the text of a continuation header.
 func (t Token) Encode() string {
-	b, _ := json.Marshal(t) // a struct of slices and ints cannot fail
+	b, _ := json.Marshal(t) // never fails for slices and integers
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// DecodeToken reads what Encode wrote.
+// DecodeToken parses the result of Encode.
 func DecodeToken(s string) (*Token, error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
@@ -54,12 +54,12 @@ func DecodeToken(s string) (*Token, error) {
 // Page is one page of results.
 type Page struct {
 	Rows [][]byte // JSON values
-	Next *Token   // nil when the query is finished
-	// Read counts the documents looked at.
+	Next *Token   // nil for the last page
+	// Read is the number of documents that were read.
 	Read int
 }
 
-// Run produces the page after a token (nil: the first), of at most maxRows rows and about maxBytes bytes.
+// Run returns the page after a token (nil: the first page), with at most maxRows rows and about maxBytes bytes.
 func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxRows, maxBytes int) (*Page, error) {
 	if err := q.checkParameters(params); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxR
 		err = r.runStreamed()
 	}
 	if err == nil && r.budget < 0 {
-		err = unsupportedError("The query looks at more than %d rows for one page of results.", maxRowsRead)
+		err = unsupportedError("The query processes more than %d rows for one page of results.", maxRowsRead)
 	}
 	if err != nil {
 		return nil, err
@@ -89,6 +89,7 @@ func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxR
 	return r.page, nil
 }
 
+// run is the state of one Run.
 type run struct {
 	counts
 	q                 *Query
@@ -101,11 +102,11 @@ type run struct {
 	budget            int
 }
 
-// maxRowsRead bounds the rows that one page of a query may look at, JOINs multiplied out: a runaway query is
-// refused instead of holding a snapshot and a processor for ever.
+// maxRowsRead bounds the rows that one page of a query may process, including those of JOINs. Larger queries are
+// rejected, because they would hold a snapshot and a processor too long.
 const maxRowsRead = 20_000_000
 
-// countRow counts a row; false means that the query has to end.
+// countRow counts a row. It returns false if the query must stop.
 func (e *env) countRow() bool {
 	if e.budget == nil {
 		return true
@@ -114,22 +115,24 @@ func (e *env) countRow() bool {
 	return *e.budget >= 0
 }
 
-// full says whether the page is.
+// full reports whether the page is full.
 func (r *run) full() bool { return len(r.page.Rows) >= r.maxRows || r.bytes >= r.maxBytes }
 
-// finished says whether TOP or LIMIT is used up.
+// finished reports whether TOP or LIMIT is reached.
 func (r *run) finished() bool { return r.limit >= 0 && r.from.Done+len(r.page.Rows) >= r.limit }
 
+// emit adds a row to the page.
 func (r *run) emit(row []byte) {
 	r.page.Rows = append(r.page.Rows, row)
 	r.bytes += len(row)
 }
 
-// rows calls visit with the variables of every row that passes the filter, until it says no.
+// rows calls visit with the variables of each row that passes the filter, until visit returns false.
 func (q *Query) rows(e *env, visit func(e *env) bool) bool {
 	return q.join(e, 0, visit)
 }
 
+// join is rows from the i-th input.
 func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
 	if !e.countRow() {
 		return false
@@ -161,7 +164,7 @@ func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
 	return true
 }
 
-// document binds a document as the first input of the outermost query.
+// document calls visit for the rows of a document, which is the first input of the outermost query.
 func (q *Query) document(params map[string]document.Value, budget *int, doc document.Value, visit func(e *env) bool) bool {
 	e := &env{params: params, budget: budget}
 	if len(q.sources) == 0 {
@@ -187,7 +190,7 @@ func (q *Query) document(params map[string]document.Value, budget *int, doc docu
 	return q.join(e, 1, visit)
 }
 
-// project computes the row's result.
+// project returns the result of a row.
 func (q *Query) project(e *env) document.Value {
 	switch {
 	case q.star:
@@ -204,8 +207,8 @@ func (q *Query) project(e *env) document.Value {
 	return out
 }
 
-// runStreamed runs a query without an order: it stops reading when the page is full. It cannot know whether more
-// will match, so a full page always has a continuation, as the service's has.
+// runStreamed runs a query without an order. It stops reading when the page is full. It does not know whether more rows
+// match, so a full page always has a continuation, as in the service.
 func (r *run) runStreamed() error {
 	q := r.q
 	if r.limit == 0 {
@@ -227,7 +230,7 @@ func (r *run) runStreamed() error {
 	if r.from.Done == 0 && r.from.After == nil {
 		skip = r.offset
 	}
-	// DISTINCT must know what earlier pages returned, so it reads them again.
+	// DISTINCT needs the rows of earlier pages, so it reads them again.
 	start := r.from.After
 	var seen map[string]bool
 	if q.distinct {
@@ -239,9 +242,9 @@ func (r *run) runStreamed() error {
 	last := r.from.After
 	return r.src(start, func(at []byte, doc document.Value) (bool, error) {
 		r.page.Read++
-		old := q.distinct && resume != nil && bytes.Compare(at, resume) <= 0
+		returned := q.distinct && resume != nil && bytes.Compare(at, resume) <= 0
 		row := 0
-		goOn := q.document(r.params, &r.budget, doc, func(e *env) bool {
+		completed := q.document(r.params, &r.budget, doc, func(e *env) bool {
 			v := q.project(e)
 			if !v.IsDefined() {
 				return true
@@ -258,22 +261,22 @@ func (r *run) runStreamed() error {
 				skip--
 				return true
 			}
-			if old || row <= rowsDone {
+			if returned || row <= rowsDone {
 				return true
 			}
 			r.emit(document.Append(nil, v))
 			return !r.full() && !r.finished()
 		})
-		if old {
+		if returned {
 			return true, nil
 		}
-		if goOn {
+		if completed {
 			rowsDone = 0
 			last = append([]byte(nil), at...)
 			return true, nil
 		}
 		if !r.finished() {
-			// Rows of this document may be left: go on after its predecessor, past the rows returned.
+			// The document may have more rows: continue after its predecessor and skip the returned rows.
 			r.page.Next = &Token{After: last, Row: row, Done: r.from.Done + len(r.page.Rows)}
 			if len(q.sources) == 1 && !q.sources[0].each {
 				r.page.Next.After, r.page.Next.Row = append([]byte(nil), at...), 0
@@ -283,6 +286,7 @@ func (r *run) runStreamed() error {
 	})
 }
 
+// sortedRow is a row with its ORDER BY values.
 type sortedRow struct {
 	keys []document.Value
 	at   []byte
@@ -291,6 +295,7 @@ type sortedRow struct {
 	same string // canonical form, for DISTINCT
 }
 
+// compareRows compares rows by ORDER BY, then by their position.
 func (q *Query) compareRows(a, b *sortedRow) int {
 	for i, o := range q.orderBy {
 		if c := document.Compare(a.keys[i], b.keys[i]); c != 0 {
@@ -306,7 +311,7 @@ func (q *Query) compareRows(a, b *sortedRow) int {
 	return a.row - b.row
 }
 
-// runOrdered collects and sorts everything, and returns what comes after the token's row.
+// runOrdered collects and sorts all rows and returns those after the token.
 func (r *run) runOrdered() error {
 	q := r.q
 	var all []*sortedRow
@@ -339,9 +344,9 @@ func (r *run) runOrdered() error {
 	if q.distinct {
 		seen := map[string]bool{}
 		all = slices.DeleteFunc(all, func(row *sortedRow) bool {
-			again := seen[row.same]
+			duplicate := seen[row.same]
 			seen[row.same] = true
-			return again
+			return duplicate
 		})
 	}
 	if r.from.Keys != nil {
@@ -370,6 +375,7 @@ func (r *run) runOrdered() error {
 	return nil
 }
 
+// token returns the position after the row.
 func (s *sortedRow) token(done int) *Token {
 	t := &Token{After: s.at, Row: s.row, Done: done}
 	for _, k := range s.keys {
@@ -379,6 +385,7 @@ func (s *sortedRow) token(done int) *Token {
 	return t
 }
 
+// lastRow returns the row of the token, with the given number of ORDER BY values.
 func (t Token) lastRow(keys int) (*sortedRow, error) {
 	if len(t.Keys) != keys {
 		return nil, &Error{Code: "SC3001", Message: "The continuation token belongs to another query.", At: -1}

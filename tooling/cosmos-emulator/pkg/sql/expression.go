@@ -7,6 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
+// list parses expressions separated by commas.
 func (p *parser) list() ([]expr, error) {
 	var out []expr
 	for {
@@ -21,6 +22,7 @@ func (p *parser) list() ([]expr, error) {
 	}
 }
 
+// expr parses an expression.
 func (p *parser) expr() (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -41,7 +43,7 @@ func (p *parser) expr() (expr, error) {
 	return &ternary{cond, yes, no}, err
 }
 
-// precedence are the binary operators from the weakest to the strongest. NOT binds between AND and the comparisons.
+// precedence lists the binary operators from the weakest to the strongest. NOT binds between AND and the comparisons.
 var precedence = [][]string{{"??"}, {"OR"}, {"AND"}, nil, {"=", "!=", "<>", "<", "<=", ">", ">="}, {"|"}, {"^"}, {"&"},
 	{"<<", ">>", ">>>"}, {"||"}, {"+", "-"}, {"*", "/", "%"}}
 
@@ -50,6 +52,7 @@ const (
 	levelComparison = 4
 )
 
+// binaryLevel parses a chain of binary operators of the l-th level of precedence.
 func (p *parser) binaryLevel(l int) (expr, error) {
 	if l == len(precedence) {
 		return p.unary()
@@ -70,7 +73,7 @@ func (p *parser) binaryLevel(l int) (expr, error) {
 		return nil, err
 	}
 	for n := 0; ; n++ {
-		// Every operator makes the expression one deeper, except in the flat chains of AND and OR.
+		// Every operator adds a level of nesting, except in the flat chains of AND and OR.
 		if n > maxNesting && l >= levelComparison {
 			return nil, &Error{Code: "SC1003", Message: fmt.Sprintf("More than %d operators follow each other.", maxNesting), At: p.peek().at}
 		}
@@ -99,7 +102,8 @@ func (p *parser) binaryLevel(l int) (expr, error) {
 	}
 }
 
-// combine keeps long AND and OR chains flat, so that ReadMany's thousand alternatives do not nest a thousand deep.
+// combine builds a binary expression. It keeps chains of AND and OR flat, because a query of ReadMany has a thousand
+// alternatives.
 func combine(op string, left, right expr) expr {
 	if op == "AND" || op == "OR" {
 		if l, ok := left.(*logical); ok && l.op == op {
@@ -111,6 +115,7 @@ func combine(op string, left, right expr) expr {
 	return &binary{op, left, right}
 }
 
+// operator consumes one of the operators and returns it, or "".
 func (p *parser) operator(ops []string) string {
 	t := p.peek()
 	for _, op := range ops {
@@ -122,7 +127,7 @@ func (p *parser) operator(ops []string) string {
 	return ""
 }
 
-// predicate reads IN, BETWEEN and LIKE after their left side.
+// predicate parses IN, BETWEEN and LIKE after their left operand.
 func (p *parser) predicate(of expr) (expr, bool, error) {
 	start := p.pos
 	not := p.acceptKeyword("NOT")
@@ -166,6 +171,7 @@ func (p *parser) predicate(of expr) (expr, bool, error) {
 	return nil, false, nil
 }
 
+// unary parses a unary expression.
 func (p *parser) unary() (expr, error) {
 	for _, op := range []string{"-", "+", "~"} {
 		if p.acceptPunct(op) {
@@ -184,6 +190,7 @@ func (p *parser) unary() (expr, error) {
 	return p.postfix(e)
 }
 
+// postfix parses the property and index accesses after e.
 func (p *parser) postfix(e expr) (expr, error) {
 	for {
 		switch {
@@ -212,6 +219,7 @@ func (p *parser) postfix(e expr) (expr, error) {
 	}
 }
 
+// primary parses an operand.
 func (p *parser) primary() (expr, error) {
 	t := p.next()
 	switch t.kind {
@@ -253,6 +261,7 @@ func (p *parser) primary() (expr, error) {
 	return nil, syntaxError(t)
 }
 
+// keyword parses an operand that begins with a keyword.
 func (p *parser) keyword(t token) (expr, error) {
 	switch t.text {
 	case "TRUE":
@@ -271,6 +280,7 @@ func (p *parser) keyword(t token) (expr, error) {
 	return nil, syntaxError(t)
 }
 
+// subquery parses a subquery in parentheses.
 func (p *parser) subquery(kind string) (expr, error) {
 	if err := p.expectPunct("("); err != nil {
 		return nil, err
@@ -282,6 +292,7 @@ func (p *parser) subquery(kind string) (expr, error) {
 	return &subquery{kind, q}, p.expectPunct(")")
 }
 
+// array parses the rest of an array constructor.
 func (p *parser) array() (expr, error) {
 	n := &arrayOf{}
 	if p.acceptPunct("]") {
@@ -294,6 +305,7 @@ func (p *parser) array() (expr, error) {
 	return n, p.expectPunct("]")
 }
 
+// object parses the rest of an object constructor.
 func (p *parser) object() (expr, error) {
 	n := &objectOf{}
 	if p.acceptPunct("}") {
@@ -322,6 +334,7 @@ func (p *parser) object() (expr, error) {
 	}
 }
 
+// call parses the arguments of a function or an aggregate.
 func (p *parser) call(name token) (expr, error) {
 	var args []expr
 	if !p.acceptPunct(")") {
@@ -351,6 +364,7 @@ func (p *parser) call(name token) (expr, error) {
 	return &call{name: up, args: args, fn: f.fn}, nil
 }
 
+// arityError returns the error for a wrong number of arguments.
 func arityError(name string, low, high, got int) error {
 	want := fmt.Sprintf("%d", low)
 	switch {

@@ -12,17 +12,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
+// function evaluates a built-in function.
 type function func(args []document.Value) document.Value
 
+// builtin is a built-in function.
 type builtin struct {
-	min, max int // number of arguments; max -1: any
+	min, max int // number of arguments; a max of -1 means any number
 	fn       function
 }
 
-// maxStringBytes bounds what REPLICATE and its like may build: more than an item can hold is of no use.
+// maxStringBytes bounds the result of REPLICATE. An item cannot contain a longer string.
 const maxStringBytes = 4 << 20
 
-// functions are the built-in functions by upper-case name.
+// functions maps the upper-case names of the built-in functions.
 var functions = map[string]builtin{
 	// types
 	"IS_DEFINED": {1, 1, func(a []document.Value) document.Value { return document.FromBool(a[0].IsDefined()) }},
@@ -207,20 +209,23 @@ var functions = map[string]builtin{
 		return document.FromString(time.UnixMilli(int64(n)).UTC().Format(dateTimeLayout))
 	}},
 
-	// full text: words are runs of letters and digits, compared without case; there is no stemming
+	// full text: words are sequences of letters and digits, compared without case; there is no stemming
 	"FULLTEXTCONTAINS":    {2, 2, func(a []document.Value) document.Value { return fullText(a, true) }},
 	"FULLTEXTCONTAINSALL": {2, -1, func(a []document.Value) document.Value { return fullText(a, true) }},
 	"FULLTEXTCONTAINSANY": {2, -1, func(a []document.Value) document.Value { return fullText(a, false) }},
 }
 
+// dateTimeLayout is the layout of dates in the service.
 const dateTimeLayout = "2006-01-02T15:04:05.0000000Z"
 
 var zero = document.FromNumber(0)
 
+// isKind returns a test of the kind of a value.
 func isKind(k document.Kind) builtin {
 	return builtin{1, 1, func(a []document.Value) document.Value { return document.FromBool(a[0].Kind == k) }}
 }
 
+// onString returns a function of a string.
 func onString(f func(string) document.Value) builtin {
 	return builtin{1, 1, func(a []document.Value) document.Value {
 		if a[0].Kind != document.String {
@@ -230,6 +235,7 @@ func onString(f func(string) document.Value) builtin {
 	}}
 }
 
+// onNumber returns a function of a number.
 func onNumber(f func(float64) float64) builtin {
 	return builtin{1, 1, func(a []document.Value) document.Value {
 		if a[0].Kind != document.Number {
@@ -239,6 +245,7 @@ func onNumber(f func(float64) float64) builtin {
 	}}
 }
 
+// onNumbers returns a function of two numbers.
 func onNumbers(f func(a, b float64) float64) builtin {
 	return builtin{2, 2, func(a []document.Value) document.Value {
 		if !allKind(document.Number, a) {
@@ -248,7 +255,7 @@ func onNumbers(f func(a, b float64) float64) builtin {
 	}}
 }
 
-// stringTest is a test of two strings with an optional flag to ignore case.
+// stringTest returns a test of two strings with an optional argument to ignore case.
 func stringTest(f func(a, b string) bool) builtin {
 	return builtin{2, 3, func(a []document.Value) document.Value {
 		if !allKind(document.String, a[:2]) {
@@ -267,6 +274,7 @@ func stringTest(f func(a, b string) bool) builtin {
 	}}
 }
 
+// parseAs returns a function that parses a string as a JSON value of a kind.
 func parseAs(k document.Kind) builtin {
 	return onString(func(s string) document.Value {
 		v, err := document.Parse([]byte(s))
@@ -277,14 +285,17 @@ func parseAs(k document.Kind) builtin {
 	})
 }
 
+// allKind reports whether all values have a kind.
 func allKind(k document.Kind, vs []document.Value) bool {
 	return !slices.ContainsFunc(vs, func(v document.Value) bool { return v.Kind != k })
 }
 
+// integer returns the value of a number without a fraction.
 func integer(v document.Value) (int, bool) {
 	return int(v.Num), v.Kind == document.Number && v.Num == math.Trunc(v.Num) && math.Abs(v.Num) < 1<<52
 }
 
+// concat is CONCAT.
 func concat(a []document.Value) document.Value {
 	if !allKind(document.String, a) {
 		return undefined
@@ -296,6 +307,7 @@ func concat(a []document.Value) document.Value {
 	return document.FromString(b.String())
 }
 
+// indexOf is INDEX_OF.
 func indexOf(a []document.Value) document.Value {
 	if !allKind(document.String, a[:2]) {
 		return undefined
@@ -317,6 +329,7 @@ func indexOf(a []document.Value) document.Value {
 	return document.FromNumber(float64(from + utf8.RuneCountInString(rest[:at])))
 }
 
+// substring is SUBSTRING. It counts characters.
 func substring(s, from, length document.Value) document.Value {
 	start, ok1 := integer(from)
 	n, ok2 := integer(length)
@@ -329,6 +342,7 @@ func substring(s, from, length document.Value) document.Value {
 	return document.FromString(string(rs[start : start+n]))
 }
 
+// right is RIGHT.
 func right(a []document.Value) document.Value {
 	n, ok := integer(a[1])
 	if a[0].Kind != document.String || !ok {
@@ -338,6 +352,7 @@ func right(a []document.Value) document.Value {
 	return document.FromString(string(rs[len(rs)-min(max(n, 0), len(rs)):]))
 }
 
+// regexMatch is REGEXMATCH with the flags i, m, s and x.
 func regexMatch(a []document.Value) document.Value {
 	if !allKind(document.String, a) {
 		return undefined
@@ -361,6 +376,7 @@ func regexMatch(a []document.Value) document.Value {
 	return document.FromBool(re.MatchString(a[0].Str))
 }
 
+// toString is TOSTRING.
 func toString(a []document.Value) document.Value {
 	switch a[0].Kind {
 	case document.Undefined:
@@ -371,6 +387,7 @@ func toString(a []document.Value) document.Value {
 	return document.FromString(a[0].JSON())
 }
 
+// round is ROUND.
 func round(a []document.Value) document.Value {
 	if !allKind(document.Number, a) {
 		return undefined

@@ -12,21 +12,23 @@ type group struct {
 	accumulators []accumulator
 }
 
-// groupSet gathers rows into groups, in the order in which their first rows come.
+// groupSet collects rows in groups, in the order of their first rows.
 type groupSet struct {
 	q     *Query
 	byKey map[string]*group
 	order []*group
 }
 
+// newGroupSet returns an empty groupSet.
 func newGroupSet(q *Query) *groupSet {
 	g := &groupSet{q: q, byKey: map[string]*group{}}
 	if len(q.groupBy) == 0 {
-		g.newGroup("", nil) // without GROUP BY there is one group even of nothing
+		g.newGroup("", nil) // without GROUP BY there is one group, even without rows
 	}
 	return g
 }
 
+// newGroup adds a group.
 func (g *groupSet) newGroup(key string, values []document.Value) *group {
 	one := &group{values: values, accumulators: make([]accumulator, len(g.q.aggregates))}
 	g.byKey[key] = one
@@ -34,6 +36,7 @@ func (g *groupSet) newGroup(key string, values []document.Value) *group {
 	return one
 }
 
+// add adds a row to its group. It always returns true, as a visitor of rows.
 func (g *groupSet) add(e *env) bool {
 	var key strings.Builder
 	values := make([]document.Value, len(g.q.groupBy))
@@ -52,7 +55,7 @@ func (g *groupSet) add(e *env) bool {
 	return true
 }
 
-// env is where the group's results are projected from; outer has the variables of the enclosing queries.
+// env returns the environment for the projection of the group. outer has the variables of the enclosing queries.
 func (g *group) env(q *Query, outer *env) *env {
 	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget, groups: g.values, aggregates: make([]document.Value, len(q.aggregates))}
 	for i, a := range q.aggregates {
@@ -61,7 +64,7 @@ func (g *group) env(q *Query, outer *env) *env {
 	return e
 }
 
-// runGrouped computes all groups and returns those not returned yet.
+// runGrouped computes all groups and returns those after the token.
 func (r *run) runGrouped() error {
 	q := r.q
 	gs := newGroupSet(q)
@@ -107,15 +110,16 @@ func (r *run) runGrouped() error {
 	return nil
 }
 
-// accumulator gathers what any of the aggregate functions needs.
+// accumulator collects the input of all aggregate functions.
 type accumulator struct {
 	count    int
 	sum      float64
-	mixed    bool // SUM and AVG: something was not a number
+	mixed    bool // SUM and AVG: a value was not a number
 	min, max document.Value
-	complex  bool // MIN and MAX: something was an array or an object
+	complex  bool // MIN and MAX: a value was an array or an object
 }
 
+// add adds a value.
 func (a *accumulator) add(v document.Value) {
 	if !v.IsDefined() {
 		return
@@ -138,6 +142,7 @@ func (a *accumulator) add(v document.Value) {
 	}
 }
 
+// result returns the value of an aggregate function.
 func (a *accumulator) result(name string) document.Value {
 	switch {
 	case name == "COUNT":

@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
+// tokenKind is the kind of a token.
 type tokenKind uint8
 
 const (
@@ -22,15 +23,16 @@ const (
 	tokenPunct
 )
 
+// token is one token of a query.
 type token struct {
 	kind tokenKind
-	// text is the identifier, the keyword in upper case, the punctuation, the string's value or the number.
+	// text is the identifier, the keyword in upper case, the punctuation, the value of the string or the number.
 	text string
-	raw  string // as written, for messages
+	raw  string // the text in the query, for messages
 	at   int
 }
 
-// keywords cannot be used as names without brackets.
+// keywords are reserved: they can be used as names only in brackets.
 var keywords = map[string]bool{
 	"AND": true, "AS": true, "ASC": true, "BETWEEN": true, "BY": true, "DESC": true, "DISTINCT": true,
 	"EXISTS": true, "FALSE": true, "FROM": true, "GROUP": true, "IN": true, "JOIN": true, "LIKE": true, "NOT": true,
@@ -38,16 +40,19 @@ var keywords = map[string]bool{
 	"UNDEFINED": true, "VALUE": true, "WHERE": true,
 }
 
-// Error is a query that cannot be run; the service answers such with 400.
+// Error is the error of a query that cannot be run. The service responds to it with 400.
 type Error struct {
-	// Code is the service's: SC1001 for syntax, SC2001 for names, SC2005 for functions, SC2103 and up for shape.
+	// Code is the service's code: SC1001 for syntax, SC2001 for names, SC2005 for functions, SC2103 and above for the
+	// shape.
 	Code    string
 	Message string
-	At      int // byte offset, -1 when the whole query is meant
+	At      int // byte offset; -1 means the whole query
 }
 
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
+// syntaxError returns the error for an unexpected token.
 func syntaxError(t token) error {
 	if t.kind == tokenEnd {
 		return &Error{Code: "SC1001", Message: "Syntax error, unexpected end of the query.", At: t.at}
@@ -55,13 +60,15 @@ func syntaxError(t token) error {
 	return &Error{Code: "SC1001", Message: fmt.Sprintf("Syntax error, incorrect syntax near '%s'.", t.raw), At: t.at}
 }
 
+// unsupportedError returns the error for a feature that this package does not support.
 func unsupportedError(format string, args ...any) error {
 	return &Error{Code: "SC2900", Message: fmt.Sprintf(format, args...), At: -1}
 }
 
-// maxQueryBytes is the service's limit for a query's text.
+// maxQueryBytes is the service's limit for the text of a query.
 const maxQueryBytes = 512 << 10
 
+// lex splits a query into tokens.
 func lex(text string) ([]token, error) {
 	if len(text) > maxQueryBytes {
 		return nil, &Error{Code: "SC1002", Message: fmt.Sprintf("The query is longer than %d bytes.", maxQueryBytes), At: -1}
@@ -82,7 +89,7 @@ func lex(text string) ([]token, error) {
 		case strings.HasPrefix(text[i:], "/*"):
 			end := strings.Index(text[i+2:], "*/")
 			if end < 0 {
-				return nil, &Error{Code: "SC1001", Message: "Syntax error, a comment is not closed.", At: i}
+				return nil, &Error{Code: "SC1001", Message: "Syntax error, a comment is not terminated.", At: i}
 			}
 			i += end + 4
 		case c == '\'' || c == '"':
@@ -126,6 +133,7 @@ func lex(text string) ([]token, error) {
 	return append(out, token{kind: tokenEnd, at: len(text)}), nil
 }
 
+// identLength returns the length of the identifier at the start of s, or 0.
 func identLength(s string) int {
 	n := 0
 	for n < len(s) {
@@ -138,6 +146,7 @@ func identLength(s string) int {
 	return n
 }
 
+// numberLength returns the length of the number at the start of s.
 func numberLength(s string) int {
 	if len(s) > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') {
 		n := 2
@@ -165,6 +174,7 @@ func numberLength(s string) int {
 	return n
 }
 
+// parseNumber returns the value of a number token.
 func parseNumber(t token) (document.Value, error) {
 	if strings.HasPrefix(t.text, "0x") || strings.HasPrefix(t.text, "0X") {
 		n, err := strconv.ParseUint(t.text[2:], 16, 63)
@@ -180,7 +190,8 @@ func parseNumber(t token) (document.Value, error) {
 	return document.FromNumber(n), nil
 }
 
-// lexString reads a literal in either kind of quotes with backslash escapes, and says how long it was.
+// lexString parses a string literal with single or double quotes and backslash escapes. It returns the value and the
+// length of the literal.
 func lexString(s string) (value string, length int, err error) {
 	quote := s[0]
 	var b strings.Builder
@@ -192,10 +203,10 @@ func lexString(s string) (value string, length int, err error) {
 			b.WriteByte(c)
 			i++
 		case i+1 >= len(s):
-			return "", 0, fmt.Errorf("it is not closed")
+			return "", 0, fmt.Errorf("it is not terminated")
 		case s[i+1] == 'u':
 			if i+6 > len(s) {
-				return "", 0, fmt.Errorf("an escape is cut off")
+				return "", 0, fmt.Errorf("an escape is incomplete")
 			}
 			end := i + 6
 			// A pair of surrogates is one character.
@@ -221,9 +232,10 @@ func lexString(s string) (value string, length int, err error) {
 			i += 2
 		}
 	}
-	return "", 0, fmt.Errorf("it is not closed")
+	return "", 0, fmt.Errorf("it is not terminated")
 }
 
+// punctuation returns the operator or punctuation at the start of s, or "".
 func punctuation(s string) string {
 	for _, p := range []string{">>>", "!=", "<>", "<=", ">=", "<<", ">>", "??", "||"} {
 		if strings.HasPrefix(s, p) {

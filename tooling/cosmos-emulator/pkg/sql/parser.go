@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// maxNesting bounds the recursion of the parser and of evaluation.
+// maxNesting bounds the recursion of parsing and evaluation.
 const maxNesting = 200
 
 // maxJoins is the service's limit for one FROM clause.
 const maxJoins = 10
 
+// parser is a recursive descent parser.
 type parser struct {
 	tokens []token
 	pos    int
 	depth  int
 }
 
-// Parse reads one query and checks its names and functions.
+// Parse parses a query and validates its names and functions.
 func Parse(text string) (*Query, error) {
 	tokens, err := lex(text)
 	if err != nil {
@@ -37,13 +38,15 @@ func Parse(text string) (*Query, error) {
 	return q, nil
 }
 
-// ParseCondition reads the condition of a conditional patch: "from c where …".
+// ParseCondition parses the condition of a conditional patch: "from c where …".
 func ParseCondition(text string) (*Query, error) {
 	return Parse("SELECT VALUE true " + text)
 }
 
+// peek returns the next token.
 func (p *parser) peek() token { return p.tokens[p.pos] }
 
+// next consumes the next token.
 func (p *parser) next() token {
 	t := p.tokens[p.pos]
 	if t.kind != tokenEnd {
@@ -52,7 +55,8 @@ func (p *parser) next() token {
 	return t
 }
 
-// acceptKeyword consumes a keyword, or an identifier that is one only here (OFFSET, LIMIT, ESCAPE, ARRAY).
+// acceptKeyword consumes a keyword, or an identifier that is a keyword only in some places (OFFSET, LIMIT, ESCAPE,
+// ARRAY).
 func (p *parser) acceptKeyword(w string) bool {
 	t := p.peek()
 	if (t.kind == tokenKeyword || t.kind == tokenIdent) && strings.EqualFold(t.text, w) {
@@ -62,6 +66,7 @@ func (p *parser) acceptKeyword(w string) bool {
 	return false
 }
 
+// acceptPunct consumes punctuation.
 func (p *parser) acceptPunct(s string) bool {
 	if t := p.peek(); t.kind == tokenPunct && t.text == s {
 		p.pos++
@@ -70,6 +75,7 @@ func (p *parser) acceptPunct(s string) bool {
 	return false
 }
 
+// expectPunct consumes required punctuation.
 func (p *parser) expectPunct(s string) error {
 	if !p.acceptPunct(s) {
 		return syntaxError(p.peek())
@@ -77,6 +83,7 @@ func (p *parser) expectPunct(s string) error {
 	return nil
 }
 
+// expectKeyword consumes a required keyword.
 func (p *parser) expectKeyword(w string) error {
 	if !p.acceptKeyword(w) {
 		return syntaxError(p.peek())
@@ -84,6 +91,7 @@ func (p *parser) expectKeyword(w string) error {
 	return nil
 }
 
+// name consumes an identifier.
 func (p *parser) name() (string, error) {
 	if t := p.peek(); t.kind == tokenIdent {
 		p.pos++
@@ -92,6 +100,7 @@ func (p *parser) name() (string, error) {
 	return "", syntaxError(p.peek())
 }
 
+// enter counts a level of nesting.
 func (p *parser) enter() error {
 	p.depth++
 	if p.depth > maxNesting {
@@ -100,6 +109,7 @@ func (p *parser) enter() error {
 	return nil
 }
 
+// query parses a query or a subquery.
 func (p *parser) query() (*Query, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -158,7 +168,7 @@ func (p *parser) query() (*Query, error) {
 	return q, nil
 }
 
-// count is the operand of TOP, OFFSET and LIMIT: a number or a parameter.
+// count parses the operand of TOP, OFFSET and LIMIT: a number or a parameter.
 func (p *parser) count() (expr, error) {
 	switch t := p.next(); t.kind {
 	case tokenNumber:
@@ -174,6 +184,7 @@ func (p *parser) count() (expr, error) {
 	}
 }
 
+// projection parses the SELECT list.
 func (p *parser) projection(q *Query) error {
 	if p.acceptPunct("*") {
 		q.star = true
@@ -220,7 +231,7 @@ func (p *parser) projection(q *Query) error {
 	}
 }
 
-// alias is a name after AS; there a string is allowed too.
+// alias parses a name after AS, which may be a string.
 func (p *parser) alias() (string, error) {
 	if t := p.peek(); t.kind == tokenString {
 		p.pos++
@@ -229,6 +240,7 @@ func (p *parser) alias() (string, error) {
 	return p.name()
 }
 
+// implicitName returns the name of a SELECT item without AS, or "".
 func implicitName(e expr) string {
 	switch n := e.(type) {
 	case *ident:
@@ -239,6 +251,7 @@ func implicitName(e expr) string {
 	return ""
 }
 
+// from parses the FROM clause.
 func (p *parser) from(q *Query) error {
 	for {
 		s, err := p.source()
@@ -255,6 +268,7 @@ func (p *parser) from(q *Query) error {
 	}
 }
 
+// source parses one input of FROM or JOIN.
 func (p *parser) source() (source, error) {
 	if p.acceptPunct("(") {
 		sub, err := p.query()
@@ -290,7 +304,7 @@ func (p *parser) source() (source, error) {
 	return s, err
 }
 
-// collection is a container name or variable with a path, or a subquery after IN.
+// collection parses a container name or variable with a path, or a subquery after IN.
 func (p *parser) collection() (expr, error) {
 	if p.acceptPunct("(") {
 		sub, err := p.query()
@@ -306,6 +320,7 @@ func (p *parser) collection() (expr, error) {
 	return p.postfix(&ident{name: name})
 }
 
+// order parses the ORDER BY clause.
 func (p *parser) order(q *Query) error {
 	if err := p.expectKeyword("BY"); err != nil {
 		return err

@@ -8,72 +8,73 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// RequiredSubstrings are texts that occur in the JSON (as document.Append writes it) of every document that passes the filter: the
-// strings that it demands of properties, and what it demands that they start with. Looking for them takes a small part
-// of the time of parsing a document to find out that the filter is not for it.
+// RequiredSubstrings returns texts that the JSON of every matching document contains, in the form of document.Append: the
+// strings and the prefixes that the filter requires of properties. A search for them is much faster than parsing a
+// document that does not match.
 func (q *Query) RequiredSubstrings(params map[string]document.Value) [][]byte {
-	var needles [][]byte
+	var substrings [][]byte
 	for _, e := range q.conjuncts() {
 		switch n := e.(type) {
 		case *binary:
 			if n.op != "=" {
 				continue
 			}
-			pins := Equalities{}
-			q.addEqualities(n, params, pins)
-			for _, values := range pins {
+			equalities := Equalities{}
+			q.addEqualities(n, params, equalities)
+			for _, values := range equalities {
 				if len(values) == 1 && values[0].Kind == document.String {
-					needles = append(needles, document.Append(nil, values[0]))
+					substrings = append(substrings, document.Append(nil, values[0]))
 				}
 			}
 		case *call:
 			if n.name == "STARTSWITH" && len(n.args) == 2 {
-				needles = q.addPrefix(n, params, needles)
+				substrings = q.addPrefix(n, params, substrings)
 			}
 		}
 	}
-	// Short ones are found, or not, much faster.
-	slices.SortFunc(needles, func(a, b []byte) int { return len(a) - len(b) })
-	return needles
+	// Short texts are searched faster.
+	slices.SortFunc(substrings, func(a, b []byte) int { return len(a) - len(b) })
+	return substrings
 }
 
-func (q *Query) addPrefix(n *call, params map[string]document.Value, needles [][]byte) [][]byte {
-	pins := Equalities{}
-	if !q.addEquality(n.args[0], n.args[1:], params, pins) {
-		return needles
+// addPrefix adds the required text of a STARTSWITH.
+func (q *Query) addPrefix(n *call, params map[string]document.Value, substrings [][]byte) [][]byte {
+	equalities := Equalities{}
+	if !q.addEquality(n.args[0], n.args[1:], params, equalities) {
+		return substrings
 	}
-	for _, values := range pins {
+	for _, values := range equalities {
 		v := values[0]
-		// Beyond ASCII a prefix may end within what is written as one.
+		// A prefix with other characters could end within an escape sequence.
 		if v.Kind == document.String && v.Str != "" && isASCII(v.Str) {
-			needles = append(needles, bytes.TrimSuffix(document.Append(nil, v), []byte(`"`)))
+			substrings = append(substrings, bytes.TrimSuffix(document.Append(nil, v), []byte(`"`)))
 		}
 	}
-	return needles
+	return substrings
 }
 
-// RequiredFolders are the strings, beginning and ending with a slash, that the filter demands some property of a document, not within
-// another, to begin with.
+// RequiredFolders returns the prefixes that the filter requires of top-level properties and that begin and end with a
+// slash.
 func (q *Query) RequiredFolders(params map[string]document.Value) []string {
-	var found []string
+	var folders []string
 	for _, e := range q.conjuncts() {
 		n, ok := e.(*call)
 		if !ok || n.name != "STARTSWITH" || len(n.args) != 2 {
 			continue
 		}
-		pins := Equalities{}
-		q.addEquality(n.args[0], n.args[1:], params, pins)
-		for path, values := range pins {
+		equalities := Equalities{}
+		q.addEquality(n.args[0], n.args[1:], params, equalities)
+		for path, values := range equalities {
 			if text := values[0].Str; values[0].Kind == document.String && !strings.Contains(path, "\x00") &&
 				strings.HasPrefix(text, "/") && strings.HasSuffix(text, "/") {
-				found = append(found, text)
+				folders = append(folders, text)
 			}
 		}
 	}
-	return found
+	return folders
 }
 
-// conjuncts are what must all be true of a document that passes the filter.
+// conjuncts returns the conditions that all matching documents meet.
 func (q *Query) conjuncts() []expr {
 	if q.where == nil {
 		return nil
@@ -84,6 +85,7 @@ func (q *Query) conjuncts() []expr {
 	return []expr{q.where}
 }
 
+// isASCII reports whether s contains only ASCII characters.
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= 0x80 {

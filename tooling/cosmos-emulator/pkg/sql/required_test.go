@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-func TestNeedles(t *testing.T) {
+func TestRequiredSubstrings(t *testing.T) {
 	params := map[string]document.Value{"@p": document.FromString("x/y"), "@q": document.FromString(`a"b<é`), "@n": document.FromNumber(1)}
 	for name, tc := range map[string]struct {
 		where  string
@@ -17,18 +17,18 @@ func TestNeedles(t *testing.T) {
 		reason string
 	}{
 		"equal":       {"c.kind = @p", []string{`"x/y"`}, "the string with its quotes"},
-		"escaped":     {"c.kind = @q", []string{string(document.Append(nil, document.FromString(`a"b<é`)))}, "as documents are written"},
+		"escaped":     {"c.kind = @q", []string{string(document.Append(nil, document.FromString(`a"b<é`)))}, "escaped as in documents"},
 		"starts with": {"c.n > 1 AND STARTSWITH(c.key, '/a/\"b') AND c.kind = 'k'", []string{`"/a/\"b`, `"k"`}, "without the closing quote"},
-		"any case":    {"STARTSWITH(c.key, 'a', true)", nil, "another casing is written otherwise"},
-		"not ASCII":   {"STARTSWITH(c.key, 'é')", nil, "it may end within what is written as one"},
-		"empty":       {"STARTSWITH(c.key, '')", nil, "nothing to look for"},
-		"number":      {"c.n = @n", nil, "1 may be written 1.0"},
-		"in":          {"c.kind IN ('a', 'b')", nil, "either"},
-		"in one":      {"c.kind IN ('a')", nil, "not worth it"},
-		"or":          {"c.kind = 'a' OR c.n = 1", nil, "either"},
-		"negated":     {"NOT (c.kind = 'a') AND NOT STARTSWITH(c.key, 'a')", nil, "what is not meant"},
-		"property":    {"c.a = c.b", nil, "not known beforehand"},
-		"missing":     {"c.a = @missing", nil, "has no value"},
+		"any case":    {"STARTSWITH(c.key, 'a', true)", nil, "other cases have another text"},
+		"not ASCII":   {"STARTSWITH(c.key, 'é')", nil, "the prefix may end within an escape"},
+		"empty":       {"STARTSWITH(c.key, '')", nil, "an empty prefix requires nothing"},
+		"number":      {"c.n = @n", nil, "a number has several texts"},
+		"in":          {"c.kind IN ('a', 'b')", nil, "alternatives require nothing"},
+		"in one":      {"c.kind IN ('a')", nil, "IN is not used"},
+		"or":          {"c.kind = 'a' OR c.n = 1", nil, "alternatives require nothing"},
+		"negated":     {"NOT (c.kind = 'a') AND NOT STARTSWITH(c.key, 'a')", nil, "a negation requires nothing"},
+		"property":    {"c.a = c.b", nil, "the value is not constant"},
+		"missing":     {"c.a = @missing", nil, "the parameter has no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q, err := Parse("SELECT * FROM c WHERE " + tc.where)
@@ -36,8 +36,8 @@ func TestNeedles(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, needle := range q.RequiredSubstrings(params) {
-				got = append(got, string(needle))
+			for _, substring := range q.RequiredSubstrings(params) {
+				got = append(got, string(substring))
 			}
 			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -47,21 +47,21 @@ func TestNeedles(t *testing.T) {
 	}
 }
 
-func TestFolders(t *testing.T) {
+func TestRequiredFolders(t *testing.T) {
 	params := map[string]document.Value{"@p": document.FromString("/a/b/")}
 	for name, tc := range map[string]struct {
 		where  string
 		want   []string
 		reason string
 	}{
-		"a folder":       {"STARTSWITH(c.key, @p) AND c.n = 1", []string{"/a/b/"}, "a conjunct"},
-		"alone":          {"STARTSWITH(c.key, '/')", []string{"/"}, "the only one"},
-		"not a folder":   {"STARTSWITH(c.key, '/a/b')", nil, "/a/bc begins so too"},
-		"relative":       {"STARTSWITH(c.key, 'a/')", nil, "not a path"},
-		"within another": {"STARTSWITH(c.properties.key, @p)", nil, "only what is not within another is remembered"},
-		"any case":       {"STARTSWITH(c.key, @p, true)", nil, "another casing is another folder"},
-		"or":             {"STARTSWITH(c.key, @p) OR c.n = 1", nil, "either"},
-		"not":            {"NOT STARTSWITH(c.key, @p)", nil, "what is not meant"},
+		"a folder":     {"STARTSWITH(c.key, @p) AND c.n = 1", []string{"/a/b/"}, "one of the conjuncts"},
+		"root":         {"STARTSWITH(c.key, '/')", []string{"/"}, "the root folder"},
+		"not a folder": {"STARTSWITH(c.key, '/a/b')", nil, "/a/bc has the same prefix"},
+		"relative":     {"STARTSWITH(c.key, 'a/')", nil, "not a path"},
+		"nested":       {"STARTSWITH(c.properties.key, @p)", nil, "only top-level properties are indexed"},
+		"any case":     {"STARTSWITH(c.key, @p, true)", nil, "the index does not ignore case"},
+		"or":           {"STARTSWITH(c.key, @p) OR c.n = 1", nil, "alternatives require nothing"},
+		"not":          {"NOT STARTSWITH(c.key, @p)", nil, "a negation requires nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q, err := Parse("SELECT * FROM c WHERE " + tc.where)

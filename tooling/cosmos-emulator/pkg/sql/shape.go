@@ -6,11 +6,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// Grouped says whether results are computed from groups of documents.
+// Grouped reports whether the results are computed from groups of documents.
 func (q *Query) Grouped() bool { return len(q.groupBy) > 0 || len(q.aggregates) > 0 }
 
-// NeedsMerge names the clause because of which results of several partitions cannot simply follow one another:
-// the service's gateway refuses such a query over more than one logical partition. Empty when there is none.
+// NeedsMerge returns the clause that requires a merge of the results of several partitions, or "". The service's gateway
+// rejects these queries over more than one logical partition.
 func (q *Query) NeedsMerge() string {
 	switch {
 	case len(q.orderBy) > 0:
@@ -35,7 +35,7 @@ type OrderPath struct {
 	Desc bool
 }
 
-// OrderPaths are the properties of ORDER BY; the service orders by nothing else.
+// OrderPaths returns the properties of ORDER BY. The service orders only by properties.
 func (q *Query) OrderPaths() ([]OrderPath, error) {
 	var out []OrderPath
 	for _, o := range q.orderBy {
@@ -48,7 +48,7 @@ func (q *Query) OrderPaths() ([]OrderPath, error) {
 	return out, nil
 }
 
-// path reads an expression as a property path of the document.
+// path returns the property path of the document that an expression refers to.
 func (q *Query) path(e expr) ([]string, bool) {
 	switch n := e.(type) {
 	case *ident:
@@ -63,7 +63,7 @@ func (q *Query) path(e expr) ([]string, bool) {
 		p, ok := q.path(n.of)
 		return append(p[:len(p):len(p)], n.name), ok
 	case *index:
-		// An element of an array, by a number that is written out.
+		// An element of an array with a constant index.
 		if l, ok := n.at.(*literal); ok && l.value.Kind == document.Number {
 			p, ok := q.path(n.of)
 			return append(p[:len(p):len(p)], "["+l.value.JSON()+"]"), ok
@@ -72,6 +72,7 @@ func (q *Query) path(e expr) ([]string, bool) {
 	return nil, false
 }
 
+// fromPath is path for the expression of the first FROM.
 func (q *Query) fromPath(e expr) ([]string, bool) {
 	switch n := e.(type) {
 	case *ident:
@@ -83,20 +84,21 @@ func (q *Query) fromPath(e expr) ([]string, bool) {
 	return nil, false
 }
 
-// Equalities are the values that the filter demands of properties: a document that is in the result has one of the
-// values of each path. The key is the path's names joined by a NUL.
+// Equalities maps property paths to the values that a filter requires: every document in the result has one of the values
+// of each path. The keys are results of PathKey.
 type Equalities map[string][]document.Value
 
-// PathKey is the key of a path in Pins.
+// PathKey returns the key of a path in Equalities: its names joined by a NUL.
 func PathKey(path []string) string { return strings.Join(path, "\x00") }
 
-// Equalities finds, in the conjunctions of the filter, equalities and INs with constants and parameters.
+// Equalities returns the equalities and INs with constants and parameters in the conjunctions of the filter.
 func (q *Query) Equalities(params map[string]document.Value) Equalities {
 	out := Equalities{}
 	q.addEqualities(q.where, params, out)
 	return out
 }
 
+// addEqualities adds the equalities of an expression to out.
 func (q *Query) addEqualities(e expr, params map[string]document.Value, out Equalities) {
 	switch n := e.(type) {
 	case *logical:
@@ -123,6 +125,7 @@ func (q *Query) addEqualities(e expr, params map[string]document.Value, out Equa
 	}
 }
 
+// addEquality adds the values of a path to out. It returns false if of is not a path or if a value is not constant.
 func (q *Query) addEquality(of expr, to []expr, params map[string]document.Value, out Equalities) bool {
 	path, ok := q.path(of)
 	if !ok || len(path) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// items are what the tests ask about, in the order of their creation.
+// items are the documents of the tests, in the order of their creation.
 var items = []string{
 	`{"id":"1","name":"Alpha","n":1,"tags":["red","blue"],"props":{"state":"Ready","zone":1},"kids":[{"name":"a","age":3},{"name":"b","age":5}]}`,
 	`{"id":"2","name":"beta","n":2.5,"tags":["red"],"props":{"state":"Failed"},"nothing":null,"flag":true}`,
@@ -60,7 +60,7 @@ func rows(t testing.TB, query string, params map[string]document.Value, pageSize
 			return nil, err
 		}
 		if len(page.Rows) > pageSize {
-			t.Fatalf("a page has %d rows, more than %d", len(page.Rows), pageSize)
+			t.Fatalf("a page has %d rows, want at most %d", len(page.Rows), pageSize)
 		}
 		for _, r := range page.Rows {
 			out = append(out, string(r))
@@ -72,7 +72,7 @@ func rows(t testing.TB, query string, params map[string]document.Value, pageSize
 			t.Fatal(err)
 		}
 	}
-	t.Fatalf("%s: pages of %d rows never end", query, pageSize)
+	t.Fatalf("%s: the query does not finish with pages of %d rows", query, pageSize)
 	return nil, nil
 }
 
@@ -98,23 +98,23 @@ func TestQueries(t *testing.T) {
 		reason string
 	}{
 		"everything":             {"SELECT VALUE c.id FROM c", ids("1,2,3,4,5"), "creation order without ORDER BY"},
-		"star":                   {"SELECT * FROM c WHERE c.id = '2'", []string{items[1]}, "the document as it is"},
-		"other name":             {"select value x.id from Families x where x.id='1'", ids("1"), "the container may be called anything"},
+		"star":                   {"SELECT * FROM c WHERE c.id = '2'", []string{items[1]}, "the unchanged document"},
+		"other name":             {"select value x.id from Families x where x.id='1'", ids("1"), "the container may have any name"},
 		"as":                     {"SELECT VALUE x.id FROM root AS x WHERE x.id = \"1\"", ids("1"), "AS before an alias"},
-		"projection":             {"SELECT c.id, c.props.state AS s, c.missing, c.n * 2 FROM c WHERE c.id='1'", []string{`{"id":"1","s":"Ready","$1":2}`}, "undefined is left out, unnamed is numbered"},
-		"brackets":               {`SELECT c["odd name"] FROM c WHERE c["id"] = '4'`, []string{`{"odd name":"here"}`}, "names that are no identifiers"},
-		"value of undefined":     {"SELECT VALUE c.name FROM c WHERE c.id IN ('3','4')", []string{`"Gamma%"`}, "undefined results are no rows"},
+		"projection":             {"SELECT c.id, c.props.state AS s, c.missing, c.n * 2 FROM c WHERE c.id='1'", []string{`{"id":"1","s":"Ready","$1":2}`}, "undefined values are omitted, unnamed columns are numbered"},
+		"brackets":               {`SELECT c["odd name"] FROM c WHERE c["id"] = '4'`, []string{`{"odd name":"here"}`}, "names that are not identifiers"},
+		"value of undefined":     {"SELECT VALUE c.name FROM c WHERE c.id IN ('3','4')", []string{`"Gamma%"`}, "undefined results produce no rows"},
 		"object":                 {"SELECT VALUE {'k': c.id, n: [c.n, c.nope]} FROM c WHERE c.n = 10", []string{`{"k":"4","n":[10]}`}, "constructors"},
-		"whole":                  {"SELECT c FROM c WHERE c.id = '3' AND c.flag = false", []string{`{"c":` + items[2] + `}`}, "a variable names itself"},
+		"whole":                  {"SELECT c FROM c WHERE c.id = '3' AND c.flag = false", []string{`{"c":` + items[2] + `}`}, "a variable is its own column name"},
 		"no from":                {"SELECT VALUE 1 + 2 * 3", []string{"7"}, "precedence"},
-		"from path":              {"SELECT VALUE p.state FROM c.props p WHERE p.zone = 1", []string{`"Ready"`, `"Updating"`}, "FROM a property: documents without it do not count"},
+		"from path":              {"SELECT VALUE p.state FROM c.props p WHERE p.zone = 1", []string{`"Ready"`, `"Updating"`}, "FROM a property skips documents without it"},
 		"from in":                {"SELECT VALUE k.name FROM k IN c.kids", []string{`"a"`, `"b"`, `"c"`}, "iteration in FROM"},
 		"join":                   {"SELECT c.id, t FROM c JOIN t IN c.tags WHERE t = 'red'", []string{`{"id":"1","t":"red"}`, `{"id":"2","t":"red"}`, `{"id":"5","t":"red"}`}, "JOIN over an array"},
 		"join twice":             {"SELECT VALUE t || k.name FROM c JOIN t IN c.tags JOIN k IN c.kids WHERE c.id = '1'", []string{`"reda"`, `"redb"`, `"bluea"`, `"blueb"`}, "the product"},
 		"join subquery":          {"SELECT VALUE k.name FROM c JOIN (SELECT VALUE k FROM k IN c.kids WHERE k.age > 3) AS k", []string{`"b"`}, "JOIN of a subquery"},
 		"parameter":              {where("c.props.state = @state AND c.n < @n"), ids("1,3"), "parameters"},
 		"reserved as bracket":    {where("c['props']['state'] = 'Failed'"), ids("2"), "brackets chain"},
-		"not equal types":        {where("c.mixed != 'x'"), ids(""), "a number compared with a string has no value"},
+		"not equal types":        {where("c.mixed != 'x'"), ids(""), "a comparison of a number with a string is undefined"},
 		"not of undefined":       {where("NOT c.flag"), ids("3"), "NOT of undefined is not true"},
 		"or with undefined":      {where("c.flag OR c.n > 5"), ids("2,4"), "true OR undefined is true"},
 		"and with undefined":     {where("NOT (c.flag AND c.n = 999)"), ids("1,2,3,4,5"), "undefined AND false is false"},
@@ -124,7 +124,7 @@ func TestQueries(t *testing.T) {
 		"not defined":            {where("NOT IS_DEFINED(c.name)"), ids("4"), "NOT IS_DEFINED"},
 		"in":                     {where("c.n IN (1, 10, 'x')"), ids("1,4"), "IN"},
 		"not in":                 {where("c.name NOT IN ('Alpha','beta')"), ids("3,5"), "NOT IN of undefined is undefined"},
-		"not in other type":      {where("c.n NOT IN ('x', 5)"), ids(""), "a number is neither equal to a string nor different from it"},
+		"not in other type":      {where("c.n NOT IN ('x', 5)"), ids(""), "a comparison with a string is undefined"},
 		"array_contains param":   {where("ARRAY_CONTAINS(@list, c.id)"), ids("1,4"), "an array parameter"},
 		"between":                {where("c.n BETWEEN 1 AND 2.5"), ids("1,2,5"), "BETWEEN includes its ends"},
 		"not between":            {where("c.n NOT BETWEEN 1 AND 2.5"), ids("3,4"), "NOT BETWEEN"},
@@ -151,7 +151,7 @@ func TestQueries(t *testing.T) {
 		"ternary":                {"SELECT VALUE c.flag ? 'y' : 'n' FROM c WHERE IS_DEFINED(c.flag)", []string{`"y"`, `"n"`}, "the conditional operator"},
 		"coalesce":               {"SELECT VALUE c.name ?? 'none' FROM c WHERE c.n >= 10", []string{`"none"`}, "the coalesce operator"},
 		"order":                  {"SELECT VALUE c.id FROM c ORDER BY c.n", ids("3,1,2,5,4"), "ties in creation order"},
-		"order desc":             {"SELECT VALUE c.id FROM c ORDER BY c.n DESC", ids("4,2,5,1,3"), "ties in creation order also downwards"},
+		"order desc":             {"SELECT VALUE c.id FROM c ORDER BY c.n DESC", ids("4,2,5,1,3"), "ties in creation order with DESC"},
 		"order types":            {"SELECT VALUE c.id FROM c ORDER BY c.mixed", ids("1,2,5,4,3"), "undefined, number, string"},
 		"order two":              {"SELECT VALUE c.id FROM c WHERE IS_DEFINED(c.props) ORDER BY c.props.state, c.n DESC", ids("2,1,3,5"), "two keys"},
 		"top":                    {"SELECT TOP 2 VALUE c.id FROM c", ids("1,2"), "TOP"},
@@ -162,13 +162,13 @@ func TestQueries(t *testing.T) {
 		"offset join":            {"SELECT VALUE t FROM c JOIN t IN c.tags OFFSET 1 LIMIT 3", []string{`"blue"`, `"red"`, `"green"`}, "OFFSET counts rows, not documents"},
 		"offset beyond":          {"SELECT VALUE c.id FROM c OFFSET 9 LIMIT 3", ids(""), "OFFSET past the end"},
 		"distinct":               {"SELECT DISTINCT VALUE t FROM c JOIN t IN c.tags", []string{`"red"`, `"blue"`, `"green"`}, "DISTINCT keeps the first"},
-		"distinct object":        {"SELECT DISTINCT c.props.zone FROM c", []string{`{"zone":1}`, `{}`, `{"zone":2}`}, "an empty object is a row too"},
+		"distinct object":        {"SELECT DISTINCT c.props.zone FROM c", []string{`{"zone":1}`, `{}`, `{"zone":2}`}, "an empty object is a row"},
 		"distinct order":         {"SELECT DISTINCT VALUE c.n FROM c ORDER BY c.n", []string{"-3", "1", "2.5", "10"}, "DISTINCT with ORDER BY"},
 		"count":                  {"SELECT VALUE COUNT(1) FROM c WHERE c.n > 1", []string{"3"}, "COUNT(1)"},
-		"count path":             {"SELECT COUNT(c.name) AS named, COUNT(1) FROM c", []string{`{"named":4,"$1":5}`}, "COUNT of a property counts where it is defined"},
-		"count none":             {"SELECT VALUE COUNT(1) FROM c WHERE false", []string{"0"}, "nothing counts as 0"},
+		"count path":             {"SELECT COUNT(c.name) AS named, COUNT(1) FROM c", []string{`{"named":4,"$1":5}`}, "COUNT of a property counts defined values"},
+		"count none":             {"SELECT VALUE COUNT(1) FROM c WHERE false", []string{"0"}, "COUNT without rows is 0"},
 		"sum":                    {"SELECT VALUE SUM(c.n) FROM c", []string{"13"}, "SUM"},
-		"sum mixed":              {"SELECT VALUE SUM(c.mixed) FROM c", []string{}, "SUM over a string has no value"},
+		"sum mixed":              {"SELECT VALUE SUM(c.mixed) FROM c", []string{}, "SUM of a string is undefined"},
 		"avg":                    {"SELECT VALUE AVG(c.n) FROM c WHERE c.n > 0", []string{"4"}, "AVG"},
 		"min max":                {"SELECT MIN(c.n) AS low, MAX(c.n) AS high FROM c", []string{`{"low":-3,"high":10}`}, "MIN and MAX"},
 		"group":                  {"SELECT c.props.state, COUNT(1) AS n FROM c WHERE IS_DEFINED(c.props.state) GROUP BY c.props.state", []string{`{"state":"Ready","n":2}`, `{"state":"Failed","n":1}`, `{"state":"Updating","n":1}`}, "GROUP BY"},
@@ -179,13 +179,13 @@ func TestQueries(t *testing.T) {
 		"type functions":         {where("IS_ARRAY(c.tags) AND IS_OBJECT(c.props) AND IS_NUMBER(c.n) AND NOT IS_INTEGER(c.n) AND IS_BOOL(c.flag)"), ids("2"), "type checks"},
 		"substring":              {"SELECT VALUE SUBSTRING(c.name, 1, 2) FROM c WHERE c.id IN ('1','5')", []string{`"lp"`, `"βγ"`}, "SUBSTRING in characters"},
 		"index of":               {"SELECT VALUE INDEX_OF('abcabc', 'c', 3)", []string{"5"}, "INDEX_OF from a start"},
-		"division":               {"SELECT VALUE 1/0", []string{}, "division by zero has no value"},
+		"division":               {"SELECT VALUE 1/0", []string{}, "division by zero is undefined"},
 		"regex":                  {where("RegexMatch(c.name, '^a', 'i')"), ids("1"), "RegexMatch with a flag"},
 		"element":                {where("c.tags[1] = 'red'"), ids("5"), "an array's element"},
 		"compare bool":           {where("c.flag < true"), ids("3"), "false is less than true"},
-		"array literal equality": {where("c.tags = ['red']"), ids("2"), "arrays are compared whole"},
+		"array literal equality": {where("c.tags = ['red']"), ids("2"), "arrays are compared as a whole"},
 		"negative":               {where("c.n = -3"), ids("3"), "a negative literal"},
-		"concat":                 {"SELECT VALUE CONCAT(c.id, '-', ToString(c.n)) FROM c WHERE c.id = '2'", []string{`"2-2.5"`}, "numbers as they were written"},
+		"concat":                 {"SELECT VALUE CONCAT(c.id, '-', ToString(c.n)) FROM c WHERE c.id = '2'", []string{`"2-2.5"`}, "numbers with their original text"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -202,48 +202,48 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejectedQueries(t *testing.T) {
 	cases := map[string]struct{ query, code, reason string }{
 		"empty":              {"", "SC1001", "no query"},
-		"cut off":            {"SELECT * FROM", "SC1001", "nothing after FROM"},
-		"trailing":           {"SELECT * FROM c c2 c3", "SC1001", "what follows is not part of the query"},
+		"truncated":          {"SELECT * FROM", "SC1001", "FROM requires an input"},
+		"trailing":           {"SELECT * FROM c c2 c3", "SC1001", "text after the query"},
 		"not sql":            {"DELETE FROM c", "SC1001", "only SELECT"},
 		"reserved":           {"SELECT c.order FROM c", "SC1001", "reserved words need brackets, as in the service"},
 		"unknown name":       {"SELECT * FROM c WHERE d.id = '1'", "SC2001", "d is not an input"},
 		"old name":           {"SELECT * FROM c x WHERE c.id = '1'", "SC2001", "the alias replaces the name"},
-		"unknown function":   {"SELECT VALUE FOO(c.id) FROM c", "SC2005", "no such function"},
+		"unknown function":   {"SELECT VALUE FOO(c.id) FROM c", "SC2005", "an unknown function"},
 		"arity":              {"SELECT VALUE ABS() FROM c", "SC2050", "too few arguments"},
-		"star join":          {"SELECT * FROM c JOIN t IN c.tags", "SC2040", "* needs one input"},
-		"star without from":  {"SELECT *", "SC2040", "* needs an input"},
+		"star join":          {"SELECT * FROM c JOIN t IN c.tags", "SC2040", "* requires one input"},
+		"star without from":  {"SELECT *", "SC2040", "* requires an input"},
 		"aggregate in where": {"SELECT * FROM c WHERE COUNT(1) > 1", "SC2009", "aggregates are computed after the filter"},
 		"ungrouped":          {"SELECT c.id, COUNT(1) FROM c", "SC2102", "id is neither grouped nor aggregated"},
-		"parameter":          {"SELECT * FROM c WHERE c.id = @nobody", "SC2011", "a parameter without a value"},
-		"udf":                {"SELECT VALUE udf.f(c.id) FROM c", "SC2900", "no user-defined functions"},
+		"parameter":          {"SELECT * FROM c WHERE c.id = @missing", "SC2011", "a parameter without a value"},
+		"udf":                {"SELECT VALUE udf.f(c.id) FROM c", "SC2900", "user-defined functions are not supported"},
 		"same alias":         {"SELECT VALUE c FROM c JOIN c IN c.tags", "SC2007", "one name for two inputs"},
 		"same column":        {"SELECT c.id, c.n AS id FROM c", "SC2203", "one name for two columns"},
-		"unclosed":           {"SELECT 'a FROM c", "SC1001", "the literal has no end"},
-		"bad top":            {"SELECT TOP 1.5 * FROM c", "SC2062", "TOP counts"},
+		"unclosed":           {"SELECT 'a FROM c", "SC1001", "the literal is not terminated"},
+		"bad top":            {"SELECT TOP 1.5 * FROM c", "SC2062", "TOP requires an integer"},
 		"deep":               {"SELECT VALUE " + strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500), "SC1003", "nesting is bounded"},
 		"first subquery":     {"SELECT VALUE x FROM (SELECT VALUE c.id FROM c) x", "SC2900", "a subquery has no container to read"},
-		"first in subquery":  {"SELECT VALUE x FROM x IN (SELECT VALUE y * 1)", "SC2900", "nor has one after IN"},
-		"computed path":      {"SELECT VALUE x FROM c[c.name] x", "SC2900", "an input is a path"},
-		"joins":              {"SELECT VALUE c FROM c" + strings.Repeat(" JOIN t IN c.tags", 11), "SC2900", "JOINs multiply"},
-		"inner container":    {"SELECT VALUE EXISTS(SELECT 1 FROM c)", "SC2001", "a subquery reads the enclosing query's inputs, not the container"},
-		"order without from": {"SELECT VALUE 1 ORDER BY 1", "SC2900", "nothing to order"},
-		"vector":             {"SELECT TOP 1 c.id FROM c ORDER BY RANK VectorDistance(c.v, [1])", "SC2900", "no ranking"},
+		"first in subquery":  {"SELECT VALUE x FROM x IN (SELECT VALUE y * 1)", "SC2900", "a subquery after IN has none either"},
+		"computed path":      {"SELECT VALUE x FROM c[c.name] x", "SC2900", "an input must be a path"},
+		"joins":              {"SELECT VALUE c FROM c" + strings.Repeat(" JOIN t IN c.tags", 11), "SC2900", "the number of JOINs is limited"},
+		"inner container":    {"SELECT VALUE EXISTS(SELECT 1 FROM c)", "SC2001", "a subquery reads the inputs of the enclosing query, not the container"},
+		"order without from": {"SELECT VALUE 1 ORDER BY 1", "SC2900", "ORDER BY requires an input"},
+		"vector":             {"SELECT TOP 1 c.id FROM c ORDER BY RANK VectorDistance(c.v, [1])", "SC2900", "ranking is not supported"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := rows(t, tc.query, nil, 10)
-			var refusal *Error
-			if !errors.As(err, &refusal) || refusal.Code != tc.code {
+			var rejected *Error
+			if !errors.As(err, &rejected) || rejected.Code != tc.code {
 				t.Errorf("%s: got %v and error %v, want %s: %s", tc.query, got, err, tc.code, tc.reason)
 			}
 		})
 	}
 }
 
-func TestShape(t *testing.T) {
+func TestNeedsMerge(t *testing.T) {
 	cases := map[string]struct{ query, merge string }{
 		"filter":    {"SELECT * FROM c WHERE c.a = 1", ""},
 		"order":     {"SELECT * FROM c ORDER BY c.a", "ORDER BY"},
@@ -261,13 +261,13 @@ func TestShape(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := q.NeedsMerge(); got != tc.merge {
-				t.Errorf("%s: needs a merge for %q, want %q", tc.query, got, tc.merge)
+				t.Errorf("%s: NeedsMerge = %q, want %q", tc.query, got, tc.merge)
 			}
 		})
 	}
 }
 
-func TestPins(t *testing.T) {
+func TestEqualities(t *testing.T) {
 	params := map[string]document.Value{"@p": document.FromString("x")}
 	cases := map[string]struct {
 		query, path string
@@ -275,13 +275,13 @@ func TestPins(t *testing.T) {
 		reason      string
 	}{
 		"equal":     {"SELECT * FROM c WHERE c.pk = @p", "pk", []string{`"x"`}, "an equality"},
-		"swapped":   {"SELECT * FROM c WHERE 'y' = c.pk AND c.n > 1", "pk", []string{`"y"`}, "in a conjunction, the other way round"},
+		"swapped":   {"SELECT * FROM c WHERE 'y' = c.pk AND c.n > 1", "pk", []string{`"y"`}, "swapped operands in a conjunction"},
 		"in":        {"SELECT * FROM c WHERE c.pk IN ('a', 'b')", "pk", []string{`"a"`, `"b"`}, "a list"},
 		"or":        {"SELECT * FROM c WHERE c.pk = 'a' OR c.n = 1", "pk", nil, "a disjunction restricts nothing"},
-		"negated":   {"SELECT * FROM c WHERE NOT (c.pk = 'a')", "pk", nil, "a negation neither"},
+		"negated":   {"SELECT * FROM c WHERE NOT (c.pk = 'a')", "pk", nil, "a negation restricts nothing"},
 		"nested":    {"SELECT * FROM c WHERE c.a.b = 1", "a\x00b", []string{"1"}, "a nested path"},
 		"from path": {"SELECT * FROM c.a x WHERE x.b = 1", "a\x00b", []string{"1"}, "through FROM"},
-		"joined":    {"SELECT VALUE c FROM c JOIN t IN c.tags WHERE t.pk = 'a'", "pk", nil, "another input's property"},
+		"joined":    {"SELECT VALUE c FROM c JOIN t IN c.tags WHERE t.pk = 'a'", "pk", nil, "a property of another input"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -300,16 +300,16 @@ func TestPins(t *testing.T) {
 	}
 }
 
-func TestPoints(t *testing.T) {
+func TestKeyCombinations(t *testing.T) {
 	cases := map[string]struct{ where, want, reason string }{
-		"one":        {"c.pk = 'p' AND c.id = 'a'", "p/a", "both pinned"},
+		"one":        {"c.pk = 'p' AND c.id = 'a'", "p/a", "both paths are restricted"},
 		"product":    {"c.pk IN ('p','q') AND c.id IN ('a','b') AND c.n > 1", "p/a p/b q/a q/b", "all combinations"},
 		"read many":  {"(c.id = 'a' AND c.pk = 'p') OR (c.id = 'b' AND c.pk = 'q')", "p/a q/b", "alternatives"},
 		"restricted": {"c.n = 1 AND ((c.id = 'a' AND c.pk = 'p') OR (c.id = 'b' AND c.pk = 'q'))", "p/a q/b", "alternatives in a conjunction"},
-		"open":       {"c.id = 'a'", "", "the key is open"},
-		"half open":  {"(c.id = 'a' AND c.pk = 'p') OR c.n = 1", "", "one alternative is open"},
-		"negated":    {"NOT (c.id = 'a' AND c.pk = 'p')", "", "a negation names what is not meant"},
-		"both pins":  {"c.pk = 'p' AND c.id = 'a' AND c.id = 'b'", "p/a", "contradictions are left to the filter"},
+		"no key":     {"c.id = 'a'", "", "the key is not restricted"},
+		"half":       {"(c.id = 'a' AND c.pk = 'p') OR c.n = 1", "", "one alternative does not restrict the key"},
+		"negated":    {"NOT (c.id = 'a' AND c.pk = 'p')", "", "a negation restricts nothing"},
+		"both":       {"c.pk = 'p' AND c.id = 'a' AND c.id = 'b'", "p/a", "the filter handles contradictions"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -341,8 +341,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		q, err := Parse(text)
 		if err != nil {
-			var refusal *Error
-			if !errors.As(err, &refusal) {
+			var rejected *Error
+			if !errors.As(err, &rejected) {
 				t.Fatalf("the error is not an *Error: %v", err)
 			}
 			return
@@ -361,7 +361,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, r := range page.Rows {
 			if _, err := document.Parse(r); err != nil {
-				t.Fatalf("%q gave %q, which is not JSON: %v", text, r, err)
+				t.Fatalf("%q returned %q, which is not JSON: %v", text, r, err)
 			}
 		}
 	})

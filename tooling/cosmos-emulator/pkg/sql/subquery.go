@@ -6,12 +6,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
-// runSubquery runs a subquery for one row of its enclosing query; it says whether visit wants more.
+// runSubquery runs a subquery for one row of its enclosing query. It returns false if visit did.
 func (q *Query) runSubquery(outer *env, visit func(v document.Value) bool) bool {
 	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget}
 	n, err := q.counts(e.params)
 	if err != nil || n.limit == 0 {
-		return true // check refused bad counts before
+		return true // checkParameters rejects invalid counts before
 	}
 	var seen map[string]bool
 	if q.distinct {
@@ -56,6 +56,7 @@ func (q *Query) runSubquery(outer *env, visit func(v document.Value) bool) bool 
 	return !stopped
 }
 
+// runSortedSubquery runs a subquery with ORDER BY.
 func (q *Query) runSortedSubquery(e *env, emit func(v document.Value) bool) {
 	type row struct {
 		sortedRow
