@@ -119,7 +119,8 @@ func (c *Controller) process(ctx context.Context, r eventqueue.Resource) {
 		c.queue.Forget(r)
 		return
 	}
-	// In an outage all resources are retried often. Only every attempt whose number is a power of two is a warning.
+	// In an outage all resources are retried often. From the fourth retry on, those whose number is a power of two are
+	// logged as warnings, and all others for debugging.
 	retries := c.queue.NumRequeues(r)
 	level := slog.LevelDebug
 	if retries >= 4 && retries&(retries-1) == 0 && !errors.Is(err, context.Canceled) {

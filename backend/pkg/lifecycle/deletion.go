@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path"
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -76,8 +75,9 @@ func (k *kind[D]) trackDeletion(r eventqueue.Resource, v view, operation *databa
 		facts.StartTime, facts.FleetAcceptedTime = s.Report.DeleteTime, s.Report.DeleteTime
 		facts.Fleet = cmp.Or(s.Report.Deletion, &csv1.Deletion{})
 	}
-	now := deletionState{failing: before.failing, noted: before.noted}
+	now, operationID := deletionState{failing: before.failing, noted: before.noted}, ""
 	if operation != nil {
+		operationID = operation.Value.OperationID
 		facts.StartTime, facts.Notes, now.operation = operation.Value.StartTime, operation.Value.DeletionNotes, operation.Key
 	}
 	if !facts.FleetDeleted {
@@ -95,7 +95,7 @@ func (k *kind[D]) trackDeletion(r eventqueue.Resource, v view, operation *databa
 	k.deletions[r] = now
 	k.mu.Unlock()
 	if k.metrics.setStuckStep(r, stuck) && stuck != "" {
-		k.log.Warn("deletion step is stuck", logkey.ResourceID, string(r), logkey.OperationID, path.Base(now.operation.ResourceID), logkey.Step, stuck,
+		k.log.Warn("deletion step is stuck", logkey.ResourceID, string(r), logkey.OperationID, operationID, logkey.Step, stuck,
 			logkey.Duration, s.Now.Sub(facts.StartTime).Round(time.Second).String())
 	}
 	if !next.IsZero() {

@@ -1,5 +1,5 @@
 // Package notification sends ARM's notifications about ended operations (Azure-AsyncNotificationUri): one POST of the
-// operation's status. It retries failures with growing pauses, for about eight hours.
+// operation's status. It retries failures with growing pauses, for about six hours.
 //
 // Each attempt is stored on the operation before it is made, and its success afterwards. A crash in between repeats one
 // notification, after its pause. When two replicas process one operation, only the one that stores the attempt makes
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"path"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -33,7 +33,7 @@ import (
 const (
 	// workers is how many notifications are sent at a time.
 	workers = 8
-	// maxAttempts is the number of attempts. With the default pauses they take about eight hours.
+	// maxAttempts is the number of attempts. With the default pauses they take about six hours.
 	maxAttempts = 14
 	// maxResponse is how many bytes of a response are read, so that the connection can be reused.
 	maxResponse = 4 << 10
@@ -197,7 +197,7 @@ func (s *Sender) attempt(ctx context.Context, key database.Key) error {
 	}
 	n.Attempts++
 	pause := s.options.pause(n.Attempts)
-	n.NextAttempt = now.Add(pause/2 + rand.N(pause))
+	n.NextAttempt = now.Add(backoff.Jitter(pause))
 	if err := s.write(ctx, operation); err != nil {
 		return err
 	}

@@ -140,14 +140,14 @@ func (r *Reconciler) Run(ctx context.Context) {
 		case <-r.requested:
 		case <-timer.C:
 		}
-		suspicion := r.pendingRequests()
+		requests := r.pendingRequests()
 		result, err := r.run(ctx, r.owns, !r.options.ReportOnly)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			r.setFindings(result)
-			r.clearPending(suspicion)
+			r.clearPending(requests)
 			pauses.Reset()
 			wait := r.untilNext()
 			if len(result.Findings) > 0 {
@@ -172,18 +172,18 @@ func (r *Reconciler) untilNext() time.Duration {
 func (r *Reconciler) pendingRequests() map[partition.Group]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	suspicion := make(map[partition.Group]int, len(r.pending))
+	requests := make(map[partition.Group]int, len(r.pending))
 	for g, number := range r.pending {
-		suspicion[g] = number
+		requests[g] = number
 	}
-	return suspicion
+	return requests
 }
 
 // clearPending removes the requests that a comparison has served, but not later ones.
-func (r *Reconciler) clearPending(suspicion map[partition.Group]int) {
+func (r *Reconciler) clearPending(requests map[partition.Group]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for g, number := range suspicion {
+	for g, number := range requests {
 		if r.pending[g] == number {
 			delete(r.pending, g)
 		}
@@ -206,8 +206,8 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, e
 	var workers sync.WaitGroup
 	for range r.options.Workers {
 		workers.Go(func() {
-			for findings := range m.work {
-				m.repairCluster(ctx, findings)
+			for drifts := range m.work {
+				m.repairCluster(ctx, drifts)
 			}
 		})
 	}
@@ -226,14 +226,14 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, e
 	}
 	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.FleetInventory{Client: r.rpc}, reconciliation.Options{
 		Include: func(subscription string) bool { return owns(partition.Of(subscription)) }, PageSize: r.options.PageSize,
-	}, func(f reconciliation.Drift) error {
+	}, func(drift reconciliation.Drift) error {
 		// One worker repairs the drift of one cluster, in order, because a node pool needs its cluster.
-		if len(drifts) > 0 && (drifts[0].Cluster() != f.Cluster() || len(drifts) == maxClusterDrifts) {
+		if len(drifts) > 0 && (drifts[0].Cluster() != drift.Cluster() || len(drifts) == maxClusterDrifts) {
 			if err := send(); err != nil {
 				return err
 			}
 		}
-		drifts = append(drifts, f)
+		drifts = append(drifts, drift)
 		return nil
 	})
 	if err == nil {

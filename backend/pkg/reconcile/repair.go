@@ -58,19 +58,19 @@ type repair struct {
 }
 
 // repairCluster repairs a cluster and then its children.
-func (m *repair) repairCluster(ctx context.Context, findings []reconciliation.Drift) {
-	for _, f := range findings {
+func (m *repair) repairCluster(ctx context.Context, drifts []reconciliation.Drift) {
+	for _, drift := range drifts {
 		if ctx.Err() != nil {
 			return
 		}
-		undecided, err := m.repairOne(ctx, f)
+		undecided, err := m.repairOne(ctx, drift)
 		if err != nil {
 			m.mu.Lock()
 			m.failures++
-			m.failure = fmt.Errorf("%s: %w", f.Key.ResourceID, err)
+			m.failure = fmt.Errorf("%s: %w", drift.Key.ResourceID, err)
 			m.mu.Unlock()
 		}
-		if (undecided || err != nil) && f.Kind == database.ClusterKind && f.Type != reconciliation.Newer && f.Type != reconciliation.Orphan {
+		if (undecided || err != nil) && drift.Kind == database.ClusterKind && drift.Type != reconciliation.Newer && drift.Type != reconciliation.Orphan {
 			// The children need the cluster.
 			return
 		}
@@ -78,60 +78,60 @@ func (m *repair) repairCluster(ctx context.Context, findings []reconciliation.Dr
 }
 
 // repairOne repairs one resource. undecided is set if it became a finding.
-func (m *repair) repairOne(ctx context.Context, f reconciliation.Drift) (undecided bool, err error) {
-	switch f.Type {
+func (m *repair) repairOne(ctx context.Context, drift reconciliation.Drift) (undecided bool, err error) {
+	switch drift.Type {
 	case reconciliation.Newer:
-		m.report(ctx, Newer, f, nil)
+		m.report(ctx, Newer, drift, nil)
 		return true, nil
 	case reconciliation.Orphan:
-		return m.repairOrphan(ctx, f)
+		return m.repairOrphan(ctx, drift)
 	}
 	if !m.enabled {
-		m.report(ctx, ReportOnly, f, nil)
+		m.report(ctx, ReportOnly, drift, nil)
 		return true, nil
 	}
-	result, err := m.r.controller.Resend(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
+	result, err := m.r.controller.Resend(ctx, drift.Kind, drift.Key, drift.UID, drift.ClusterUID)
 	switch result {
 	case lifecycle.Applied:
 		m.count(func(r *Result) { r.Applied++ })
 	case lifecycle.Deleted:
 		m.count(func(r *Result) { r.Deleted++ })
 	case lifecycle.Refused:
-		m.report(ctx, Refused, f, err)
+		m.report(ctx, Refused, drift, err)
 		return true, nil
 	case lifecycle.AlreadyDeleted:
-		m.report(ctx, Deleted, f, err)
+		m.report(ctx, Deleted, drift, err)
 		return true, nil
 	}
 	return false, err
 }
 
 // repairOrphan deletes an orphan whose deletion is proven. It never deletes anything else.
-func (m *repair) repairOrphan(ctx context.Context, f reconciliation.Drift) (undecided bool, err error) {
+func (m *repair) repairOrphan(ctx context.Context, drift reconciliation.Drift) (undecided bool, err error) {
 	db := m.r.db
-	exists, err := reconciliation.Exists(ctx, db, f)
+	exists, err := reconciliation.Exists(ctx, db, drift)
 	if err != nil || exists {
-		return false, err // if it exists, it was created meanwhile
+		return false, err // the resource was created meanwhile
 	}
-	proof, err := db.FindDeletionProof(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
+	proof, err := db.FindDeletionProof(ctx, drift.Kind, drift.Key, drift.UID, drift.ClusterUID)
 	switch {
 	case err != nil:
 		return false, err
 	case proof == "":
-		m.report(ctx, Orphan, f, nil)
+		m.report(ctx, Orphan, drift, nil)
 		return true, nil
 	case !m.enabled:
-		m.report(ctx, ReportOnly, f, nil)
+		m.report(ctx, ReportOnly, drift, nil)
 		return true, nil
 	}
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := reconciliation.DeleteFromFleet(callCtx, m.r.rpc, f.Kind, f.Key.ResourceID, f.UID, f.ClusterUID); err != nil {
+	if err := reconciliation.DeleteFromFleet(callCtx, m.r.rpc, drift.Kind, drift.Key.ResourceID, drift.UID, drift.ClusterUID); err != nil {
 		return false, fmt.Errorf("deleting a deleted resource again: %w", err)
 	}
-	m.r.controller.CountDeleted(f.Kind)
+	m.r.controller.CountDeleted(drift.Kind)
 	m.count(func(r *Result) { r.Deleted++ })
-	m.r.log.WarnContext(ctx, "sent a lost deletion to Cluster Service again", logkey.ResourceID, f.Key.ResourceID, logkey.UID, f.UID, logkey.Reason, proof)
+	m.r.log.WarnContext(ctx, "sent a lost deletion to Cluster Service again", logkey.ResourceID, drift.Key.ResourceID, logkey.UID, drift.UID, logkey.Reason, proof)
 	return false, nil
 }
 
@@ -141,8 +141,8 @@ func (m *repair) count(add func(*Result)) {
 	add(&m.result)
 }
 
-func (m *repair) report(ctx context.Context, finding Finding, f reconciliation.Drift, cause error) {
+func (m *repair) report(ctx context.Context, finding Finding, drift reconciliation.Drift, cause error) {
 	m.count(func(r *Result) { r.Findings[finding]++ })
-	m.r.log.WarnContext(ctx, "found drift that needs an operator", logkey.Reason, string(finding), logkey.Type, string(f.Type),
-		logkey.Kind, string(f.Kind), logkey.ResourceID, f.Key.ResourceID, logkey.UID, f.UID, logkey.AcceptedGeneration, f.AcceptedGeneration, logkey.FleetGeneration, f.FleetGeneration, logkey.Error, cause)
+	m.r.log.WarnContext(ctx, "found drift that needs an operator", logkey.Reason, string(finding), logkey.Type, string(drift.Type),
+		logkey.Kind, string(drift.Kind), logkey.ResourceID, drift.Key.ResourceID, logkey.UID, drift.UID, logkey.AcceptedGeneration, drift.AcceptedGeneration, logkey.FleetGeneration, drift.FleetGeneration, logkey.Error, cause)
 }
