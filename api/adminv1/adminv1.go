@@ -1,38 +1,37 @@
-// Package adminv1 is the wire form of admin's REST API, version /admin/v1: what SREs and their tools read and send. The
-// service and its clients share these types; the OpenAPI document is made of them. A field may be added; none is ever
-// renamed or given another meaning. Nothing in here ever holds a secret: what admin shows is cleaned before it is sent.
+// Package adminv1 holds the wire types of admin's REST API, version /admin/v1. The service and its clients share them, and the
+// OpenAPI document is derived from them. Fields may be added; existing fields are never renamed or redefined. No type holds a
+// secret: admin removes secrets before it sends a response.
 package adminv1
 
 import "time"
 
-// Root is the path that all routes are below.
+// Root is the common prefix of all paths.
 const Root = "/admin/v1"
 
-// IdempotencyKey is the header by which a request that changes something may be sent again when its answer was lost: with the key
-// that the caller made for it, it is the operation that it was the first time, and not another one. The key is 1 to 128
-// printable characters of ASCII, and stands for one caller's one request.
+// IdempotencyKey is the header that makes a request repeatable after a lost response: requests of one caller with the same key
+// create one operation. The key has 1 to 128 printable ASCII characters and identifies one request.
 const IdempotencyKey = "Idempotency-Key"
 
-// Failure is the body of every answer that is an error.
+// Failure is the body of every error response.
 type Failure struct {
 	Error FailureDetail `json:"error"`
 }
 
-// FailureDetail says what was wrong.
+// FailureDetail describes an error.
 type FailureDetail struct {
-	// Code is a word for programs, as in NotFound.
+	// Code is a stable code for programs, for example NotFound.
 	Code string `json:"code"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
-	// Target is the field, parameter or resource that it is about.
+	// Target is the field, parameter or resource with the error.
 	Target string `json:"target,omitempty"`
-	// Details are the single wrong fields.
+	// Details lists the invalid fields if there are several.
 	Details []FailureDetail `json:"details,omitempty"`
-	// RequestID finds the request in the logs.
+	// RequestID identifies the request in the logs.
 	RequestID string `json:"requestId,omitempty"`
 }
 
-// Role is what somebody may do. Each includes those before it.
+// Role is a level of access. Each role includes those before it.
 type Role string
 
 // The roles.
@@ -42,28 +41,28 @@ const (
 	BreakGlass Role = "break-glass"
 )
 
-// Identity is who a caller is to admin.
+// Identity describes a caller.
 type Identity struct {
 	Name     string `json:"name"`
 	ObjectID string `json:"objectId"`
 	TenantID string `json:"tenantId"`
-	// Roles that the caller's groups give. Reading needs no more; to change something the caller elevates to one of them.
+	// Roles are given by the groups of the caller. Reads require a role; actions also require an elevation to one.
 	Roles []Role `json:"roles"`
 }
 
-// Cluster is a cluster in one line.
+// Cluster is the summary of a cluster.
 type Cluster struct {
-	// UID of this incarnation.
+	// UID identifies this incarnation.
 	UID            string `json:"uid"`
 	ResourceID     string `json:"resourceId"`
 	Name           string `json:"name"`
 	SubscriptionID string `json:"subscriptionId"`
 	Location       string `json:"location,omitempty"`
-	// ProvisioningState is ARM's; empty in a listing of the fleet, and for a cluster that ARM no longer knows.
+	// ProvisioningState comes from ARM. It is empty in lists of the fleet, and for a cluster that ARM no longer has.
 	ProvisioningState string `json:"provisioningState,omitempty"`
-	// Phase is Cluster Service's, as in Ready; empty for a cluster that has not reached it.
+	// Phase comes from Cluster Service, for example Ready. It is empty for a cluster that has not reached it.
 	Phase string `json:"phase,omitempty"`
-	// ClusterID is the id below ARM, from which all names there derive; Namespace is where its HostedCluster stands.
+	// ClusterID is part of all names on the management cluster. Namespace holds the HostedCluster.
 	ClusterID      string     `json:"clusterId,omitempty"`
 	Namespace      string     `json:"namespace,omitempty"`
 	ProvisionShard string     `json:"provisionShard,omitempty"`
@@ -76,6 +75,6 @@ type Cluster struct {
 // ClusterList is a page of clusters.
 type ClusterList struct {
 	Items []Cluster `json:"items"`
-	// NextPageToken gets the next page; empty on the last one.
+	// NextPageToken requests the next page; empty on the last page.
 	NextPageToken string `json:"nextPageToken,omitempty"`
 }

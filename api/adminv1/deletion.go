@@ -6,46 +6,46 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// Deletion is one resource that is being deleted, or was.
+// Deletion is the deletion of one resource, in progress or complete.
 type Deletion struct {
 	// Kind is cluster, nodePool or externalAuth.
 	Kind       string `json:"kind"`
 	ResourceID string `json:"resourceId"`
 	UID        string `json:"uid"`
 	ClusterUID string `json:"clusterUid"`
-	// DeleteTime is when its deletion was asked for.
+	// DeleteTime is when the deletion was requested.
 	DeleteTime time.Time `json:"deleteTime"`
-	// OperationID is ARM's operation that ends with it, and Over says that nothing is left to be waited for.
+	// OperationID is the ARM operation of the deletion. Over is true if the deletion is complete.
 	OperationID string `json:"operationId,omitempty"`
 	Over        bool   `json:"over,omitempty"`
-	// Deletion has the steps, those of the ARM side around Cluster Service's.
+	// Deletion holds the steps in ARM and in Cluster Service.
 	Deletion Message[*clusterservicev1.Deletion] `json:"deletion"`
 }
 
 // DeletionRetryResult is the result of ActionDeletionRetry.
 type DeletionRetryResult struct {
-	// Steps of Cluster Service's that were begun anew.
+	// Steps lists the retried steps of Cluster Service.
 	Steps []string `json:"steps,omitempty"`
-	// ResourceIDs of what the backend was told to take up again: the steps of the ARM side are tried with that.
+	// ResourceIDs lists the resources whose steps in ARM the backend retries.
 	ResourceIDs []string `json:"resourceIds,omitempty"`
 }
 
-// DeletionList is what is being deleted in a region, oldest first.
+// DeletionList lists the deletions in progress in a region, oldest first.
 type DeletionList struct {
 	Items []Deletion `json:"items"`
-	// Unavailable are the layers that could not be asked, as in ClusterDeletion.
+	// Unavailable maps the layers that could not be read to the reason.
 	Unavailable map[string]string `json:"unavailable,omitempty"`
 }
 
-// ClusterDeletion is the deletion of a cluster as the only item; while the cluster stays, those of what is in it.
+// ClusterDeletion holds the deletion of a cluster as its only item, or else the deletions of its children.
 type ClusterDeletion struct {
 	Cluster Cluster    `json:"cluster"`
 	Items   []Deletion `json:"items"`
-	// Unavailable are the layers that could not be asked, arm or cluster-service, with why; their steps are missing.
+	// Unavailable maps the layers that could not be read, arm or cluster-service, to the reason. Their steps are missing.
 	Unavailable map[string]string `json:"unavailable,omitempty"`
 }
 
-// LeftoverList is what forced deletions left behind.
+// LeftoverList lists objects that forced deletions left behind.
 type LeftoverList struct {
 	Items []Message[*clusterservicev1.DeletionLeftover] `json:"items"`
 }

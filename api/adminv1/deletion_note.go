@@ -1,10 +1,10 @@
 package adminv1
 
-// DeletionNote is what is kept of a step of the ARM side that took too long. Those that do not have none.
+// DeletionNote records a slow deletion step in ARM. Steps that complete in time have none.
 type DeletionNote struct {
-	// Kind of the step.
+	// Kind is the kind of the step.
 	Kind string `json:"kind"`
-	// Attempts is how often it had been tried in vain when that was noted last, LastError what the last one failed with.
+	// Attempts is the number of failed attempts, LastError the error of the last one.
 	Attempts  int32  `json:"attempts,omitempty"`
 	LastError string `json:"lastError,omitempty"`
 }

@@ -15,34 +15,34 @@ const (
 	LayerMaestro        = "maestro"
 )
 
-// Dump is what every layer knows of one cluster, taken at one moment, with secrets removed. A layer that could not be
-// asked is missing, and Unavailable says why; one that was asked and knows nothing is empty.
+// Dump is what every layer holds of one cluster at one time, without secrets. A layer that could not be read is nil and named in
+// Unavailable; a layer that holds nothing is empty.
 type Dump struct {
 	TakenAt time.Time `json:"takenAt"`
 	Cluster Cluster   `json:"cluster"`
-	// ARM is what the customer asked for, and how that stands; nil when it could not be read.
+	// ARM holds the desired state of the customer and its operations.
 	ARM *ARMLayer `json:"arm,omitempty"`
-	// ClusterService is what the fleet wants and sees.
+	// ClusterService holds the desired and observed state of the fleet.
 	ClusterService *FleetLayer `json:"clusterService,omitempty"`
-	// Maestro is what is on its way to the management cluster, and back.
+	// Maestro holds the bundles in transport and their status.
 	Maestro *MaestroLayer `json:"maestro,omitempty"`
 	// Unavailable maps each layer that could not be read to the reason.
 	Unavailable map[string]string `json:"unavailable,omitempty"`
 }
 
-// ARMLayer is Cosmos DB's part of a dump.
+// ARMLayer is the part of a dump from Cosmos DB.
 type ARMLayer struct {
-	// Cluster is nil when ARM does not know the incarnation: it was deleted, or another one has its name.
+	// Cluster is nil if ARM does not have the incarnation: it is deleted, or another incarnation has its name.
 	Cluster       *ARMCluster       `json:"cluster,omitempty"`
 	NodePools     []ARMNodePool     `json:"nodePools"`
 	ExternalAuths []ARMExternalAuth `json:"externalAuths"`
-	// Credentials of the cluster's administrators, without keys and certificates.
+	// Credentials are those of the cluster's administrators, without keys and certificates.
 	Credentials []ARMCredential `json:"credentials"`
-	// Unknown are the ids of documents beneath the cluster of a kind that this release does not know.
+	// Unknown lists the IDs of children of a kind that this release does not know.
 	Unknown []string `json:"unknown,omitempty"`
-	// Operations of the cluster and of what is below it, newest first; ended ones are kept for a week.
+	// Operations lists the operations on the cluster and its children, newest first. Ended operations are kept for a week.
 	Operations []ARMOperation `json:"operations"`
-	// Billing is what is noted for whoever bills; nil when nothing is.
+	// Billing is the billing record; nil if there is none.
 	Billing *ARMBilling `json:"billing,omitempty"`
 }
 
@@ -55,28 +55,28 @@ type ARMCredential struct {
 	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
 }
 
-// Pending says that it is asked for and not issued.
+// Pending reports whether the credential is requested and not issued.
 func (c ARMCredential) Pending() bool { return c.State == "Pending" }
 
-// ARMBilling is the billable life of a cluster.
+// ARMBilling is the billing period of a cluster.
 type ARMBilling struct {
 	CreationTime time.Time  `json:"creationTime"`
 	DeletionTime *time.Time `json:"deletionTime,omitempty"`
 }
 
-// ARMState is what the documents of all ARM resources have.
+// ARMState holds the fields that the documents of all ARM resources have.
 type ARMState struct {
 	UID               string                `json:"uid"`
 	Generation        int64                 `json:"generation"`
 	ProvisioningState hub.ProvisioningState `json:"provisioningState"`
 	ActiveOperationID string                `json:"activeOperationId,omitempty"`
-	// Fleet is how far Cluster Service had come by its last report.
+	// Fleet is the last report of Cluster Service.
 	Fleet ARMFleetState `json:"fleet"`
 	// Modified is when the document was last written, in whole seconds.
 	Modified time.Time `json:"modified"`
 }
 
-// ARMFleetState is the last report of Cluster Service that reached a document.
+// ARMFleetState is the last report of Cluster Service that a document stores.
 type ARMFleetState struct {
 	Revision           int64  `json:"revision,omitempty"`
 	AcceptedGeneration int64  `json:"acceptedGeneration,omitempty"`
@@ -84,7 +84,7 @@ type ARMFleetState struct {
 	Phase              string `json:"phase,omitempty"`
 }
 
-// ARMCluster is a cluster's document.
+// ARMCluster is the document of a cluster.
 type ARMCluster struct {
 	ARMState
 	RevocationOperationID string            `json:"revocationOperationId,omitempty"`
@@ -92,21 +92,21 @@ type ARMCluster struct {
 	Status                hub.ClusterStatus `json:"status"`
 }
 
-// ARMNodePool is a node pool's document.
+// ARMNodePool is the document of a node pool.
 type ARMNodePool struct {
 	ARMState
 	Resource hub.NodePool       `json:"resource"`
 	Status   hub.NodePoolStatus `json:"status"`
 }
 
-// ARMExternalAuth is an external auth's document.
+// ARMExternalAuth is the document of an external authentication.
 type ARMExternalAuth struct {
 	ARMState
 	Resource hub.ExternalAuth       `json:"resource"`
 	Status   hub.ExternalAuthStatus `json:"status"`
 }
 
-// ARMOperation is an asynchronous operation of ARM's.
+// ARMOperation is an asynchronous operation of ARM.
 type ARMOperation struct {
 	OperationID        string                `json:"operationId"`
 	Request            string                `json:"request"`
@@ -119,11 +119,11 @@ type ARMOperation struct {
 	EndTime            *time.Time            `json:"endTime,omitempty"`
 	Error              *FailureDetail        `json:"error,omitempty"`
 	CorrelationID      string                `json:"correlationId,omitempty"`
-	// Deletion is what is kept of the steps of a deletion that took too long.
+	// Deletion holds records of slow deletion steps.
 	Deletion []DeletionNote `json:"deletion,omitempty"`
 }
 
-// The messages of Cluster Service's that a dump shows.
+// The messages of Cluster Service in a dump.
 type (
 	FleetCluster      = Message[*clusterservicev1.Cluster]
 	FleetNodePool     = Message[*clusterservicev1.NodePool]
@@ -135,41 +135,40 @@ type (
 	FleetShard        = Message[*clusterservicev1.ProvisionShard]
 )
 
-// FleetLayer is Cluster Service's part of a dump.
+// FleetLayer is the part of a dump from Cluster Service.
 type FleetLayer struct {
-	// Cluster is nil when Cluster Service does not know the incarnation.
+	// Cluster is nil if Cluster Service does not have the incarnation.
 	Cluster       *FleetCluster       `json:"cluster,omitempty"`
 	NodePools     []FleetNodePool     `json:"nodePools"`
 	ExternalAuths []FleetExternalAuth `json:"externalAuths"`
-	// Credentials are without their certificates.
+	// Credentials have no certificates.
 	Credentials []FleetCredential `json:"credentials"`
 	Revocations []FleetRevocation `json:"revocations"`
 	Works       []FleetWork       `json:"works"`
-	// Upgrades that are under way, and that ended in the last week.
+	// Upgrades are in progress, or ended in the last week.
 	Upgrades []FleetUpgrade `json:"upgrades"`
-	// ProvisionShards are all of the region, to see where there is room.
+	// ProvisionShards are all shards of the region, to show where capacity is.
 	ProvisionShards []FleetShard `json:"provisionShards"`
 }
 
-// MaestroLayer is Maestro's part of a dump.
+// MaestroLayer is the part of a dump from Maestro.
 type MaestroLayer struct {
 	Bundles []Bundle `json:"bundles"`
 }
 
-// Bundle is a resource bundle of Maestro's: manifests for a management cluster, and what its agent says of them.
+// Bundle is a Maestro resource bundle: manifests for a management cluster and the status that its agent reported.
 type Bundle struct {
 	ID string `json:"id"`
-	// Name of the work at Cluster Service.
+	// Name is the name of the work in Cluster Service.
 	Name     string `json:"name,omitempty"`
 	Consumer string `json:"consumer"`
-	// Version of the content, as Maestro counts.
+	// Version is Maestro's version of the content.
 	Version   int64      `json:"version"`
 	CreatedAt time.Time  `json:"createdAt"`
 	UpdatedAt time.Time  `json:"updatedAt"`
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
-	// Manifests with the data of Secrets taken out.
+	// Manifests have no values of Secrets.
 	Manifests []json.RawMessage `json:"manifests"`
-	// Status in the published form of Maestro's REST API: conditions of the work and, for each resource, conditions and
-	// the values that were asked back.
+	// Status is the status in the form of Maestro's REST API: conditions of the bundle, and conditions and feedback of each resource.
 	Status json.RawMessage `json:"status,omitempty"`
 }

@@ -5,26 +5,26 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Message is a message of Cluster Service's API as it stands, in protobuf's JSON form: what Cluster Service learns to say,
-// admin shows without being told.
+// Message wraps a message of Cluster Service's API and encodes it in protobuf's JSON form, so that new fields of Cluster Service
+// appear in admin's API without a change of it.
 type Message[T proto.Message] struct {
-	// Of is never nil in what was decoded.
+	// Of is the message. It is not nil after decoding.
 	Of T
 }
 
 // MarshalJSON implements json.Marshaler.
 func (m Message[T]) MarshalJSON() ([]byte, error) { return protojson.Marshal(m.Of) }
 
-// UnmarshalJSON implements json.Unmarshaler. Fields of other releases are passed over.
+// UnmarshalJSON implements json.Unmarshaler. It ignores unknown fields of other releases.
 func (m *Message[T]) UnmarshalJSON(data []byte) error {
 	m.Of = m.Of.ProtoReflect().New().Interface().(T)
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m.Of)
 }
 
-// MessageName is the full name of the message, also of one that holds none.
+// MessageName returns the full name of the message type, also if Of is nil.
 func (m Message[T]) MessageName() string { return string(m.Of.ProtoReflect().Descriptor().FullName()) }
 
-// Messages wraps every message of a list.
+// Messages wraps the messages of a list.
 func Messages[T proto.Message](list []T) []Message[T] {
 	wrapped := make([]Message[T], len(list))
 	for i, message := range list {
@@ -33,7 +33,7 @@ func Messages[T proto.Message](list []T) []Message[T] {
 	return wrapped
 }
 
-// Contents are the messages of a list.
+// Contents returns the messages of a list of wrappers.
 func Contents[T proto.Message](list []Message[T]) []T {
 	messages := make([]T, len(list))
 	for i, wrapped := range list {

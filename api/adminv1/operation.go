@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// ElevationRequest asks for a role for a while.
+// ElevationRequest requests an elevation.
 type ElevationRequest struct {
 	Role Role `json:"role"`
-	// Reason in words, 8 to 1024 characters; everything that is done under the elevation carries it.
+	// Reason has 8 to 1024 characters. It is recorded with each action under the elevation.
 	Reason string `json:"reason"`
-	// Ticket is the incident or change that it belongs to, 1 to 128 characters.
+	// Ticket is the incident or change, 1 to 128 characters.
 	Ticket string `json:"ticket"`
-	// Duration is one of Go's, as in 30m: 1m to 8h.
+	// Duration is a Go duration from 1m to 8h, for example 30m.
 	Duration string `json:"duration"`
 }
 
-// Elevation lets whoever made it do what needs its role, until it expires or is ended.
+// Elevation allows its creator to request actions that require its role, until it expires or is ended.
 type Elevation struct {
 	ID             string     `json:"id"`
 	Name           string     `json:"name"`
@@ -28,7 +28,7 @@ type Elevation struct {
 	ExpirationTime time.Time  `json:"expirationTime"`
 	EndTime        *time.Time `json:"endTime,omitempty"`
 	EndedBy        string     `json:"endedBy,omitempty"`
-	// Active is whether it gave its role when this was answered.
+	// Active is true if the elevation was active when the response was sent.
 	Active bool `json:"active"`
 }
 
@@ -38,7 +38,7 @@ type ElevationList struct {
 	NextPageToken string      `json:"nextPageToken,omitempty"`
 }
 
-// Actor is who did something, and why.
+// Actor is the person who requested an action, with the reason.
 type Actor struct {
 	Name        string `json:"name"`
 	ObjectID    string `json:"objectId"`
@@ -49,16 +49,16 @@ type Actor struct {
 	Ticket      string `json:"ticket,omitempty"`
 }
 
-// Target is what something was done to.
+// Target is the object of an action.
 type Target struct {
-	// Kind is cluster, nodePool, credential, provisionShard, operation or bundle; ID its uid or name.
+	// Kind is cluster, nodePool, credential, provisionShard, operation or bundle. ID is its UID or name.
 	Kind       string `json:"kind"`
 	ID         string `json:"id"`
 	ResourceID string `json:"resourceId,omitempty"`
 	ClusterUID string `json:"clusterUid,omitempty"`
 }
 
-// OperationState is how an operation stands: Accepted, Running, Succeeded or Failed.
+// OperationState is the state of an admin operation.
 type OperationState string
 
 // The states.
@@ -69,13 +69,13 @@ const (
 	Failed    OperationState = "Failed"
 )
 
-// Terminal reports whether nothing more happens.
+// Terminal reports whether the operation has ended.
 func (s OperationState) Terminal() bool { return s == Succeeded || s == Failed }
 
-// Operation is something that an SRE asked for. It is written down before it is accepted, and executed by the backend.
+// Operation is an admin operation: the stored record of one requested action. The backend executes it.
 type Operation struct {
 	ID string `json:"id"`
-	// Action is the name of the route that it came by.
+	// Action is one of the constants that begin with Action.
 	Action             string          `json:"action"`
 	Target             Target          `json:"target"`
 	Parameters         json.RawMessage `json:"parameters,omitempty"`
@@ -85,7 +85,7 @@ type Operation struct {
 	LastTransitionTime time.Time       `json:"lastTransitionTime"`
 	EndTime            *time.Time      `json:"endTime,omitempty"`
 	Attempts           int32           `json:"attempts,omitempty"`
-	// Result says what was done, in the form of the action; Error why it was not.
+	// Result describes the effect in the form of the action. Error is the reason of a failure.
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *FailureDetail  `json:"error,omitempty"`
 }
@@ -96,14 +96,14 @@ type OperationList struct {
 	NextPageToken string      `json:"nextPageToken,omitempty"`
 }
 
-// AuditEntry is one thing that an SRE did: exactly one field is set besides the time.
+// AuditEntry is an audit record. Exactly one field besides the time is set.
 type AuditEntry struct {
 	Time      time.Time  `json:"time"`
 	Operation *Operation `json:"operation,omitempty"`
 	Elevation *Elevation `json:"elevation,omitempty"`
 }
 
-// AuditList is a page of what SREs did, newest first.
+// AuditList is a page of audit records, newest first.
 type AuditList struct {
 	Items         []AuditEntry `json:"items"`
 	NextPageToken string       `json:"nextPageToken,omitempty"`

@@ -84,7 +84,7 @@ func TestRestoredFleetIsRepaired(t *testing.T) {
 	// The backend detects the restore, compares everything and repairs the differences. It deletes the deleted cluster again.
 	eventually.Before(ctx, t, "there is no drift", func() error {
 		list, err := oncall.Drift(ctx)
-		if err == nil && (len(list.Items) > 0 || list.Held != list.Promised || list.Held < 4) {
+		if err == nil && (len(list.Items) > 0 || list.InFleet != list.Desired || list.InFleet < 4) {
 			err = fmt.Errorf("drift is %+v", list)
 		}
 		return err

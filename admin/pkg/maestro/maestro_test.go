@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// serve answers as a Maestro with a number of bundles does, and counts the pages that it was asked for.
+// serve returns a client of a simulated Maestro with a number of bundles. It counts the requested pages.
 func serve(t *testing.T, bundles int, pages *atomic.Int32) *maestro.Client {
 	t.Helper()
 	authority, err := mesh.OpenAuthority(t.TempDir(), "local")
@@ -65,9 +65,8 @@ func serve(t *testing.T, bundles int, pages *atomic.Int32) *maestro.Client {
 	return client
 }
 
-// TestARegionIsReadPageByPage: whoever looks through all bundles is given a page at a time, each bundle once, and no more pages than
-// wanted.
-func TestARegionIsReadPageByPage(t *testing.T) {
+// TestEachPageReadsEachBundleOnce checks that bundles are read page by page, each once, and that reading stops at an error.
+func TestEachPageReadsEachBundleOnce(t *testing.T) {
 	for _, bundles := range []int{0, 1, 200, 450} {
 		var pages atomic.Int32
 		seen := 0

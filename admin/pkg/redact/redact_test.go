@@ -27,7 +27,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// FuzzManifest checks that no value of a Secret ever comes through.
+// FuzzManifest checks that the result contains no value of a Secret.
 func FuzzManifest(f *testing.F) {
 	f.Add("a", "hunter2hunter2")
 	f.Add("stringData", "hunter2hunter2")

@@ -13,11 +13,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
-// csr stands for a signing request, which no log may show.
+// csr is the certificate signing request of the cases. No log may contain it.
 const csr = "-----BEGIN CERTIFICATE REQUEST-----"
 
-// TestCases runs every case of testdata/cases, and then looks at what they were together: every route was answered and
-// refused to each role that may not, every answer is of the document, and the audit says who did what and why.
+// TestCases runs all cases of testdata/cases and then checks the run as a whole: each route succeeded and was rejected for each
+// lower role, each response matches the OpenAPI document, and the audit is complete.
 func TestCases(t *testing.T) {
 	suite := httpcase.Suite{Dir: "../../testdata"}
 	cases, err := suite.Load()
@@ -48,7 +48,7 @@ func TestCases(t *testing.T) {
 	})
 }
 
-// execute does what the backend would: whatever was accepted succeeds.
+// execute simulates the backend: all accepted operations succeed.
 func (h *harness) execute(ctx context.Context, _ string) error {
 	records, _, err := h.db.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ActiveOnly: true}, "", 100)
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *harness) execute(ctx context.Context, _ string) error {
 	return nil
 }
 
-// audit is all of the durable audit.
+// audit returns all audit records.
 func (h *harness) audit(t *testing.T) []adminv1.AuditEntry {
 	t.Helper()
 	var all []adminv1.AuditEntry

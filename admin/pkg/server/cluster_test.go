@@ -32,16 +32,16 @@ const (
 	resourceID   = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/Alpha"
 	earlyUID     = "6f9619ff-8b86-4d01-b42d-00c04fc96400"
 	earlyID      = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/early"
-	// gone had two lives, of which nothing is left but what Cluster Service remembers; the pool is being deleted.
+	// goneID had two incarnations, of which only deletion records exist. The node pool is in deletion.
 	goneID   = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/gone"
 	firstUID = "6f9619ff-8b86-4d01-b42d-00c04fc96401"
 	lastUID  = "6f9619ff-8b86-4d01-b42d-00c04fc96402"
 	poolUID  = "6f9619ff-8b86-4d01-b42d-00c04fc96403"
-	// secret must never be shown.
+	// secret must not appear in responses and logs.
 	secret = "bm90LXRvLWJlLXNob3du"
 )
 
-// populate puts one cluster into all layers, and one into ARM's alone, which has not come further yet.
+// populate stores one cluster in all layers, and one in ARM only, which has not reached the fleet.
 func (h *harness) populate(t *testing.T) {
 	t.Helper()
 	batch := h.db.NewBatch(subscription)
@@ -94,7 +94,7 @@ func (h *harness) populate(t *testing.T) {
 	}
 }
 
-// get reads a path as an engineer; into may be nil.
+// get requests a path as an engineer and decodes a successful response into into, which may be nil.
 func (h *harness) get(t *testing.T, engineer, path string, into any) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+path, nil)
@@ -169,7 +169,10 @@ func TestFind(t *testing.T) {
 			if strings.Join(got, " ") != strings.Join(tc.want, " ") {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
-			// The fleet is asked by what it has an index for, and once more for deleted clusters when there is no other.
+			// The fleet is searched by an index, and once more for deletion records if nothing else matches.
+			if len(h.fleet.lists) == 0 && len(tc.want) > 0 && name != "uid" {
+				t.Errorf("%s: the fleet was not searched", tc.reason)
+			}
 			for _, asked := range h.fleet.lists {
 				asked.PageSize, asked.Phases = 0, nil
 				if proto.Size(asked) == 0 || len(h.fleet.lists) > 4 {
@@ -213,8 +216,8 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 	}
 }
 
-// TestTheFleetIsAskedForEverythingAtOnce: no list is answered before all of them are asked for.
-func TestTheFleetIsAskedForEverythingAtOnce(t *testing.T) {
+// TestDumpReadsTheFleetConcurrently checks that all lists are requested before any of them is returned.
+func TestDumpReadsTheFleetConcurrently(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
 	lists := []string{"ListNodePools", "ListExternalAuths", "ListBreakGlassCredentials", "ListBreakGlassRevocations", "ListUpgrades", "ListProvisionShards"}
@@ -237,7 +240,7 @@ func TestTheFleetIsAskedForEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheLastOfFormerLivesIsMeant(t *testing.T) {
+func TestLastIncarnationIsSelected(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
 	for _, text := range []string{"gone", url.PathEscape(goneID)} {
@@ -248,8 +251,8 @@ func TestTheLastOfFormerLivesIsMeant(t *testing.T) {
 	}
 }
 
-// TestDeletionHasTheStepsOfAllLayers: a cluster shows what is being deleted in it, and itself once it is deleted, with the
-// steps of the ARM side around Cluster Service's.
+// TestDeletionHasTheStepsOfAllLayers checks that a cluster has the deletions of its children, and its own once it is deleted, with
+// the steps in ARM around those of Cluster Service.
 func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
@@ -275,7 +278,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	}
 	operation := database.OperationDocument{OperationID: "goes", Request: database.DeleteRequest, ResourceID: resourceID, UID: uid, Status: hub.Deleting, StartTime: time.Now().Add(-time.Hour)}
 	note := operation.DeletionNote("fleet-accepted")
-	note.Attempts, note.LastError = 60, "it is away"
+	note.Attempts, note.LastError = 60, "it is unavailable"
 	if err := h.db.BeginClusterDeletion(t.Context(), item, operation); err != nil {
 		t.Fatal(err)
 	}
@@ -284,12 +287,14 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "cluster" || shown.Items[0].OperationID != "goes" || shown.Items[0].Over {
 		t.Fatalf("%d %s", status, body)
 	}
-	for _, s := range shown.Items[0].Deletion.Of.GetSteps() {
-		if s.GetName() == "fleet-accepted" && (!s.GetStuck() || s.GetAttempts() != 60 || s.GetLastError() != "it is away") {
-			t.Errorf("the step that is stuck: %v", s)
-		}
+	accepted := slices.IndexFunc(shown.Items[0].Deletion.Of.GetSteps(), func(s *clusterservicev1.DeletionStep) bool { return s.GetName() == deletion.StepFleetAccepted })
+	if accepted < 0 {
+		t.Fatalf("the deletion has no step %s: %s", deletion.StepFleetAccepted, body)
 	}
-	// The list of all has it, too, though Cluster Service has not been asked; what goes with it is not named apart.
+	if s := shown.Items[0].Deletion.Of.GetSteps()[accepted]; !s.GetStuck() || s.GetAttempts() != 60 || s.GetLastError() != "it is unavailable" {
+		t.Errorf("the stuck step: %v", s)
+	}
+	// The list has the deletion although Cluster Service has not accepted it, and none for the child that it includes.
 	var list adminv1.DeletionList
 	status, body = h.get(t, "reader", "/deletions?stuck=true", &list)
 	if status != http.StatusOK || len(list.Items) != 1 || list.Items[0].UID != uid || list.Items[0].OperationID != "goes" || len(list.Unavailable) > 0 {
@@ -313,7 +318,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejections(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
 	cases := map[string]struct {

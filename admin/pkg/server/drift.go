@@ -33,19 +33,19 @@ func (s *Server) listDrift(ctx context.Context, _ *request) (any, error) {
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
 	}
-	list.Promised, list.Held = counts.Desired, counts.Fleet
+	list.Desired, list.InFleet = counts.Desired, counts.Fleet
 	return list, nil
 }
 
 // drift returns a difference with its proof and remedy; nil if it no longer exists.
 func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Drift, error) {
 	d := &adminv1.Drift{
-		Difference: string(f.Type), Kind: string(f.Kind), ResourceID: f.Key.ResourceID, UID: f.UID, ClusterUID: f.ClusterUID, Promised: f.AcceptedGeneration, Held: f.FleetGeneration,
-		Mended: true, Remedy: "The backend sends it again at its next comparison; 'hcpctl drift reconcile' starts one now.",
+		Difference: string(f.Type), Kind: string(f.Kind), ResourceID: f.Key.ResourceID, UID: f.UID, ClusterUID: f.ClusterUID, Desired: f.AcceptedGeneration, InFleet: f.FleetGeneration,
+		AutoRepaired: true, Remedy: "The backend sends it again at its next comparison; 'hcpctl drift reconcile' starts one now.",
 	}
 	switch f.Type {
 	case reconciliation.Newer:
-		d.Mended = false
+		d.AutoRepaired = false
 		d.Remedy = "No automatic repair: ARM's documents do not contain the lost change. The customer's next change replaces it."
 		return d, nil
 	case reconciliation.Missing, reconciliation.Orphan:
@@ -61,10 +61,10 @@ func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Dr
 	}
 	switch {
 	case f.Type == reconciliation.Missing && d.Proof != "":
-		d.Mended = false
+		d.AutoRepaired = false
 		d.Remedy = "It was deleted and is not created again: ARM's document predates the deletion. Deleting it in ARM removes the document."
 	case f.Type == reconciliation.Orphan && d.Proof == "":
-		d.Mended = false
+		d.AutoRepaired = false
 		d.Remedy = fmt.Sprintf("No proof of a deletion, so it is kept. If it belongs to no customer, delete it with 'hcpctl drift delete %s'.", f.UID)
 	}
 	return d, nil

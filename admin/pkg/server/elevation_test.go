@@ -9,9 +9,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// TestAnElevationKeepsTheWordsAlone: what is around a reason and a ticket is not kept, where it would count towards the limits of
-// whoever is told of them later.
-func TestAnElevationKeepsTheWordsAlone(t *testing.T) {
+// TestElevationTrimsReasonAndTicket checks that surrounding space is not stored and does not count towards the minimum length.
+func TestElevationTrimsReasonAndTicket(t *testing.T) {
 	h := newHarness(t)
 	const reason, ticket = "the control plane is being looked at", "INC-42"
 	space := strings.Repeat(" ", 2000)
@@ -33,8 +32,8 @@ func TestAnElevationKeepsTheWordsAlone(t *testing.T) {
 	}
 }
 
-// TestAnotherMethodIsToldWhichThereAre: RFC 9110, section 15.5.6.
-func TestAnotherMethodIsToldWhichThereAre(t *testing.T) {
+// TestMethodNotAllowedListsMethods checks the header Allow, see RFC 9110, section 15.5.6.
+func TestMethodNotAllowedListsMethods(t *testing.T) {
 	h := newHarness(t)
 	answer := ask(h.another(h.db), "reader", "", http.MethodPost, "/shards/mgmt-1", "")
 	if allow := answer.Header().Get("Allow"); answer.Code != http.StatusMethodNotAllowed || allow != "PATCH, GET, PUT, DELETE" || !strings.Contains(answer.Body.String(), allow) {

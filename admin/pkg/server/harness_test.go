@@ -29,11 +29,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// harness is admin on a real store (the emulator), with a Cluster Service and a Maestro that hold what the test puts there.
+// harness is admin with the Cosmos DB emulator, a simulated Cluster Service and a simulated Maestro.
 type harness struct {
 	db     *database.DB
 	config server.Config
-	// cosmos says how to reach the store.
+	// cosmos holds the options to connect to the emulator.
 	cosmos database.Options
 	fleet  *fleet
 	works  *works
@@ -42,7 +42,7 @@ type harness struct {
 	log    *journal
 }
 
-// journal is a log that may be written by many.
+// journal is a log with concurrent writers.
 type journal struct {
 	mu      sync.Mutex
 	content strings.Builder
@@ -60,7 +60,7 @@ func (j *journal) String() string {
 	return j.content.String()
 }
 
-// engineers are the callers, by the token that stands for each.
+// engineers authenticates callers: the token is the name of the engineer.
 type engineers struct{}
 
 func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
@@ -110,7 +110,7 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// fleet is a Cluster Service that holds what the test puts there.
+// fleet simulates Cluster Service with the objects of the test.
 type fleet struct {
 	clusterservicev1.UnimplementedClusterServiceServer
 	clusters    []*clusterservicev1.Cluster
@@ -118,15 +118,15 @@ type fleet struct {
 	credentials []*clusterservicev1.BreakGlassCredential
 	works       []*clusterservicev1.Work
 
-	// asked is told of every call before it is answered; may be nil.
+	// asked is called before each response with the name of the method; may be nil.
 	asked func(ctx context.Context, method string)
 
 	mu sync.Mutex
-	// lists are the lists of clusters that were asked for.
+	// lists records the requests for lists of clusters.
 	lists []*clusterservicev1.ListClustersRequest
 }
 
-// drifted is the uid of a cluster that the fleet has, and ARM does not.
+// drifted is the UID of a cluster that the fleet has and ARM does not.
 const drifted = "d0000000-0000-4000-8000-00000000000d"
 
 func (f *fleet) ListInventory(context.Context, *clusterservicev1.ListInventoryRequest) (*clusterservicev1.ListInventoryResponse, error) {
@@ -237,7 +237,7 @@ func (f *fleet) ListClusters(_ context.Context, r *clusterservicev1.ListClusters
 	return response, nil
 }
 
-// chosen says whether a list has a cluster.
+// chosen reports whether a list request selects a cluster.
 func chosen(r *clusterservicev1.ListClustersRequest, c *clusterservicev1.Cluster) bool {
 	id, name, api := strings.ToLower(c.GetResourceId()), strings.ToLower(c.GetSpec().GetName()), strings.TrimPrefix(c.GetStatus().GetApiUrl(), "https://")
 	host, _, _ := net.SplitHostPort(api)
@@ -292,7 +292,7 @@ func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksReques
 	return response, nil
 }
 
-// works is a Maestro that holds what the test puts there; down while it is.
+// works simulates Maestro with the bundles of the test. It is unavailable while down is true.
 type works struct {
 	bundles []maestro.Bundle
 	down    bool

@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// ask sends a request of an engineer with an idempotency key, if that is not empty, straight to a handler.
+// ask sends a request of an engineer to a handler, with an idempotency key unless it is empty.
 func ask(handler http.Handler, engineer, key, method, path, body string) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(context.Background(), method, adminv1.Root+path, strings.NewReader(body))
@@ -31,14 +31,14 @@ func ask(handler http.Handler, engineer, key, method, path, body string) *httpte
 	return recorder
 }
 
-// another is one more admin, on a store.
+// another returns one more admin on a store.
 func (h *harness) another(db *database.DB) http.Handler {
 	config := h.config
 	config.Database, config.Metrics = db, prometheus.NewRegistry()
 	return server.New(config)
 }
 
-// elevate gives the operator the role.
+// elevate elevates the engineer operator.
 func (h *harness) elevate(t *testing.T) {
 	t.Helper()
 	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", `{"role":"operator","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`)
@@ -47,7 +47,7 @@ func (h *harness) elevate(t *testing.T) {
 	}
 }
 
-// began are the operations that there are, in words.
+// began returns a description of all operations.
 func (h *harness) began(t *testing.T) []string {
 	t.Helper()
 	records, _, err := h.db.AdminRecords(t.Context(), database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}}, "", 100)
@@ -62,9 +62,9 @@ func (h *harness) began(t *testing.T) []string {
 }
 
 // TestSweepRequests kills admin before and after each of its writes while an engineer pauses, resumes and sizes a cluster and
-// asks again, with the same key, for what was not answered: each is one operation.
+// repeats unanswered requests with the same key. Each request must create one operation.
 //
-// That the sweep finds what it is for was tried by hand: with the key ignored, what was written before the death is there twice.
+// The sweep was verified by hand: if the key is ignored, requests that were stored before the crash create two operations.
 func TestSweepRequests(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
@@ -90,7 +90,7 @@ func TestSweepRequests(t *testing.T) {
 					end()
 					d.Restart()
 					begin()
-					continue // nobody heard the answer
+					continue // the response was lost
 				}
 				if answer.Code != http.StatusAccepted {
 					t.Fatalf("%s: %d %s", request.action, answer.Code, answer.Body)
@@ -102,9 +102,9 @@ func TestSweepRequests(t *testing.T) {
 	})
 }
 
-// TestARequestIsRepeated: with its key a request is the operation that it was, whatever has become of that; without, or with
-// another's key, it is another one.
-func TestARequestIsRepeated(t *testing.T) {
+// TestRequestIsRepeated checks that a request with the same key returns the same operation whatever its state, and that a request
+// without a key or with another key creates another operation.
+func TestRequestIsRepeated(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)

@@ -15,9 +15,9 @@ func (e *Executor) reconcile(ctx context.Context, _ *database.AdminOperationDocu
 	if err != nil {
 		return nil, apierror.New(apierror.Unavailable, "The comparison is not complete: some resources could not be compared or sent.").WithCause(err)
 	}
-	result := adminv1.DriftResult{Promised: done.Desired, Held: done.Fleet, Applied: done.Applied, Deleted: done.Deleted, Concerns: map[string]int{}}
+	result := adminv1.DriftResult{Desired: done.Desired, InFleet: done.Fleet, Applied: done.Applied, Deleted: done.Deleted, Findings: map[string]int{}}
 	for finding, count := range done.Findings {
-		result.Concerns[string(finding)] = count
+		result.Findings[string(finding)] = count
 	}
 	return result, nil
 }

@@ -1,6 +1,6 @@
-// Package servertest looks at what a run of admin's cases was as a whole, wherever they ran: every route was answered to
-// somebody who may and refused to each role below, every answer is of the document, and the audit says who did what and why
-// and shows no secret. It sits in the client's way and keeps what comes by.
+// Package servertest checks a run of admin's cases as a whole, whether in process or against a region: each route succeeded and
+// was rejected for each lower role, each response matches the OpenAPI document, and the audit is complete and contains no
+// secrets. It records the responses in the HTTP client.
 package servertest
 
 import (
@@ -21,8 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// Record is an http.RoundTripper that keeps every answer. A case says who asks by the name of an engineer in the place of a
-// token.
+// Record is an http.RoundTripper that records all responses. In a case the name of an engineer replaces the token.
 type Record struct {
 	next   http.RoundTripper
 	routes *http.ServeMux
@@ -31,15 +30,15 @@ type Record struct {
 	answers []answer
 }
 
-// answer is one of admin's.
+// answer is a recorded response.
 type answer struct {
-	// route is a method and a pattern; who is the engineer, empty for nobody.
+	// route is a method and a pattern; who is the engineer, empty for a request without a token.
 	route, who string
 	status     int
 	body       []byte
 }
 
-// New keeps what next answers.
+// New returns a Record of the responses of next.
 func New(next http.RoundTripper) *Record {
 	r := &Record{next: next, routes: http.NewServeMux()}
 	for _, route := range server.Routes() {
@@ -74,8 +73,8 @@ func (r *Record) taken() []answer {
 	return slices.Clone(r.answers)
 }
 
-// EveryRoute checks that each was answered as it should be, and refused to each role below its own. Callers are named for their
-// roles: reader, operator, oncall; a guest has none.
+// EveryRoute checks that each route succeeded and that it was rejected for each lower role. The engineers reader, operator and
+// oncall have the roles reader, operator and break-glass; guest has none.
 func (r *Record) EveryRoute(t *testing.T) {
 	t.Helper()
 	statuses := map[string]map[string][]int{}
@@ -104,7 +103,7 @@ func (r *Record) EveryRoute(t *testing.T) {
 	}
 }
 
-// EveryAnswer compares the bodies with the schemas of the document.
+// EveryAnswer validates the bodies against the schemas of the OpenAPI document.
 func (r *Record) EveryAnswer(t *testing.T) {
 	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(openapi.Document()))
@@ -141,7 +140,7 @@ func (r *Record) EveryAnswer(t *testing.T) {
 	}
 }
 
-// NoAnswerShows checks that no body has any of these secrets, by what they are.
+// NoAnswerShows checks that no body contains one of the secrets, which are keyed by a description.
 func (r *Record) NoAnswerShows(t *testing.T, secrets map[string]string) {
 	t.Helper()
 	for _, a := range r.taken() {
@@ -153,7 +152,7 @@ func (r *Record) NoAnswerShows(t *testing.T, secrets map[string]string) {
 	}
 }
 
-// Line is one of the log's that is of the audit.
+// Line is an audit record in a log.
 type Line struct {
 	Record, Actor, Reason, Ticket, Action, Target, Outcome string
 	ObjectID                                               string `json:"object_id"`
@@ -161,7 +160,7 @@ type Line struct {
 	Status                                                 int
 }
 
-// Lines are the audit's lines of a log; what is no line of JSON is passed over, for other programs may write to it, too.
+// Lines returns the audit records of a log. It skips lines that are not JSON.
 func Lines(log string) []Line {
 	var lines []Line
 	for text := range strings.SplitSeq(log, "\n") {
@@ -173,8 +172,8 @@ func Lines(log string) []Line {
 	return lines
 }
 
-// EveryMutation checks admin's log: each mutation and each refusal has a line that says who, and each that was accepted also
-// why; what the durable audit has is among them; and nothing of what was sent or is secret is in the log.
+// EveryMutation checks the audit: each change and each rejection has a record with the caller, each accepted change also has the
+// reason, all stored audit entries are logged, and the log contains no secrets.
 func EveryMutation(t *testing.T, log string, durable []adminv1.AuditEntry, secrets map[string]string) {
 	t.Helper()
 	accepted, logged, refused := map[string]int{}, map[string]bool{}, 0

@@ -34,14 +34,14 @@ func (e *environment) driftList() *cobra.Command {
 
 func (e *environment) driftTable(list *adminv1.DriftList) error {
 	if len(list.Items) == 0 {
-		_, err := fmt.Fprintf(e.out, "no differences: %d resources desired, %d in the fleet\n", list.Promised, list.Held)
+		_, err := fmt.Fprintf(e.out, "no differences: %d resources desired, %d in the fleet\n", list.Desired, list.InFleet)
 		return err
 	}
 	var rows [][]string
 	for _, d := range list.Items {
-		rows = append(rows, []string{d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Promised, 10), strconv.FormatInt(d.Held, 10), d.ResourceID, d.Remedy})
+		rows = append(rows, []string{d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Desired, 10), strconv.FormatInt(d.InFleet, 10), d.ResourceID, d.Remedy})
 	}
-	if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "PROMISED", "HELD", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
+	if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "DESIRED", "IN FLEET", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
 		return err
 	}
 	_, err := fmt.Fprintf(e.out, "only the first %d differences are listed\n", len(list.Items))
@@ -58,11 +58,11 @@ func (e *environment) driftReconcile() *cobra.Command {
 		if err := json.Unmarshal(operation.Result, &result); err != nil {
 			return e.printDone(operation)
 		}
-		if _, err := fmt.Fprintf(e.out, "%d resources desired, %d in the fleet: %d sent again, %d deletions sent again\n", result.Promised, result.Held, result.Applied, result.Deleted); err != nil {
+		if _, err := fmt.Fprintf(e.out, "%d resources desired, %d in the fleet: %d sent again, %d deletions sent again\n", result.Desired, result.InFleet, result.Applied, result.Deleted); err != nil {
 			return err
 		}
-		for _, concern := range slices.Sorted(maps.Keys(result.Concerns)) {
-			if _, err := fmt.Fprintf(e.out, "%d differences need a decision: %s (see `hcpctl drift list`)\n", result.Concerns[concern], concern); err != nil {
+		for _, concern := range slices.Sorted(maps.Keys(result.Findings)) {
+			if _, err := fmt.Fprintf(e.out, "%d differences need a decision: %s (see `hcpctl drift list`)\n", result.Findings[concern], concern); err != nil {
 				return err
 			}
 		}
