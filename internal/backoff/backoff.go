@@ -24,7 +24,7 @@ type Backoff struct {
 func New(first, last time.Duration) *Backoff {
 	// The library randomizes around the middle of its interval: 3/4 ± 1/3 of it is the range from 1/2 to 1.
 	return &Backoff{intervals: backoff.ExponentialBackOff{
-		InitialInterval: first * 3 / 4, MaxInterval: max(first, last) * 3 / 4,
+		InitialInterval: min(first, last) * 3 / 4, MaxInterval: last * 3 / 4,
 		Multiplier: 2, RandomizationFactor: 1. / 3,
 	}}
 }

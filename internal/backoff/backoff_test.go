@@ -29,6 +29,10 @@ func TestPausesDoubleUpToTheLast(t *testing.T) {
 	}
 }
 
+func TestLastBoundsTheFirstPause(t *testing.T) {
+	between(t, "first above last", New(2*last, last).Next(), last)
+}
+
 func TestPausesAreRandom(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 100 {

@@ -20,7 +20,7 @@ import (
 
 const (
 	// keepAliveIdle is the time without traffic after which an end probes the other. peerTimeout is the time after that until
-	// the other end counts as gone, in which keepAliveProbes are sent.
+	// the other end counts as unreachable, in which keepAliveProbes are sent.
 	keepAliveIdle   = 10 * time.Second
 	peerTimeout     = 15 * time.Second
 	keepAliveProbes = 3
@@ -76,7 +76,7 @@ func Connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 }
 
 // Parameters returns the run-time parameters of each session. With them the server probes its client, and ends a transaction
-// that stays idle: its client is stopped or gone, and its locks would delay everybody else. Our transactions are a few
+// that stays idle: its client is stopped or unreachable, and its locks would delay other sessions. Our transactions are a few
 // statements in a row.
 func Parameters() map[string]string {
 	return map[string]string{

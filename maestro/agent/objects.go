@@ -61,8 +61,8 @@ type kind struct {
 
 var _ objectreader.ObjectReader = (*objects)(nil)
 
-func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger, gone func([]string)) *objects {
-	return &objects{client: client, log: log, onDelete: gone, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
+func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger, onDelete func([]string)) *objects {
+	return &objects{client: client, log: log, onDelete: onDelete, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
 }
 
 // Get implements objectreader.ObjectReader. It reads an object from the watch of its kind. An object that the watch does not have

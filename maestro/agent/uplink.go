@@ -215,7 +215,7 @@ func (u *uplink) reportNext(ctx context.Context) bool {
 		return false
 	}
 	defer u.reports.Done(name)
-	work, gone := u.works.report(name)
+	work, removed := u.works.report(name)
 	if work == nil {
 		u.reports.Forget(name)
 		return true
@@ -227,7 +227,7 @@ func (u *uplink) reportNext(ctx context.Context) bool {
 	}
 	switch {
 	case err == nil:
-		if gone {
+		if removed {
 			u.works.markReported(work)
 		}
 		u.reports.Forget(name)

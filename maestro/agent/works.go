@@ -170,8 +170,8 @@ func (w *works) has(name string) bool {
 }
 
 // report returns the work to report for a name: the stored work or, after its removal, its last state with the condition Deleted
-// and gone set. It returns nil if there is neither.
-func (w *works) report(name string) (work *workv1.ManifestWork, gone bool) {
+// and removed set. It returns nil if there is neither.
+func (w *works) report(name string) (work *workv1.ManifestWork, removed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if work, ok := w.removed[name]; ok {

@@ -131,7 +131,7 @@ func TestPublishedFault_DeleteBeforeFinalizerHangs(t *testing.T) {
 	}
 }
 
-// An agent may report for its own consumer only, whatever its events contain.
+// An agent may report for its own consumer only, even if its events name another.
 func TestAgentCannotReportForAnotherConsumer(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()

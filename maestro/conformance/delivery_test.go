@@ -61,23 +61,23 @@ func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
 func TestPublishedFault_OversizedMessageBlocksOthers(t *testing.T) {
 	r := newRegion(t)
 	s, consumer, agent, cs := r.withFakeAgent()
-	poison := newBundle(consumer, strings.Repeat("x", 600<<10))
-	r.insert(s, poison)
+	rejected := newBundle(consumer, strings.Repeat("x", 600<<10))
+	r.insert(s, rejected)
 	healthy := newBundle(consumer, "x")
 	cs.must("create", healthy)
 	agent.until("spec.create_request", healthy.ID, 1)
-	st := cs.until(poison.ID, "reported as not delivered", func(st statusEvent) bool {
+	st := cs.until(rejected.ID, "reported as not delivered", func(st statusEvent) bool {
 		return meta.IsStatusConditionFalse(st.Conditions, "Delivered")
 	})
 	if c := meta.FindStatusCondition(st.Conditions, "Delivered"); c.Reason != "TooLarge" {
 		t.Errorf("reason %s", c.Reason)
 	}
-	if n := len(agent.events("spec.create_request", poison.ID)); n != 0 {
+	if n := len(agent.events("spec.create_request", rejected.ID)); n != 0 {
 		t.Errorf("the oversized message was sent %d times", n)
 	}
 	// A smaller version is delivered.
-	cs.must("update", poison.with("small"))
-	agent.until("spec.update_request", poison.ID, 1)
+	cs.must("update", rejected.with("small"))
+	agent.until("spec.update_request", rejected.ID, 1)
 }
 
 // A message that makes the broker close the connection for another reason is postponed after some attempts.
@@ -85,11 +85,11 @@ func TestPublishedFault_RejectedMessageBlocksOthers(t *testing.T) {
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
 	_, consumer, agent, cs := r.withFakeAgent()
-	r.Broker.RejectPayload("arsenic")
-	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
-	cs.must("create", poison)
+	r.Broker.RejectPayload("rejected payload")
+	rejected, healthy := newBundle(consumer, "rejected payload"), newBundle(consumer, "x")
+	cs.must("create", rejected)
 	cs.must("create", healthy)
-	st := cs.until(poison.ID, "reported as not delivered", func(st statusEvent) bool {
+	st := cs.until(rejected.ID, "reported as not delivered", func(st statusEvent) bool {
 		return meta.IsStatusConditionFalse(st.Conditions, "Delivered")
 	})
 	if c := meta.FindStatusCondition(st.Conditions, "Delivered"); c.Reason != "NotDeliverable" {
@@ -98,7 +98,7 @@ func TestPublishedFault_RejectedMessageBlocksOthers(t *testing.T) {
 	agent.until("spec.create_request", healthy.ID, 1)
 	// When the broker accepts it, it is delivered.
 	r.Broker.RejectPayload("")
-	agent.until("spec.create_request", poison.ID, 1)
+	agent.until("spec.create_request", rejected.ID, 1)
 }
 
 // insert stores a resource and its delivery without the checks and the notification of a request.

@@ -32,8 +32,8 @@ const (
 	hashesPerResync = 1500
 	// firstRetry is the first pause after sending failed. Its bound is Options.SafetyPoll.
 	firstRetry = 100 * time.Millisecond
-	// poisonAttempts is the number of broken connections after which a delivery counts as their cause.
-	poisonAttempts = 6
+	// maxBrokenConnections is the number of broken connections after which a delivery counts as their cause.
+	maxBrokenConnections = 6
 )
 
 // consumer runs the two loops of one consumer.
@@ -253,12 +253,12 @@ func (c *consumer) handleFailure(ctx context.Context, delivery *store.Delivery, 
 		}
 		c.breaks[r.ID]++
 	}
-	if c.breaks[r.ID] < poisonAttempts {
+	if c.breaks[r.ID] < maxBrokenConnections {
 		return fmt.Errorf("sending resource %s: %w", r.ID, err)
 	}
 	// Next time, one broken connection is enough.
-	c.breaks[r.ID] = poisonAttempts - 1
-	return c.postpone(ctx, delivery, maestroapi.DeliveredNotDeliverable, fmt.Sprintf("sending it broke the connection %d times: %v", poisonAttempts, err), c.dispatcher.o.MaxResend)
+	c.breaks[r.ID] = maxBrokenConnections - 1
+	return c.postpone(ctx, delivery, maestroapi.DeliveredNotDeliverable, fmt.Sprintf("sending it broke the connection %d times: %v", maxBrokenConnections, err), c.dispatcher.o.MaxResend)
 }
 
 // park removes a delivery from the outbox until its resource changes.

@@ -157,7 +157,7 @@ func (d *Dispatcher) LinkUp(context.Context) {
 
 // Receive queues an event that an agent published.
 func (d *Dispatcher) Receive(_ context.Context, topic string, evt *cloudevents.Event) {
-	// The broker checks the topic against the agent's certificate; nobody checks the consumer that the event names.
+	// The broker checks the topic against the agent's certificate, but not the consumer that the event names.
 	source, name, channel, ok := maestroapi.ParseTopic(topic)
 	if !ok || source != d.o.SourceID || channel != maestroapi.ChannelAgentEvents {
 		return

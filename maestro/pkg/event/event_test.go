@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-func TestSpecSurvivesTheWire(t *testing.T) {
+func TestSpecRoundTrip(t *testing.T) {
 	r := &resource.Resource{
 		ID: "id", Source: "cluster-service", Consumer: "mgmt-1", Version: 3, Tracing: "trace",
 		Metadata: json.RawMessage(`{"name":"theirs","labels":{"a":"b"}}`),
@@ -32,7 +32,7 @@ func TestSpecSurvivesTheWire(t *testing.T) {
 	}
 	var metadata metav1.ObjectMeta
 	if err := json.Unmarshal(got.Metadata, &metadata); err != nil || metadata.Name != "id" || metadata.Labels["a"] != "b" {
-		t.Errorf("the agent sees metadata %s, %v; towards it the id is the name", got.Metadata, err)
+		t.Errorf("metadata for the agent is %s, %v; its name must be the ID", got.Metadata, err)
 	}
 	got.Metadata, got.Source = r.Metadata, r.Source
 	if diff := cmp.Diff(r, got); diff != "" {
@@ -40,7 +40,7 @@ func TestSpecSurvivesTheWire(t *testing.T) {
 	}
 }
 
-func TestStatusCarriesTheBundle(t *testing.T) {
+func TestStatusContainsTheBundle(t *testing.T) {
 	r := &resource.Resource{
 		ID: "id", Source: "cluster-service", Consumer: "mgmt-1", Version: 2, Metadata: json.RawMessage(`{"name":"theirs"}`),
 		Spec: json.RawMessage(`{"manifests":[]}`),
@@ -61,7 +61,7 @@ func TestStatusCarriesTheBundle(t *testing.T) {
 	}
 }
 
-func TestLargeResyncComesInParts(t *testing.T) {
+func TestLargeResyncIsSplit(t *testing.T) {
 	held := make([]payload.ResourceVersion, 9000)
 	for i := range held {
 		held[i] = payload.ResourceVersion{ResourceID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), ResourceVersion: 1 << 30}
@@ -87,12 +87,11 @@ func TestLargeResyncComesInParts(t *testing.T) {
 		}
 	}
 	if len(all) != len(held) {
-		t.Errorf("%d of %d came through", len(all), len(held))
+		t.Errorf("received %d of %d", len(all), len(held))
 	}
 }
 
-// FuzzDecode: whatever anybody sends, decoding answers with a value or a fault of the request, and what was decoded can
-// be encoded again.
+// FuzzDecode checks that decoding any input returns a value or an error, and that a decoded value can be encoded again.
 func FuzzDecode(f *testing.F) {
 	seed := func(kind, data string) {
 		f.Add("io.open-cluster-management.works.v1alpha1.manifestbundles."+kind, "cluster-service", "id", "mgmt-1", "7", "42", `{"name":"n"}`, "1", data)

@@ -44,7 +44,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// FuzzCondition: no expression panics, and no text of one ever stands in the SQL.
+// FuzzCondition checks that no expression panics and that the SQL contains no text of an expression.
 func FuzzCondition(f *testing.F) {
 	for _, seed := range []string{"id='a'", "not (id like 'a%' or version in (1,2))", `payload->'metadata'->'labels'->>'a'<>null`, "((((", "id='", "version='1'"} {
 		f.Add(seed)

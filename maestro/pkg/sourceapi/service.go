@@ -115,11 +115,11 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 
 func (s *Service) apply(ctx context.Context, action event.Action, r *resource.Resource) (version int64, err error) {
 	if action == event.Delete {
-		consumer, gone, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.ReleaseAnnotations(r.Metadata))
+		consumer, missing, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.ReleaseAnnotations(r.Metadata))
 		if err != nil {
 			return 0, err
 		}
-		if gone {
+		if missing {
 			return 0, s.confirmGone(ctx, r)
 		}
 		s.wakeDelivery(consumer)

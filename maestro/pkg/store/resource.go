@@ -109,9 +109,9 @@ const orderDelivery = `insert into deliveries (resource_id, consumer) values ($1
 		position = nextval('delivery_order'), lane = 0, due_at = now(), attempts = 0, parked = null`
 
 // Delete marks a resource for deletion. The resource is removed when the agent confirms. version is the version that the decision
-// is based on, or 0. Delete succeeds for a resource that does not exist, with gone set, or that is being deleted. It adds the
+// is based on, or 0. Delete succeeds for a resource that does not exist, with missing set, or that is being deleted. It adds the
 // annotations that release finalizers (resource.ReleaseAnnotations) to the metadata, and a change of them is delivered at once.
-func (s *Store) Delete(ctx context.Context, id, source string, version int64, released map[string]string) (consumer string, gone bool, err error) {
+func (s *Store) Delete(ctx context.Context, id, source string, version int64, released map[string]string) (consumer string, missing bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var owner string
 		var newest int64
@@ -121,7 +121,7 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64, re
 			id).Scan(&owner, &consumer, &newest, &deleting, &metadata)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			gone = true
+			missing = true
 			return nil
 		case err != nil:
 			return err
@@ -144,7 +144,7 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64, re
 		batch.Queue(orderDelivery, id, consumer)
 		return tx.SendBatch(ctx, &batch).Close()
 	})
-	return consumer, gone, wrap(err, "deleting resource %s", id)
+	return consumer, missing, wrap(err, "deleting resource %s", id)
 }
 
 const resourceColumns = `r.id, r.source, r.consumer, r.version, r.metadata, r.tracing, r.created_at, r.updated_at, r.deleted_at,

@@ -87,7 +87,7 @@ const (
 )
 
 // Membership makes a replica one of those that share the consumers. It is a database session whose advisory locks mark the
-// replica and the consumers that it serves. The locks end with the session, so a crashed replica blocks nobody.
+// replica and the consumers that it serves. The locks end with the session, so a crashed replica blocks no other.
 type Membership struct {
 	conn *pgxpool.Conn
 	self int32

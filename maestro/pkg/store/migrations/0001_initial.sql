@@ -1,6 +1,6 @@
 -- +goose Up
 -- Consumers are the management clusters. agent_epoch counts the runs of a consumer's agent. The sequence IDs of a new run are
--- newer than those of earlier runs, whatever the clock of the agent shows.
+-- newer than those of earlier runs, independent of the clock of the agent.
 create table consumers (
     id          text primary key,
     name        text not null unique,
