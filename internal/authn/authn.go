@@ -59,7 +59,8 @@ func Challenge(err error) string {
 	return ""
 }
 
-// reject returns an Unauthenticated error. code is an error code of RFC 6750, section 3.1, or "" if the request has no token.
+// reject returns an Unauthenticated error. code is an error code of RFC 6750, section 3.1, or "" if the request has no
+// token.
 func reject(code, message string, cause error) error {
 	challenge := `Bearer realm="Microsoft.RedHatOpenShift"`
 	if code != "" {

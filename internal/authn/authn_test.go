@@ -40,7 +40,8 @@ type issuer struct {
 	down    atomic.Bool
 	// suffix is appended to the URL in the issuer's name.
 	suffix string
-	// fetching, if not nil, blocks each request for the keys: the issuer sends to it, and then receives from it before it responds.
+	// fetching, if not nil, blocks each request for the keys: the issuer sends to it, and then receives from it before it
+	// responds.
 	fetching chan struct{}
 }
 
@@ -138,8 +139,8 @@ func authenticate(a authn.Authenticator, authorization string) (authn.Caller, er
 	return a.Authenticate(context.Background(), r)
 }
 
-// TestTokens checks that only tokens of the issuer, for this service, of ARM's application and within their validity period are
-// accepted, both by a TokenVerifier and by a Sidecar that uses one.
+// TestTokens checks that only tokens of the issuer, for this service, of ARM's application and within their validity
+// period are accepted, both by a TokenVerifier and by a Sidecar that uses one.
 func TestTokens(t *testing.T) {
 	i := newIssuer(t)
 	other := newIssuer(t)
@@ -235,8 +236,8 @@ func startSidecar(t testing.TB, tokens authn.Authenticator) string {
 	return server.URL + "/ValidateRequest"
 }
 
-// TestUnreachableIssuer checks that requests are rejected as Unavailable until the keys were fetched once, and that fetched keys stay
-// in use while the issuer is unreachable.
+// TestUnreachableIssuer checks that requests are rejected as Unavailable until the keys were fetched once, and that
+// fetched keys stay in use while the issuer is unreachable.
 func TestUnreachableIssuer(t *testing.T) {
 	i := newIssuer(t)
 	i.down.Store(true)
@@ -293,8 +294,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestIssuerWithTrailingSlash checks an issuer such as https://sts.windows.net/<tenant>/, the one of Entra's version 1 tokens. Its
-// configuration has the same name.
+// TestIssuerWithTrailingSlash checks an issuer such as https://sts.windows.net/<tenant>/, the one of Entra's version 1
+// tokens. Its configuration has the same name.
 func TestIssuerWithTrailingSlash(t *testing.T) {
 	i := newIssuer(t)
 	i.suffix = "/"
@@ -304,8 +305,8 @@ func TestIssuerWithTrailingSlash(t *testing.T) {
 	}
 }
 
-// TestFetchOutlivesCanceledRequest checks that one fetch of the keys serves all requests that wait for it, even if the request
-// that started it is canceled.
+// TestFetchOutlivesCanceledRequest checks that one fetch of the keys serves all requests that wait for it, even if the
+// request that started it is canceled.
 func TestFetchOutlivesCanceledRequest(t *testing.T) {
 	i := newIssuer(t)
 	i.fetching = make(chan struct{})

@@ -34,7 +34,8 @@ const (
 	maxModulus  = 1024 // bytes, of an RSA key with 8192 bits
 )
 
-// keysUnavailableError reports that the current keys could not be fetched, so that a token can be neither accepted nor rejected.
+// keysUnavailableError reports that the current keys could not be fetched, so that a token can be neither accepted nor
+// rejected.
 type keysUnavailableError struct{ cause error }
 
 func (e *keysUnavailableError) Error() string {

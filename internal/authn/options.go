@@ -78,8 +78,8 @@ func (o *Options) Validate() error {
 // issuerTimeout bounds one request to the issuer.
 const issuerTimeout = 3 * time.Second
 
-// Authenticator returns the configured Authenticator, or nil if authentication is off. The caller must execute run until the
-// Authenticator is no longer used.
+// Authenticator returns the configured Authenticator, or nil if authentication is off. The caller must execute run until
+// the Authenticator is no longer used.
 func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, run func(ctx context.Context), err error) {
 	noRun := func(context.Context) {}
 	switch o.Mode {

@@ -158,7 +158,8 @@ func rejectionCause(err error) error {
 	return errors.New("the token is invalid")
 }
 
-// store caches a verified token until it expires. If the cache is full, it removes expired tokens first, then arbitrary ones.
+// store caches a verified token until it expires. If the cache is full, it removes expired tokens first, then arbitrary
+// ones.
 func (t *TokenVerifier) store(digest [sha256.Size]byte, v cachedToken, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRotatedCertificateIsReloaded checks that a new certificate is used soon, regardless of its modification times, and that an
-// incomplete rotation keeps the old one in use.
+// TestRotatedCertificateIsReloaded checks that a new certificate is used soon, regardless of its modification times, and
+// that an incomplete rotation keeps the old one in use.
 func TestRotatedCertificateIsReloaded(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := OpenAuthority(t.TempDir(), "local")

@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// Peer is a workload, identified by the name of its service account, for example `frontend`. Its namespace has the same name.
+// Peer is a workload, identified by the name of its service account, for example `frontend`. Its namespace has the same
+// name.
 type Peer string
 
 // The workloads of a region.
@@ -41,7 +42,8 @@ var allowedClients = map[Peer][]Peer{
 	MaestroServer:  {ClusterService, Admin, Hcpctl},
 }
 
-// AllowedClients returns the workloads that may call server, in a stable order. It is empty for a server that is not listed.
+// AllowedClients returns the workloads that may call server, in a stable order. It is empty for a server that is not
+// listed.
 func AllowedClients(server Peer) []Peer {
 	return slices.Clone(allowedClients[server])
 }

@@ -1,11 +1,12 @@
 // Package crashsweep tests that a process can crash at any of its external writes and that its replacement completes the work.
 //
-// A test provides a scenario: a function that starts a process, makes requests and returns the final external state. Sweep
-// runs the scenario once without a crash, then once for each point where a crash leaves a different external state, and then
-// with two crashes at points drawn from a seed. Every run must return the same state as the undisturbed run.
+// A test provides a scenario: a function that starts a process, makes requests and returns the final external state.
+// Sweep runs the scenario once without a crash, then once for each point where a crash leaves a different external state,
+// and then with two crashes at points drawn from a seed. Every run must return the same state as the undisturbed run.
 //
-// The process does not know that it is under test. The scenario calls Injector.Point just before and just after each external
-// write, wherever it can intercept one: HTTP transports, gRPC interceptors and a PostgreSQL proxy are in this package.
+// The process needs no code for the test. The scenario calls Injector.Point just before and just after each
+// external write, wherever it can intercept one: HTTP transports, gRPC interceptors and a PostgreSQL proxy are in this
+// package.
 //
 // The seed determines where a run crashes. CRASH_SEED=<seed> replays one run; CRASH_PAIRS=<n> draws n pairs of crashes.
 package crashsweep

@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// The pauses between two checks grow from firstPause to lastPause, so that a test continues soon after the condition is met. A
-// pause is at least as long as the previous check, up to longestPause, so that checks do not slow down what they wait for.
+// The pauses between two checks grow from firstPause to lastPause, so that a test continues soon after the condition is
+// met. A pause is at least as long as the previous check, up to longestPause, so that checks do not slow down what they
+// wait for.
 const (
 	firstPause   = time.Millisecond
 	lastPause    = 20 * time.Millisecond
 	longestPause = 250 * time.Millisecond
 )
 
-// Holds waits until check returns nil, and fails the test with Fatalf after timeout. condition is a sentence, for example "the
-// namespace is deleted"; the error of check describes the current state. Holds may be called in a cleanup function.
+// Holds waits until check returns nil, and fails the test with Fatalf after timeout. condition is a sentence, for example
+// "the namespace is deleted"; the error of check describes the current state. Holds may be called in a cleanup function.
 func Holds(t testing.TB, timeout time.Duration, condition string, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
@@ -35,8 +36,8 @@ func Before(ctx context.Context, t testing.TB, condition string, check func() er
 	}
 }
 
-// Repeat repeats check until it returns nil. If ctx ends first, it returns an error that wraps the last error of check. It is
-// for goroutines other than that of the test, which must not call Fatalf.
+// Repeat repeats check until it returns nil. If ctx ends first, it returns an error that wraps the last error of check.
+// It is for goroutines other than that of the test, which must not call Fatalf.
 func Repeat(ctx context.Context, check func() error) error {
 	started, checks := time.Now(), 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// gracePeriod is the time for goroutines to end that nothing can wait for, for example those of a closed connection. Check only
-// waits while goroutines are left.
+// gracePeriod is the time for goroutines to end that nothing can wait for, for example those of a closed connection.
+// Check only waits while goroutines are left.
 const gracePeriod = 30 * time.Second
 
 // permanent lists the functions of libraries that run in one goroutine for the whole process.

@@ -32,8 +32,8 @@ type Recorder struct {
 	failed error
 }
 
-// FromEnvironment returns a Recorder for the folder in DirVariable, or nil if the variable is empty. source is the prefix of
-// the recording's file name.
+// FromEnvironment returns a Recorder for the folder in DirVariable, or nil if the variable is empty. source is the prefix
+// of the recording's file name.
 func FromEnvironment(source string) (*Recorder, error) {
 	dir := os.Getenv(DirVariable)
 	if dir == "" {

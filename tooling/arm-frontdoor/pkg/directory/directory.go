@@ -20,7 +20,8 @@ type Subscription struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
 	TenantID string `json:"tenantId"`
-	// Provider is the state of the resource provider's registration: NotRegistered, Registering, Registered or Unregistering.
+	// Provider is the state of the resource provider's registration: NotRegistered, Registering, Registered or
+	// Unregistering.
 	Provider string `json:"provider"`
 	// RegistrationDate is the time of the resource provider's first registration.
 	RegistrationDate time.Time `json:"registrationDate,omitzero"`
@@ -114,8 +115,8 @@ func (s *Subscription) SortedGroups() []Group {
 	return all
 }
 
-// Update changes a subscription with change and returns a copy after the change is durable. A subscription that does not exist
-// is created. If change returns an error, nothing is changed. change must not retain its argument.
+// Update changes a subscription with change and returns a copy after the change is durable. A subscription that does not
+// exist is created. If change returns an error, nothing is changed. change must not retain its argument.
 func (d *Directory) Update(id string, change func(s *Subscription) error) (Subscription, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

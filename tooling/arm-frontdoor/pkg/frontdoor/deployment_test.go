@@ -23,8 +23,8 @@ func decodeJSON(t *testing.T, text string) any {
 	return value
 }
 
-// TestDeploymentValidation checks that the provider validates its resources of a template, with expressions evaluated, and that
-// its error is returned in the form of ARM.
+// TestDeploymentValidation checks that the provider validates its resources of a template, with expressions evaluated,
+// and that its error is returned in the form of ARM.
 func TestDeploymentValidation(t *testing.T) {
 	cases := map[string]struct {
 		reason, body string

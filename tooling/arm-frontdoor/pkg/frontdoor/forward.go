@@ -133,7 +133,8 @@ func (d *FrontDoor) identityURL(r *request) string {
 	return d.options.PublicURL + r.URL.Path + "/credentials/v2/identities?tid=" + url.QueryEscape(r.caller.TenantID)
 }
 
-// systemData returns the value of x-ms-arm-resource-system-data. For an existing resource the provider ignores the creation.
+// systemData returns the value of x-ms-arm-resource-system-data. For an existing resource the provider ignores the
+// creation.
 func systemData(caller string, now time.Time) string {
 	at := now.UTC().Format(time.RFC3339Nano)
 	data, err := json.Marshal(map[string]string{
@@ -167,8 +168,8 @@ func newUUID() string {
 // maxProviderResponse bounds the response of a call to the resource provider.
 const maxProviderResponse = 16 << 20
 
-// callProvider sends ARM's own requests to the resource provider: for registrations, deletions of resource groups and lists of
-// resources. A status of 400 or more is an error: a *response with that status.
+// callProvider sends ARM's own requests to the resource provider: for registrations, deletions of resource groups and
+// lists of resources. A status of 400 or more is an error: a *response with that status.
 func (d *FrontDoor) callProvider(ctx context.Context, r *request, method, pathAndQuery string, body any) ([]byte, *http.Response, error) {
 	var content io.Reader
 	if body != nil {

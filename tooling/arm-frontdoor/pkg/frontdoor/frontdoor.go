@@ -132,8 +132,8 @@ func (d *FrontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.options.Log.Debug("request served", logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.Status, recorder.status, logkey.Responder, responder)
 }
 
-// trimLeadingSlashes returns r with a single slash at the start of its path. ARM accepts several, and the SDK for JavaScript
-// sends two before a resource ID.
+// trimLeadingSlashes returns r with a single slash at the start of its path. ARM accepts several, and the SDK for
+// JavaScript sends two before a resource ID.
 func trimLeadingSlashes(r *http.Request) *http.Request {
 	if !strings.HasPrefix(r.URL.Path, "//") {
 		return r
@@ -182,8 +182,8 @@ func (r *statusRecorder) WriteHeader(status int) {
 // Unwrap lets http.ResponseController reach the flusher of the connection.
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// respondWithoutToken returns the response to requests that need no token: for tokens, the OpenID documents of the issuer and
-// the endpoints of this cloud. It returns nil for all other requests.
+// respondWithoutToken returns the response to requests that need no token: for tokens, the OpenID documents of the issuer
+// and the endpoints of this cloud. It returns nil for all other requests.
 func (d *FrontDoor) respondWithoutToken(r *http.Request) *response {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	rest := strings.ToLower(strings.Join(segments[1:], "/"))

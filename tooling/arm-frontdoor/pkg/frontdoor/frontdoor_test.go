@@ -278,8 +278,8 @@ func TestAzureSDKWorksUnchanged(t *testing.T) {
 	}
 }
 
-// completeOperations completes the provider's operations until there are no clusters. ARM does not poll the operations that a
-// deletion of a group starts.
+// completeOperations completes the provider's operations until there are no clusters. ARM does not poll the operations
+// that a deletion of a group starts.
 func completeOperations(ctx context.Context, t *testing.T, h *environment) {
 	t.Helper()
 	eventually.Before(ctx, t, "all clusters are deleted", func() error {

@@ -122,7 +122,8 @@ func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
 	return newResponse(http.StatusOK, groupBody(after, g))
 }
 
-// startGroupDeletion marks the group as deleting, so that a restarted process resumes the deletion, and starts the deletion.
+// startGroupDeletion marks the group as deleting, so that a restarted process resumes the deletion, and starts the
+// deletion.
 func (d *FrontDoor) startGroupDeletion(s directory.Subscription, g directory.Group) *response {
 	if !g.Deleting {
 		if _, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
@@ -183,8 +184,8 @@ func (d *FrontDoor) runGroupDeletion(subscription, group string) {
 	})
 }
 
-// deleteGroupStep requests the deletion of every cluster in the group that is not being deleted. If there are no clusters, it
-// deletes the group and returns true.
+// deleteGroupStep requests the deletion of every cluster in the group that is not being deleted. If there are no
+// clusters, it deletes the group and returns true.
 func (d *FrontDoor) deleteGroupStep(ctx context.Context, subscription, group string) (done bool, err error) {
 	s, ok := d.options.Directory.Subscription(subscription)
 	if !ok {

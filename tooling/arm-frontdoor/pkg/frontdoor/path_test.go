@@ -108,7 +108,8 @@ func TestResponsesHaveIDsOnce(t *testing.T) {
 	}
 }
 
-// TestMissingAPIVersion checks that ARM rejects requests without an api-version, and that the provider does so for its own paths.
+// TestMissingAPIVersion checks that ARM rejects requests without an api-version, and that the provider does so for its
+// own paths.
 func TestMissingAPIVersion(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)
@@ -127,8 +128,8 @@ func TestMissingAPIVersion(t *testing.T) {
 	}
 }
 
-// TestGroupDeletionInDeletedSubscription checks that the deletion of a group completes although the provider rejects requests
-// in the subscription.
+// TestGroupDeletionInDeletedSubscription checks that the deletion of a group completes although the provider rejects
+// requests in the subscription.
 func TestGroupDeletionInDeletedSubscription(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)

@@ -60,7 +60,8 @@ func (d *FrontDoor) listProvider(ctx context.Context, r *request, path string) (
 // resourceFilterPattern matches the only supported $filter of resource lists.
 var resourceFilterPattern = regexp.MustCompile(`(?i)^\s*resourceType\s+eq\s+'([^']+)'\s*$`)
 
-// listResources responds to ARM's generic list of a subscription or a resource group with the clusters and their node pools.
+// listResources responds to ARM's generic list of a subscription or a resource group with the clusters and their node
+// pools.
 func (d *FrontDoor) listResources(r *request, s directory.Subscription) *response {
 	resourceType := ""
 	if filter := r.URL.Query().Get("$filter"); filter != "" {

@@ -219,7 +219,8 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 	}
 	var body struct {
 		DisplayName string `json:"displayName"`
-		// State is the state for the resource provider: Registered, Warned, Suspended or Deleted. If absent, it is unchanged.
+		// State is the state for the resource provider: Registered, Warned, Suspended or Deleted. If absent, it is
+		// unchanged.
 		State string `json:"state"`
 	}
 	if failure := decodeBody(r, &body); failure != nil {
@@ -278,7 +279,8 @@ func (d *FrontDoor) notifyProvider(r *request, s directory.Subscription) error {
 	return err
 }
 
-// respondForRegistration responds to requests for the registration of the resource provider. It returns nil for its resources.
+// respondForRegistration responds to requests for the registration of the resource provider. It returns nil for its
+// resources.
 func (d *FrontDoor) respondForRegistration(r *request, s directory.Subscription) *response {
 	switch {
 	case r.path.is("providers", Provider):

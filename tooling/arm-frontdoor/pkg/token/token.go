@@ -108,8 +108,9 @@ type Issuer struct {
 	now       func() time.Time
 }
 
-// NewIssuer returns an Issuer with the signing key in keyDir, which it creates if it does not exist. The Issuer issues tokens
-// for ARM, for the other emulated services and for audiences. Each audience decides which tokens authorize their caller.
+// NewIssuer returns an Issuer with the signing key in keyDir, which it creates if it does not exist. The Issuer issues
+// tokens for ARM, for the other emulated services and for audiences. Each audience decides which tokens authorize their
+// caller.
 func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) (*Issuer, error) {
 	key, err := openSigningKey(filepath.Join(keyDir, "token-signing.key"))
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
-// TestClientGroupsAndAudiences checks that tokens contain the client's groups and that Issue enforces the client's audiences.
+// TestClientGroupsAndAudiences checks that tokens contain the client's groups and that Issue enforces the client's
+// audiences.
 func TestClientGroupsAndAudiences(t *testing.T) {
 	const admin = "https://admin.example"
 	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{

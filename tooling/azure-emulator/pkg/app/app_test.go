@@ -20,7 +20,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
 )
 
-// runAsEmulator is the environment variable that makes the test binary run the emulator; its value is the folder for the data.
+// runAsEmulator is the environment variable that makes the test binary run the emulator; its value is the folder for the
+// data.
 const runAsEmulator = "HCPMESH_TEST_AZURE_EMULATOR"
 
 func TestMain(m *testing.M) {

@@ -306,8 +306,8 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
-// TestCertificateVersions checks that the newest version of a certificate does not change until the next version is created, and
-// not if the issuer rejects the request.
+// TestCertificateVersions checks that the newest version of a certificate does not change until the next version is
+// created, and not if the issuer rejects the request.
 func TestCertificateVersions(t *testing.T) {
 	now := time.Now()
 	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour, CertificateLifetime: 48 * time.Hour, Now: func() time.Time { return now }}), t.Context()

@@ -81,8 +81,8 @@ func TestUndefinedIsOmitted(t *testing.T) {
 	}
 }
 
-// FuzzParse compares Parse with encoding/json. Parse accepts a subset of the texts (it limits depth, requires UTF-8 and rejects
-// numbers out of range) and must return the same values.
+// FuzzParse compares Parse with encoding/json. Parse accepts a subset of the texts (it limits depth, requires UTF-8 and
+// rejects numbers out of range) and must return the same values.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-2.5e-3,true,null,"\u00e9\ud83d\ude00"]}`, `[`, `"\x"`, `{"a":1,"a":2}`, ` 0 `, "\xff", `1e400`} {
 		f.Add([]byte(s))

@@ -78,8 +78,8 @@ func sign(t testing.TB, key, method, resourceType, link, date string) string {
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// FuzzRequest sends signed requests with arbitrary headers and bodies to an item feed. The response must never be an internal
-// error of the emulator.
+// FuzzRequest sends signed requests with arbitrary headers and bodies to an item feed. The response must never be an
+// internal error of the emulator.
 func FuzzRequest(f *testing.F) {
 	s, err := emulator.Open(emulator.Options{DataDir: f.TempDir(), Key: emulator.WellKnownKey})
 	if err != nil {

@@ -78,8 +78,8 @@ var item = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// TestHistoriesAreLinearizable runs concurrent clients with conditional writes while faults drop requests and responses, and
-// checks that the observed history is linearizable.
+// TestHistoriesAreLinearizable runs concurrent clients with conditional writes while faults drop requests and responses,
+// and checks that the observed history is linearizable.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	s, c, _ := openContainer(t, emulator.Options{EnableFaults: true, FaultSeed: 5})
 	twentieth, tenth := 0.05, 0.1

@@ -39,13 +39,13 @@ type (
 		slot int
 	}
 	property struct {
-		of   expr
-		name string
+		operand expr
+		name    string
 	}
-	index struct{ of, at expr }
+	index struct{ operand, index expr }
 	unary struct {
-		op string
-		of expr
+		op      string
+		operand expr
 	}
 	binary struct {
 		op          string
@@ -58,17 +58,17 @@ type (
 	}
 	ternary struct{ cond, yes, no expr }
 	in      struct {
-		of   expr
-		list []expr
-		not  bool
+		operand expr
+		list    []expr
+		not     bool
 	}
 	between struct {
-		of, low, high expr
-		not           bool
+		operand, low, high expr
+		not                bool
 	}
 	like struct {
-		of, pattern, escape expr
-		not                 bool
+		operand, pattern, escape expr
+		not                      bool
 	}
 	arrayOf  struct{ items []expr }
 	objectOf struct {
@@ -81,9 +81,9 @@ type (
 		fn   function
 	}
 	aggregate struct {
-		name string
-		of   expr
-		slot int
+		name    string
+		operand expr
+		slot    int
 	}
 	groupRef struct {
 		slot int
@@ -116,22 +116,22 @@ type Query struct {
 
 // selectItem is one item of the SELECT list.
 type selectItem struct {
-	of   expr
-	name string
+	expression expr
+	name       string
 }
 
 // orderItem is one item of ORDER BY.
 type orderItem struct {
-	of   expr
-	desc bool
+	expression expr
+	desc       bool
 }
 
 // source is one input of FROM or JOIN.
 type source struct {
 	alias string
-	// of is the expression to iterate or to bind; nil for the container itself.
-	of expr
-	// each reports whether of is an array to iterate.
+	// expression is the expression to iterate or to bind; nil for the container itself.
+	expression expr
+	// each reports whether the expression is an array to iterate.
 	each bool
 	sub  *Query // JOIN (SELECT …)
 }
@@ -139,24 +139,24 @@ type source struct {
 func (n *literal) children() []*expr  { return nil }
 func (n *param) children() []*expr    { return nil }
 func (n *ident) children() []*expr    { return nil }
-func (n *property) children() []*expr { return []*expr{&n.of} }
-func (n *index) children() []*expr    { return []*expr{&n.of, &n.at} }
-func (n *unary) children() []*expr    { return []*expr{&n.of} }
+func (n *property) children() []*expr { return []*expr{&n.operand} }
+func (n *index) children() []*expr    { return []*expr{&n.operand, &n.index} }
+func (n *unary) children() []*expr    { return []*expr{&n.operand} }
 func (n *binary) children() []*expr   { return []*expr{&n.left, &n.right} }
 func (n *logical) children() []*expr  { return pointers(n.items) }
 func (n *ternary) children() []*expr  { return []*expr{&n.cond, &n.yes, &n.no} }
-func (n *between) children() []*expr  { return []*expr{&n.of, &n.low, &n.high} }
+func (n *between) children() []*expr  { return []*expr{&n.operand, &n.low, &n.high} }
 func (n *arrayOf) children() []*expr  { return pointers(n.items) }
 func (n *objectOf) children() []*expr { return pointers(n.items) }
 func (n *call) children() []*expr     { return pointers(n.args) }
 func (n *groupRef) children() []*expr { return nil }
 func (n *subquery) children() []*expr { return nil }
-func (n *in) children() []*expr       { return append(pointers(n.list), &n.of) }
+func (n *in) children() []*expr       { return append(pointers(n.list), &n.operand) }
 func (n *aggregate) children() []*expr {
-	return []*expr{&n.of}
+	return []*expr{&n.operand}
 }
 func (n *like) children() []*expr {
-	out := []*expr{&n.of, &n.pattern}
+	out := []*expr{&n.operand, &n.pattern}
 	if n.escape != nil {
 		out = append(out, &n.escape)
 	}
@@ -185,12 +185,12 @@ func (n *literal) canonicalText() string { return document.Canonical(n.value) }
 func (n *param) canonicalText() string   { return n.name }
 func (n *ident) canonicalText() string   { return n.name }
 func (n *property) canonicalText() string {
-	return n.of.canonicalText() + "[" + document.FromString(n.name).JSON() + "]"
+	return n.operand.canonicalText() + "[" + document.FromString(n.name).JSON() + "]"
 }
 func (n *index) canonicalText() string {
-	return n.of.canonicalText() + "[" + n.at.canonicalText() + "]"
+	return n.operand.canonicalText() + "[" + n.index.canonicalText() + "]"
 }
-func (n *unary) canonicalText() string { return "(" + n.op + " " + n.of.canonicalText() + ")" }
+func (n *unary) canonicalText() string { return "(" + n.op + " " + n.operand.canonicalText() + ")" }
 func (n *binary) canonicalText() string {
 	return "(" + n.left.canonicalText() + " " + n.op + " " + n.right.canonicalText() + ")"
 }
@@ -199,20 +199,20 @@ func (n *ternary) canonicalText() string {
 	return "(" + n.cond.canonicalText() + "?" + n.yes.canonicalText() + ":" + n.no.canonicalText() + ")"
 }
 func (n *in) canonicalText() string {
-	return "(" + n.of.canonicalText() + notText(n.not) + " in " + joinTexts(n.list) + ")"
+	return "(" + n.operand.canonicalText() + notText(n.not) + " in " + joinTexts(n.list) + ")"
 }
 func (n *between) canonicalText() string {
-	return "(" + n.of.canonicalText() + notText(n.not) + " between " + n.low.canonicalText() + " and " + n.high.canonicalText() + ")"
+	return "(" + n.operand.canonicalText() + notText(n.not) + " between " + n.low.canonicalText() + " and " + n.high.canonicalText() + ")"
 }
 func (n *like) canonicalText() string {
-	return "(" + n.of.canonicalText() + notText(n.not) + " like " + n.pattern.canonicalText() + ")"
+	return "(" + n.operand.canonicalText() + notText(n.not) + " like " + n.pattern.canonicalText() + ")"
 }
 func (n *arrayOf) canonicalText() string { return "[" + joinTexts(n.items) + "]" }
 func (n *objectOf) canonicalText() string {
 	return "{" + strings.Join(n.names, ",") + ":" + joinTexts(n.items) + "}"
 }
 func (n *call) canonicalText() string      { return n.name + "(" + joinTexts(n.args) + ")" }
-func (n *aggregate) canonicalText() string { return n.name + "(" + n.of.canonicalText() + ")" }
+func (n *aggregate) canonicalText() string { return n.name + "(" + n.operand.canonicalText() + ")" }
 func (n *groupRef) canonicalText() string  { return n.name }
 func (n *subquery) canonicalText() string  { return n.kind + "(subquery)" }
 

@@ -17,7 +17,7 @@ func (q *Query) bind(outer []string, inner bool) error {
 			return &Error{Code: "SC2008", Message: "An input of the FROM clause has no name.", At: -1}
 		}
 		switch {
-		case i == 0 && !inner && !isPath(s.of):
+		case i == 0 && !inner && !isPath(s.expression):
 			return unsupportedError("The first input of FROM must be the container or a property path in it.")
 		case s.sub != nil:
 			if err := s.sub.bind(names, true); err != nil {
@@ -25,9 +25,9 @@ func (q *Query) bind(outer []string, inner bool) error {
 			}
 		case i == 0 && !inner:
 			// The first name of the outermost query is the container, with any name.
-			s.of = bindRoot(s.of)
+			s.expression = bindRoot(s.expression)
 		default:
-			if err := q.bindExpr(&s.of, names, false); err != nil {
+			if err := q.bindExpr(&s.expression, names, false); err != nil {
 				return err
 			}
 		}
@@ -55,12 +55,12 @@ func (q *Query) bind(outer []string, inner bool) error {
 		}
 	}
 	for i := range q.items {
-		if err := q.bindExpr(&q.items[i].of, names, true); err != nil {
+		if err := q.bindExpr(&q.items[i].expression, names, true); err != nil {
 			return err
 		}
 	}
 	for i := range q.orderBy {
-		if err := q.bindExpr(&q.orderBy[i].of, names, len(q.groupBy) > 0); err != nil {
+		if err := q.bindExpr(&q.orderBy[i].expression, names, len(q.groupBy) > 0); err != nil {
 			return err
 		}
 	}
@@ -76,10 +76,10 @@ func isPath(e expr) bool {
 	case *ident:
 		return true
 	case *property:
-		return isPath(n.of)
+		return isPath(n.operand)
 	case *index:
-		_, constant := n.at.(*literal)
-		return constant && isPath(n.of)
+		_, constant := n.index.(*literal)
+		return constant && isPath(n.operand)
 	}
 	return false
 }
@@ -90,9 +90,9 @@ func bindRoot(e expr) expr {
 	case *ident:
 		return nil
 	case *property:
-		return &property{bindRootOperand(n.of), n.name}
+		return &property{bindRootOperand(n.operand), n.name}
 	case *index:
-		return &index{bindRootOperand(n.of), n.at}
+		return &index{bindRootOperand(n.operand), n.index}
 	}
 	return e
 }
@@ -127,7 +127,7 @@ func (q *Query) bindExpr(p *expr, names []string, aggregates bool) error {
 		}
 		n.slot = len(q.aggregates)
 		q.aggregates = append(q.aggregates, n)
-		return q.bindExpr(&n.of, names, false)
+		return q.bindExpr(&n.operand, names, false)
 	}
 	for _, c := range (*p).children() {
 		if err := q.bindExpr(c, names, aggregates); err != nil {
@@ -150,7 +150,7 @@ func (q *Query) bindGrouping() error {
 		return unsupportedError("ORDER BY is not supported together with GROUP BY or aggregates.")
 	}
 	for i := range q.items {
-		if err := q.bindGroup(&q.items[i].of); err != nil {
+		if err := q.bindGroup(&q.items[i].expression); err != nil {
 			return err
 		}
 	}
@@ -247,10 +247,10 @@ func (q *Query) walk(visit func(expr), visitQuery func(*Query)) {
 	}
 	down(q.top)
 	for _, i := range q.items {
-		down(i.of)
+		down(i.expression)
 	}
 	for _, s := range q.sources {
-		down(s.of)
+		down(s.expression)
 		if s.sub != nil {
 			s.sub.walk(visit, visitQuery)
 		}
@@ -260,7 +260,7 @@ func (q *Query) walk(visit func(expr), visitQuery func(*Query)) {
 		down(g)
 	}
 	for _, o := range q.orderBy {
-		down(o.of)
+		down(o.expression)
 	}
 	down(q.offset)
 	down(q.limit)

@@ -20,10 +20,10 @@ func (n *ident) eval(e *env) document.Value {
 	return e.vars[n.slot]
 }
 
-func (n *property) eval(e *env) document.Value { return n.of.eval(e).Get(n.name) }
+func (n *property) eval(e *env) document.Value { return n.operand.eval(e).Get(n.name) }
 
 func (n *index) eval(e *env) document.Value {
-	of, at := n.of.eval(e), n.at.eval(e)
+	of, at := n.operand.eval(e), n.index.eval(e)
 	switch at.Kind {
 	case document.String:
 		return of.Get(at.Str)
@@ -36,7 +36,7 @@ func (n *index) eval(e *env) document.Value {
 }
 
 func (n *unary) eval(e *env) document.Value {
-	v := n.of.eval(e)
+	v := n.operand.eval(e)
 	switch {
 	case n.op == "NOT" && v.Kind == document.Bool:
 		return document.FromBool(!v.Bool)
@@ -165,7 +165,7 @@ func (n *ternary) eval(e *env) document.Value {
 // eval of IN is the OR of its equalities. An item of another type makes a result without a match undefined: then neither
 // IN nor NOT IN is true.
 func (n *in) eval(e *env) document.Value {
-	v := n.of.eval(e)
+	v := n.operand.eval(e)
 	unknown := false
 	for _, item := range n.list {
 		switch same := compare("=", v, item.eval(e)); {
@@ -182,7 +182,7 @@ func (n *in) eval(e *env) document.Value {
 }
 
 func (n *between) eval(e *env) document.Value {
-	v := n.of.eval(e)
+	v := n.operand.eval(e)
 	low, high := compare(">=", v, n.low.eval(e)), compare("<=", v, n.high.eval(e))
 	if low.Kind != document.Bool || high.Kind != document.Bool {
 		return undefined
@@ -191,7 +191,7 @@ func (n *between) eval(e *env) document.Value {
 }
 
 func (n *like) eval(e *env) document.Value {
-	v, pattern := n.of.eval(e), n.pattern.eval(e)
+	v, pattern := n.operand.eval(e), n.pattern.eval(e)
 	if v.Kind != document.String || pattern.Kind != document.String {
 		return undefined
 	}

@@ -152,7 +152,7 @@ func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
 	if s.sub != nil {
 		return s.sub.runSubquery(e, bind)
 	}
-	v := s.of.eval(e)
+	v := s.expression.eval(e)
 	if !s.each {
 		return !v.IsDefined() || bind(v)
 	}
@@ -171,8 +171,8 @@ func (q *Query) document(params map[string]document.Value, budget *int, doc docu
 		return q.rows(e, visit)
 	}
 	s := &q.sources[0]
-	if s.of != nil {
-		doc = s.of.eval(&env{vars: []document.Value{doc}, params: params, budget: budget})
+	if s.expression != nil {
+		doc = s.expression.eval(&env{vars: []document.Value{doc}, params: params, budget: budget})
 	}
 	if s.each {
 		for _, item := range doc.Arr {
@@ -196,11 +196,11 @@ func (q *Query) project(e *env) document.Value {
 	case q.star:
 		return e.vars[len(e.vars)-1]
 	case q.value:
-		return q.items[0].of.eval(e)
+		return q.items[0].expression.eval(e)
 	}
 	out := document.Value{Kind: document.Object, Obj: make([]document.Member, 0, len(q.items))}
 	for _, i := range q.items {
-		if v := i.of.eval(e); v.IsDefined() {
+		if v := i.expression.eval(e); v.IsDefined() {
 			out.Obj = append(out.Obj, document.Member{Name: i.name, Value: v})
 		}
 	}
@@ -330,7 +330,7 @@ func (r *run) runOrdered() error {
 				row.same = document.Canonical(v)
 			}
 			for i, o := range q.orderBy {
-				row.keys[i] = o.of.eval(e)
+				row.keys[i] = o.expression.eval(e)
 			}
 			all = append(all, row)
 			return true

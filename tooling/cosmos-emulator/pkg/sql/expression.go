@@ -159,7 +159,7 @@ func (p *parser) predicate(of expr) (expr, bool, error) {
 		if err != nil {
 			return nil, false, err
 		}
-		n := &like{of: of, pattern: pattern, not: not}
+		n := &like{operand: of, pattern: pattern, not: not}
 		if p.acceptKeyword("ESCAPE") {
 			if n.escape, err = p.binaryLevel(levelComparison + 1); err != nil {
 				return nil, false, err
@@ -352,7 +352,7 @@ func (p *parser) call(name token) (expr, error) {
 		if len(args) != 1 {
 			return nil, arityError(name.text, 1, 1, len(args))
 		}
-		return &aggregate{name: up, of: args[0], slot: -1}, nil
+		return &aggregate{name: up, operand: args[0], slot: -1}, nil
 	}
 	f, ok := functions[up]
 	if !ok {

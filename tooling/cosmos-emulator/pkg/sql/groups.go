@@ -50,7 +50,7 @@ func (g *groupSet) add(e *env) bool {
 		one = g.newGroup(key.String(), values)
 	}
 	for i, a := range g.q.aggregates {
-		one.accumulators[i].add(a.of.eval(e))
+		one.accumulators[i].add(a.operand.eval(e))
 	}
 	return true
 }

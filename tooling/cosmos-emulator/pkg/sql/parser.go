@@ -196,7 +196,7 @@ func (p *parser) projection(q *Query) error {
 		if err != nil {
 			return err
 		}
-		q.items = []selectItem{{of: e}}
+		q.items = []selectItem{{expression: e}}
 		return nil
 	}
 	unnamed := 0
@@ -206,7 +206,7 @@ func (p *parser) projection(q *Query) error {
 		if err != nil {
 			return err
 		}
-		item := selectItem{of: e}
+		item := selectItem{expression: e}
 		if p.acceptKeyword("AS") {
 			if item.name, err = p.alias(); err != nil {
 				return err
@@ -288,14 +288,14 @@ func (p *parser) source() (source, error) {
 	}
 	if p.acceptKeyword("IN") {
 		of, err := p.collection()
-		return source{alias: first, of: of, each: true}, err
+		return source{alias: first, expression: of, each: true}, err
 	}
 	p.pos--
 	of, err := p.collection()
 	if err != nil {
 		return source{}, err
 	}
-	s := source{of: of, alias: implicitName(of)}
+	s := source{expression: of, alias: implicitName(of)}
 	if p.acceptKeyword("AS") {
 		s.alias, err = p.name()
 	} else if t := p.peek(); t.kind == tokenIdent && !strings.EqualFold(t.text, "OFFSET") {
@@ -333,7 +333,7 @@ func (p *parser) order(q *Query) error {
 		if err != nil {
 			return err
 		}
-		item := orderItem{of: e}
+		item := orderItem{expression: e}
 		if p.acceptKeyword("DESC") {
 			item.desc = true
 		} else {

@@ -39,7 +39,7 @@ type OrderPath struct {
 func (q *Query) OrderPaths() ([]OrderPath, error) {
 	var out []OrderPath
 	for _, o := range q.orderBy {
-		path, ok := q.path(o.of)
+		path, ok := q.path(o.expression)
 		if !ok || len(path) == 0 {
 			return nil, &Error{Code: "SC2104", Message: "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.", At: -1}
 		}
@@ -55,17 +55,17 @@ func (q *Query) path(e expr) ([]string, bool) {
 		if n.slot != 0 || len(q.sources) == 0 || q.sources[0].each {
 			return nil, false
 		}
-		if q.sources[0].of == nil {
+		if q.sources[0].expression == nil {
 			return nil, true
 		}
-		return q.fromPath(q.sources[0].of)
+		return q.fromPath(q.sources[0].expression)
 	case *property:
-		p, ok := q.path(n.of)
+		p, ok := q.path(n.operand)
 		return append(p[:len(p):len(p)], n.name), ok
 	case *index:
 		// An element of an array with a constant index.
-		if l, ok := n.at.(*literal); ok && l.value.Kind == document.Number {
-			p, ok := q.path(n.of)
+		if l, ok := n.index.(*literal); ok && l.value.Kind == document.Number {
+			p, ok := q.path(n.operand)
 			return append(p[:len(p):len(p)], "["+l.value.JSON()+"]"), ok
 		}
 	}
@@ -78,7 +78,7 @@ func (q *Query) fromPath(e expr) ([]string, bool) {
 	case *ident:
 		return nil, n.slot == rootSlot
 	case *property:
-		p, ok := q.fromPath(n.of)
+		p, ok := q.fromPath(n.operand)
 		return append(p[:len(p):len(p)], n.name), ok
 	}
 	return nil, false
@@ -116,7 +116,7 @@ func (q *Query) addEqualities(e expr, params map[string]document.Value, out Equa
 		}
 	case *in:
 		if !n.not {
-			q.addEquality(n.of, n.list, params, out)
+			q.addEquality(n.operand, n.list, params, out)
 		}
 	case *call:
 		if n.name == "IS_NULL" {

@@ -67,7 +67,7 @@ func (q *Query) runSortedSubquery(e *env, emit func(v document.Value) bool) {
 		r := &row{v: q.project(env)}
 		r.row = len(all)
 		for _, o := range q.orderBy {
-			r.keys = append(r.keys, o.of.eval(env))
+			r.keys = append(r.keys, o.expression.eval(env))
 		}
 		all = append(all, r)
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestChangeFeedIsComplete reads the feed of every physical partition during concurrent writes. The feed must return the last version
-// of every item, versions of an item in order, and no part of a transaction.
+// TestChangeFeedIsComplete reads the feed of every physical partition during concurrent writes. The feed must return the
+// last version of every item, versions of an item in order, and no part of a transaction.
 func TestChangeFeedIsComplete(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 30000)

@@ -27,7 +27,8 @@ type model struct {
 	clock int
 }
 
-// apply applies a batch to a copy of the model. It returns the copy, or the index and the kind of the first rejected operation.
+// apply applies a batch to a copy of the model. It returns the copy, or the index and the kind of the first rejected
+// operation.
 func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 	next := model{maps.Clone(m.items), m.clock}
 	for i, op := range ops {
@@ -86,7 +87,8 @@ func TestStoreMatchesModel(t *testing.T) {
 			o := modelOp{verb: []Verb{Create, Upsert, Upsert, Replace, Delete, Read}[r.IntN(6)], id: fmt.Sprint(r.IntN(6)), n: batch, u: r.IntN(8)}
 			if r.IntN(3) == 0 && o.verb != Create {
 				o.ifMatch = `"stale"`
-				// The ETag of an item that an earlier operation of the batch changed is not known yet, so only the first operation may use it.
+				// The ETag of an item that an earlier operation of the batch changed is not known yet, so only the first
+				// operation may use it.
 				touched := slices.ContainsFunc(batchOps, func(p modelOp) bool { return p.id == o.id })
 				if current, ok := m.items[pk+"/"+o.id]; ok && r.IntN(4) > 0 && !touched {
 					o.ifMatch = current.etag

@@ -265,7 +265,8 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 	}
 }
 
-// TestBatchReadsItsWrites checks that operations use the results of earlier ones, and that an error has the index of its operation.
+// TestBatchReadsItsWrites checks that operations use the results of earlier ones, and that an error has the index of its
+// operation.
 func TestBatchReadsItsWrites(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain, 0)
