@@ -91,7 +91,7 @@ func (c *connection) newClient() (*client, error) {
 	account, err := azcosmos.NewClientWithKey(c.options.Endpoint, credential, &azcosmos.ClientOptions{
 		ClientOptions: azcore.ClientOptions{
 			Transport: transporter{c.options.Transport},
-			// This package retries, because only it knows which writes may be sent again.
+			// This package retries by itself, because it distinguishes the writes that may be repeated.
 			Retry:     policy.RetryOptions{MaxRetries: -1},
 			Telemetry: policy.TelemetryOptions{ApplicationID: "hcpmesh"},
 		},

@@ -65,7 +65,7 @@ type Item[T any] struct {
 	Removed *time.Time
 
 	collection *Collection[T]
-	// read is the stored document. A write takes the unknown fields and the commit tokens from it.
+	// read is the stored document. A write copies the unknown fields and the commit tokens from it.
 	read []byte
 }
 

@@ -53,7 +53,7 @@ func (r *storeConnection) wait(ctx context.Context) error {
 	cut, slow := r.cut, r.slow
 	r.mu.Unlock()
 	if cut {
-		return errors.New("the store cannot be connectioned")
+		return errors.New("the store cannot be reached")
 	}
 	if slow == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (r *replicas) want(t *testing.T, when string, want map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.doubled {
-		t.Errorf("%s: two have worked on one lease at a time", when)
+		t.Errorf("%s: two replicas have worked on one lease at the same time", when)
 	}
 }
 
@@ -219,8 +219,8 @@ func TestLeasesOfDeadReplicaAreAcquired(t *testing.T) {
 func TestLeasesSurviveSlowStoreAndLostResponses(t *testing.T) {
 	for name, disturb := range map[string]func(*storeConnection){
 		"each request takes a third of the duration": func(r *storeConnection) { r.setSlow(2 * time.Second) },
-		"the answer to a sign of life is lost":       func(r *storeConnection) { r.loseAnswers(1) },
-		"two answers in a row are lost":              func(r *storeConnection) { r.loseAnswers(2) },
+		"the response to a heartbeat is lost":        func(r *storeConnection) { r.loseAnswers(1) },
+		"two responses in a row are lost":            func(r *storeConnection) { r.loseAnswers(2) },
 		"the store is away for half of the duration": func(r *storeConnection) {
 			r.setCut(true)
 			go func() { time.Sleep(3 * time.Second); r.setCut(false) }()
@@ -237,7 +237,7 @@ func TestLeasesSurviveSlowStoreAndLostResponses(t *testing.T) {
 				time.Sleep(time.Minute)
 				r.want(t, "disturbed", map[string]int{"a": 8})
 				if r.mu.Lock(); starts != 8 {
-					t.Errorf("work was begun %d times, want 8: leases were given up that nobody took", starts)
+					t.Errorf("work was started %d times, want 8: leases were dropped without another owner", starts)
 				}
 				r.mu.Unlock()
 				stop()
@@ -253,7 +253,7 @@ func TestRestartedReplicaAcquiresLeasesAtOnce(t *testing.T) {
 		way, stop := r.start("a", "dead", func(lease *Lease) { lease.SetPosition("7") })
 		time.Sleep(5 * time.Second)
 		r.want(t, "alone", map[string]int{"dead": 8})
-		// It is killed: none of its requests connectiones the store any more.
+		// It is killed: none of its requests reaches the store any more.
 		way.setCut(true)
 		stop()
 		r.wg.Wait()
@@ -269,7 +269,7 @@ func TestRestartedReplicaAcquiresLeasesAtOnce(t *testing.T) {
 		mu.Lock()
 		for _, position := range positions {
 			if position != "7" {
-				t.Errorf("a lease begins at %q, want the position that was saved", position)
+				t.Errorf("a lease starts at position %q, want the saved one", position)
 			}
 		}
 		mu.Unlock()
@@ -287,7 +287,7 @@ func TestOlderProcessWithSameNameStops(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if got := r.count(); got["old"] != 0 || got["new"] != 8 {
-			t.Errorf("after the second of the name has started: %v", got)
+			t.Errorf("after a second process with the name has started: %v", got)
 		}
 		stopOld()
 		stopNew()

@@ -171,7 +171,7 @@ func TestKnownFieldsAreWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tree(t, &next), strip(typ, got)); diff != "" {
-			t.Fatalf("known fields (-meant +written):\n%s", diff)
+			t.Fatalf("known fields (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestElementsKeepTheirUnknownFields(t *testing.T) {
 	}
 	const old = `{"elements":[{"name":"a","count":1,"x":"of a"},{"name":"b","count":2,"x":"of b"}]}`
 	for name, c := range map[string]struct{ fresh, want, reason string }{
-		"moved":   {`{"elements":[{"name":"b","count":2},{"name":"a","count":1}]}`, `{"elements":[{"count":2,"name":"b","x":"of b"},{"count":1,"name":"a","x":"of a"}]}`, "an element is found wherever it went"},
+		"moved":   {`{"elements":[{"name":"b","count":2},{"name":"a","count":1}]}`, `{"elements":[{"count":2,"name":"b","x":"of b"},{"count":1,"name":"a","x":"of a"}]}`, "an element is found in any position"},
 		"changed": {`{"elements":[{"name":"a","count":7},{"name":"b","count":2}]}`, `{"elements":[{"count":7,"name":"a","x":"of a"},{"count":2,"name":"b","x":"of b"}]}`, "a changed element is found by its name"},
 		"removed": {`{"elements":[{"name":"b","count":2}]}`, `{"elements":[{"count":2,"name":"b","x":"of b"}]}`, "what was of a removed element goes with it"},
 		"added":   {`{"elements":[{"name":"c","count":1},{"name":"a","count":1}]}`, `{"elements":[{"count":1,"name":"c"},{"count":1,"name":"a","x":"of a"}]}`, "a new element inherits nothing"},
@@ -217,7 +217,7 @@ func FuzzPreserve(f *testing.F) {
 		}
 		var got ClusterDocument
 		if err := json.Unmarshal(written, &got); err != nil || got.UID != "b" {
-			t.Errorf("%s was made of %s: %v", written, old, err)
+			t.Errorf("%s became %s: %v", written, old, err)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
 	return append(steps, removed)
 }
 
-// fleetStuckTime returns when StepFleetDeleted becomes stuck, or zero if that cannot be said. It follows from the steps of
+// fleetStuckTime returns when StepFleetDeleted becomes stuck, or zero if that is unknown. It follows from the steps of
 // Cluster Service, each of which has its own limit there (deletion.stuckAfter in its configuration). After they have ended
 // or should have ended, the report of the end has StuckAfter to arrive. A step that Cluster Service reports as stuck is a
 // matter for Cluster Service's alert: the time when it ends is unknown.

@@ -70,7 +70,7 @@ func TestScaleNodePoolOnce(t *testing.T) {
 	// The node pool is being updated now.
 	o := h.await(t, h.requestOn(t, "again", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminFailed)
 	if o.Error == nil || o.Error.Code != "Conflict" {
-		t.Errorf("a second one at once: %+v", o.Error)
+		t.Errorf("a second operation at the same time: %+v", o.Error)
 	}
 	target.ID = "another incarnation"
 	if o := h.await(t, h.requestOn(t, "other", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminFailed); o.Error.Code != "NotFound" {

@@ -109,7 +109,7 @@ func (r *region) deletions(sub string) map[string]int {
 		return nil
 	})
 	if !done {
-		r.t.Fatal("the change feed has not come to its end")
+		r.t.Fatal("the end of the change feed was not reached")
 	}
 	return counts
 }

@@ -192,7 +192,7 @@ func TestUnacceptedOperationFailsAtDeadline(t *testing.T) {
 	operation := r.change(key, database.UpdateRequest)
 	r.age(operation, deadline.Create)
 	if ended := r.ends(operation, hub.Failed); ended.Error == nil || ended.Error.Code != "DeadlineExceeded" {
-		t.Errorf("it ended with %+v", ended.Error)
+		t.Errorf("the operation ended with %+v", ended.Error)
 	}
 	item, err := r.db.Clusters().Get(t.Context(), key)
 	if err != nil || item.Value.ProvisioningState != hub.Failed || item.Value.ActiveOperationID != "" {

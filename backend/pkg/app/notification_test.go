@@ -129,7 +129,7 @@ func TestUndeliverableNotificationIsAbandoned(t *testing.T) {
 		t.Errorf("a notification to a forbidden target: %+v", state)
 	}
 	if attempts, _ := l.counts(); attempts != 14 {
-		t.Errorf("it was sent %d times", attempts)
+		t.Errorf("the notification was sent %d times", attempts)
 	}
 }
 

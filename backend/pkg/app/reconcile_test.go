@@ -157,7 +157,7 @@ func TestLostStateIsSentAgain(t *testing.T) {
 			r.fleet.mu.Lock()
 			defer r.fleet.mu.Unlock()
 			if key := r.fleet.recovered[created.Value.UID]; key != "sealed for "+created.Value.UID {
-				t.Errorf("the cluster got the signing key %q back", key)
+				t.Errorf("the cluster was recreated with the signing key %q", key)
 			}
 		})
 	}
@@ -280,7 +280,7 @@ func TestUnknownFleetStateIsKept(t *testing.T) {
 		})
 	}
 	if got := r.fleetState(); !slices.Equal(got, want) {
-		t.Errorf("the fleet was %q and is %q", want, got)
+		t.Errorf("the state of the fleet was %q and is %q", want, got)
 	}
 	for _, key := range []database.Key{newer, other} {
 		r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
@@ -291,7 +291,7 @@ func TestUnknownFleetStateIsKept(t *testing.T) {
 		r.fleet.mu.Lock()
 		c := r.fleet.clusters[item.Value.UID]
 		if c.Generation != item.Value.Generation || c.Spec.GetVersion().GetId() != "4.20" {
-			t.Errorf("%s is at generation %d with version %s, and was to be at %d", key.ResourceID, c.Generation, c.Spec.GetVersion().GetId(), item.Value.Generation)
+			t.Errorf("%s has generation %d with version %s, want generation %d", key.ResourceID, c.Generation, c.Spec.GetVersion().GetId(), item.Value.Generation)
 		}
 		r.fleet.mu.Unlock()
 	}

@@ -54,7 +54,7 @@ func (r *region) dump(key, operation database.Key) *adminv1.Dump {
 	return dump
 }
 
-// refuse has Cluster Service answer every call with an error, or with none again.
+// refuse makes Cluster Service respond to every call with an error, or normally if err is nil.
 func (r *region) refuse(err error) {
 	r.fleet.mu.Lock()
 	defer r.fleet.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package lifecycle brings every accepted operation to a terminal state. For each event of a resource it reads the resource
-// and its operation, asks package decision for the next action, and executes it: it sends the desired state or the deletion
+// and its operation, gets the next action from package decision, and executes it: it sends the desired state or the deletion
 // to Cluster Service, which the frontend has usually done already; it writes the reported status; it ends the operation
 // together with its resource in one transaction; or it removes the resource with its dependents.
 //

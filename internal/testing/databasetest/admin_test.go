@@ -67,12 +67,12 @@ func TestAdminRecordsAreOrdered(t *testing.T) {
 		filter database.AdminFilter
 		want   []string
 	}{
-		"all":      {"in one order, whatever they are", database.AdminFilter{}, []string{"6", "5", "4", "elevation 3", "2", "1", "0"}},
+		"all":      {"one order for all kinds", database.AdminFilter{}, []string{"6", "5", "4", "elevation 3", "2", "1", "0"}},
 		"kind":     {"of one kind", database.AdminFilter{Kinds: operations}, []string{"6", "5", "4", "2", "1", "0"}},
 		"caller":   {"of one caller", database.AdminFilter{ObjectID: "bob"}, []string{"5", "elevation 3", "1"}},
 		"cluster":  {"of one cluster", database.AdminFilter{Target: "two"}, []string{"6", "5", "4"}},
 		"state":    {"in one state", database.AdminFilter{State: database.AdminSucceeded}, []string{"1", "0"}},
-		"underway": {"that have not ended", database.AdminFilter{Kinds: operations, ActiveOnly: true}, []string{"6", "5", "4", "2"}},
+		"underway": {"active records only", database.AdminFilter{Kinds: operations, ActiveOnly: true}, []string{"6", "5", "4", "2"}},
 	}
 	for name, tc := range cases {
 		for _, size := range []int{1, 2, 100} {
@@ -110,21 +110,21 @@ func TestFind(t *testing.T) {
 	for name, want := range map[string]int{"same": 2, "sam": 0, "uid-a": 0} {
 		found := 0
 		if err := db.ClustersByName(ctx, name, func(*database.Item[database.ClusterDocument]) error { found++; return nil }); err != nil || found != want {
-			t.Errorf("%d clusters are named %q, not %d: %v", found, name, want, err)
+			t.Errorf("%d clusters have the name %q, want %d: %v", found, name, want, err)
 		}
 	}
 	if item, err := db.ClusterByUID(ctx, "UID-A"); err != nil || item == nil || item.Key.SubscriptionID != "a" {
-		t.Errorf("the cluster of a uid is %+v: %v", item, err)
+		t.Errorf("the cluster with the UID is %+v: %v", item, err)
 	}
 	if item, err := db.ClusterByUID(ctx, "same"); err != nil || item != nil {
-		t.Errorf("a uid that nobody has: %+v, %v", item, err)
+		t.Errorf("an unknown UID: %+v, %v", item, err)
 	}
 	item, err := db.OperationByID(ctx, "b-pool")
 	if err != nil || item == nil || item.Key.SubscriptionID != "b" {
 		t.Errorf("the operation is %+v: %v", item, err)
 	}
 	if item, err := db.OperationByID(ctx, "c"); err != nil || item != nil {
-		t.Errorf("an operation that nobody has: %+v, %v", item, err)
+		t.Errorf("an unknown operation: %+v, %v", item, err)
 	}
 	key, _ := database.ResourceKey("/subscriptions/a/resourceGroups/G/providers/" + hub.ClusterResourceType + "/same")
 	var ids []string

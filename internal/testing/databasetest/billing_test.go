@@ -30,7 +30,7 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := db.Billing(t.Context(), subscription, "used"); err != nil || !got.CreationTime.Equal(at(0)) || got.DeletionTime == nil || !got.DeletionTime.Equal(at(10)) {
-		t.Errorf("a life that was noted several times: %+v, %v", got, err)
+		t.Errorf("a record that was written several times: %+v, %v", got, err)
 	}
 
 	never := cluster("never used")
@@ -41,7 +41,7 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := db.Billing(t.Context(), subscription, "never used"); err != nil || got.DeletionTime == nil || !got.CreationTime.Equal(*got.DeletionTime) {
-		t.Errorf("a life whose end was noted first: %+v, %v", got, err)
+		t.Errorf("a record whose end was written first: %+v, %v", got, err)
 	}
 
 	ahead := cluster("begun by a clock that is ahead")
@@ -52,7 +52,7 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := db.Billing(t.Context(), subscription, ahead.UID); err != nil || got.DeletionTime == nil || got.DeletionTime.Before(got.CreationTime) {
-		t.Errorf("a life that ended before it began: %+v, %v", got, err)
+		t.Errorf("a record whose end is before its beginning: %+v, %v", got, err)
 	}
 
 	raced := cluster("raced")
@@ -70,6 +70,6 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 	}
 	wg.Wait()
 	if got, err := db.Billing(t.Context(), subscription, "raced"); err != nil || got == nil || got.DeletionTime == nil {
-		t.Errorf("a life that was noted by many at once: %+v, %v", got, err)
+		t.Errorf("a record that was written concurrently: %+v, %v", got, err)
 	}
 }

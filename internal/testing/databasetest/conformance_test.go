@@ -75,10 +75,10 @@ func TestReadReturnsWrittenDocument(t *testing.T) {
 		t.Errorf("ETag read is %q, after the commit %q", got.ETag, made.ETag)
 	}
 	if got.Key.ResourceID != clusterKey(t, "Alpha").ResourceID {
-		t.Errorf("resource id %q is not in the casing of the create", got.Key.ResourceID)
+		t.Errorf("the resource ID %q does not have the casing of the create", got.Key.ResourceID)
 	}
 	if _, err := db.Clusters().Get(t.Context(), clusterKey(t, "beta")); apierror.KindOf(err) != apierror.ResourceNotFound {
-		t.Errorf("Get of what does not exist: %v", err)
+		t.Errorf("Get of a missing document: %v", err)
 	}
 }
 
@@ -104,30 +104,30 @@ func TestFindIfChanged(t *testing.T) {
 	}
 	for _, etag := range []string{"", `"another"`} {
 		if item, changed := read(etag); item != nil || !changed {
-			t.Errorf("with the ETag %q, what does not exist is %+v, changed: %v", etag, item, changed)
+			t.Errorf("with the ETag %q a missing document is %+v, changed: %v", etag, item, changed)
 		}
 	}
 	made := create(t, db, "a", "uid-1")
 	item, changed := read("")
 	if item == nil || !changed || item.ETag != made.ETag {
-		t.Fatalf("without an ETag it is %+v, changed: %v", item, changed)
+		t.Fatalf("without an ETag the document is %+v, changed: %v", item, changed)
 	}
 	if again, changed := read(made.ETag); again != nil || changed {
-		t.Errorf("what has not changed is %+v, changed: %v", again, changed)
+		t.Errorf("an unchanged document is %+v, changed: %v", again, changed)
 	}
 	write(func(batch *database.Batch) { item.Value.Generation = 2; database.Replace(batch, item) })
 	if now, changed := read(made.ETag); now == nil || !changed || now.Value.Generation != 2 || now.ETag != item.ETag {
-		t.Errorf("what has changed is %+v, changed: %v", now, changed)
+		t.Errorf("a changed document is %+v, changed: %v", now, changed)
 	}
 	write(func(batch *database.Batch) { database.Remove(batch, item) })
 	if now, changed := read(made.ETag); now == nil || !changed || now.Removed == nil {
-		t.Errorf("what was removed is %+v, changed: %v", now, changed)
+		t.Errorf("a removed document is %+v, changed: %v", now, changed)
 	}
 	if again := create(t, db, "a", "uid-2"); again.ETag == made.ETag {
 		t.Errorf("another incarnation has the same ETag %s", again.ETag)
 	}
 	if now, changed := read(made.ETag); now == nil || !changed || now.Value.UID != "uid-2" {
-		t.Errorf("what came again is %+v, changed: %v", now, changed)
+		t.Errorf("a recreated document is %+v, changed: %v", now, changed)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestCompareAndSwap(t *testing.T) {
 		t.Errorf("the second writer: %v", err)
 	}
 	if _, err := db.Operations().Get(t.Context(), other.Key); apierror.KindOf(err) != apierror.ResourceNotFound {
-		t.Errorf("the rest of a lost batch was written: %v", err)
+		t.Errorf("the rest of a failed batch was written: %v", err)
 	}
 
 	// The first writer's item has its new ETag and can be written again.
@@ -356,7 +356,7 @@ func TestCommitUnderFaults(t *testing.T) {
 				t.Fatal("no fault was injected")
 			}
 			if removed.Removed == nil {
-				t.Error("the removed item does not say so")
+				t.Error("Removed is not set")
 			}
 			// Every item can be written again, so its ETag is that of the commit.
 			batch = db.NewBatch(subscription)
@@ -382,11 +382,11 @@ func TestUnknownOutcomeIsNotAConflict(t *testing.T) {
 	restore := server.InjectFault(t, faults.Rule{Operations: []string{"read"}, Status: http.StatusServiceUnavailable})
 	err := batch.Commit(t.Context())
 	if _, lost := database.AsWriteConflict(err); lost || apierror.KindOf(err) != apierror.Unavailable {
-		t.Errorf("the outcome is open, but was reported as: %v", err)
+		t.Errorf("the outcome is unknown, but was reported as: %v", err)
 	}
 	restore()
 	if item, err := db.Clusters().Get(t.Context(), key); err != nil || item.Value.UID != "uid-1" {
-		t.Errorf("it was committed: %v", err)
+		t.Errorf("the commit was reported as: %v", err)
 	}
 }
 
@@ -468,7 +468,7 @@ func TestClientStartsBeforeCosmos(t *testing.T) {
 	server := databasetest.NewServer(t)
 	server.InjectFault(t, faults.Rule{Status: http.StatusServiceUnavailable, Count: 3})
 	if err := server.Open(t).EnsureSchema(t.Context()); err != nil {
-		t.Errorf("EnsureSchema while the account does not answer at first: %v", err)
+		t.Errorf("EnsureSchema with an account that is unavailable at first: %v", err)
 	}
 }
 

@@ -75,9 +75,9 @@ func TestExternalAuthReservation(t *testing.T) {
 	}
 	alpha := clusterKey(t, "Alpha").ResourceID
 	if a, b := of(alpha+"/externalAuths/a"), of(strings.ToUpper(alpha)+"/externalAuths/b"); a != b {
-		t.Errorf("%v and %v can both be had", a, b)
+		t.Errorf("%v and %v can both be reserved", a, b)
 	}
 	if a, b := of(alpha+"/externalAuths/a"), of(clusterKey(t, "Beta").ResourceID+"/externalAuths/a"); a == b {
-		t.Errorf("two clusters share %v", a)
+		t.Errorf("two clusters have the same reservation %v", a)
 	}
 }

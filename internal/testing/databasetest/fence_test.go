@@ -40,17 +40,17 @@ func TestClosedFencesRejectBatches(t *testing.T) {
 	for _, batch := range late {
 		race, lost := database.AsWriteConflict(batch.Commit(t.Context()))
 		if !lost || race.Kind != database.FenceKind {
-			t.Errorf("a commit after the gates were shut: %v", race)
+			t.Errorf("a commit after the fences were closed: %v", race)
 		}
 	}
 	if err := db.AddFence(t.Context(), db.NewBatch(subscription)); apierror.KindOf(err) != apierror.InvalidSubscriptionState {
-		t.Errorf("passing a shut gate: %v", err)
+		t.Errorf("adding a closed fence: %v", err)
 	}
 	if err := db.CloseFences(t.Context(), subscription); err != nil {
-		t.Errorf("shutting the gates again: %v", err)
+		t.Errorf("closing the fences again: %v", err)
 	}
 	if items, _, err := db.Clusters().List(t.Context(), subscription, "", "", 100); err != nil || len(items) != 32 {
-		t.Errorf("%d clusters were made, not 32: %v", len(items), err)
+		t.Errorf("%d clusters were created, want 32: %v", len(items), err)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestUnreadableOperationHidesNoOthers(t *testing.T) {
 	}
 	stopped := errors.New("enough")
 	if err := db.ActiveOperations(t.Context(), func(*database.Item[database.OperationDocument]) error { return stopped }); !errors.Is(err, stopped) {
-		t.Errorf("what the caller said became %v", err)
+		t.Errorf("the callback returned another error: %v", err)
 	}
 }
 
