@@ -43,6 +43,16 @@ func testConformance(t *testing.T, start func(t *testing.T) implementation) {
 	m := start(t)
 	s := newSource(t, m, "cluster-service")
 	t.Run("lifecycle", func(t *testing.T) { testLifecycle(t, m, s) })
+	t.Run("feedback of 20 KiB", func(t *testing.T) {
+		b, large := newBundle(""), strings.Repeat("x", 20<<10)
+		set(b, large)
+		if _, err := s.client.Create(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.untilApplied(t, b.ID, 1, large).feedback("object"); len(got) <= len(large) {
+			t.Errorf("raw JSON feedback has %d bytes", len(got))
+		}
+	})
 	t.Run("resync", func(t *testing.T) { testResync(t, m, s) })
 	if m.published {
 		return
