@@ -202,7 +202,7 @@ func TestGraph(t *testing.T) {
 		want.Nodes = append(want.Nodes, Node{Version: v, Payload: r.Image, Metadata: map[string]string{metadataArch: "multi", metadataDigest: r.Digest, metadataChannels: strings.Join(r.Channels, ",")}})
 	}
 	risks := []GraphRisk{{URL: "https://example.com/risks/KubeletLeaksMounts", Name: "KubeletLeaksMounts",
-		Message:       "Nodes of 4.21.1 keep mounts of deleted pods and run out of them after some weeks; 4.21.4 has it mended.",
+		Message:       "Nodes of 4.21.1 keep mounts of deleted pods and run out of them after some weeks; 4.21.4 fixes this.",
 		MatchingRules: []MatchingRule{{Type: "Always"}}}}
 	for _, from := range []string{"4.20.8", "4.20.15"} {
 		want.ConditionalEdges = append(want.ConditionalEdges, ConditionalEdge{Edges: []VersionEdge{{from, "4.21.1"}}, Risks: risks})

@@ -48,7 +48,7 @@ func manifestConfig(o *unstructured.Unstructured) workv1.ManifestConfigOption {
 	return option
 }
 
-// manifest converts an object of a Go API type to what is applied. Server-side apply makes Cluster Service the owner of
+// manifest converts an object of a Go API type to its manifest. Server-side apply makes Cluster Service the owner of
 // every field of a manifest, so manifest removes the fields that the type writes although they are not set: the status, the
 // creation timestamp, an empty spec, and empty values below a HostedCluster's spec.autoscaling and spec.configuration.
 func manifest(object metav1.Object) (*unstructured.Unstructured, error) {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/gather"
 )
 
@@ -52,7 +53,7 @@ func managementCluster(t *testing.T) (mgmtClient dynamic.Interface, kubeconfig s
 		programs = filepath.Join(thirdParty, "bin")
 	}
 	if _, err := os.Stat(filepath.Join(programs, "kube-apiserver")); err != nil {
-		t.Skip("needs a kube-apiserver: run tooling/third-party/build.sh")
+		kubeapitest.SkipUnlessCI(t, "kube-apiserver is not built; run tooling/third-party/build.sh")
 	}
 	crds, err := filepath.Glob(filepath.Join(thirdParty, "crds/hypershift/hypershift-operator/zz_generated.crd-manifests/*-Default.crd.yaml"))
 	if err != nil {
