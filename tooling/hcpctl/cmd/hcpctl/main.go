@@ -1,5 +1,5 @@
-// Command hcpctl is the command line of hcpmesh: it runs the local region, and works with clusters and node pools through
-// Azure Resource Manager.
+// Command hcpctl is the command line of hcpmesh: it runs local regions, manages clusters through Azure Resource Manager, and operates
+// them through admin.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	// The first ends what is under way in good order; whoever has no patience for that interrupts again.
+	// The first signal ends the command gracefully; the second one terminates it.
 	context.AfterFunc(ctx, stop)
 	err := command.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()

@@ -1,5 +1,5 @@
-// Package adminclient is how hcpctl talks to admin, the SREs' API: one method for each thing that can be asked, in the types
-// of api/adminv1, with a token of the engineer whom the caller names. It decides nothing, and prints nothing.
+// Package adminclient is hcpctl's client of admin: one method for each route, with the types of api/adminv1 and a token of the
+// selected engineer.
 package adminclient
 
 import (
@@ -22,21 +22,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 )
 
-// timeout bounds one request.
+// timeout limits one request.
 const timeout = 60 * time.Second
 
-// Options say where admin is and as whom to talk to it.
+// Options selects an admin and the engineer to act as.
 type Options struct {
-	// Endpoint is admin's URL, Authority the URL of who issues tokens, and CAFile what the certificates of both are
-	// verified with.
+	// Endpoint is the URL of admin, Authority the URL of the token issuer, and CAFile the certificate authority of both.
 	Endpoint, Authority, CAFile string
-	// CredentialsFile holds the engineers' credentials, Engineer the name of the one to be; empty is the first.
+	// CredentialsFile holds the credentials of engineers. Engineer is the name of one of them; empty selects the first.
 	CredentialsFile, Engineer string
-	// Audience is whom tokens are for.
+	// Audience is the audience of tokens for admin.
 	Audience string
 }
 
-// Client talks to one admin. It is safe for concurrent use.
+// Client is a client of one admin. It is safe for concurrent use.
 type Client struct {
 	options    Options
 	http       *http.Client
@@ -46,15 +45,15 @@ type Client struct {
 	token azcore.AccessToken
 }
 
-// Error is an answer of admin's that is one.
+// Error is an error response of admin, or the failure of an operation.
 type Error struct {
-	// Status is HTTP's; 0 when the request was accepted and Operation, which it began, has failed.
+	// Status is the HTTP status; 0 if Operation was accepted and has failed.
 	Status    int
 	Operation string
 	Detail    adminv1.FailureDetail
 }
 
-// Error says what was wrong, and where.
+// Error implements error.
 func (e *Error) Error() string {
 	text := e.Detail.Message
 	if e.Operation != "" {
@@ -69,7 +68,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// New makes a client; nothing is connected yet.
+// New returns a client. It does not connect.
 func New(options Options) (*Client, error) {
 	tlsConfig, err := armclient.TrustOnly(options.CAFile)
 	if err != nil {
@@ -84,7 +83,7 @@ func New(options Options) (*Client, error) {
 	return &Client{options: options, http: client, credential: credential}, nil
 }
 
-// accessToken is a token that is good for a while yet.
+// accessToken returns a token that is valid for at least a minute.
 func (c *Client) accessToken(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,13 +92,13 @@ func (c *Client) accessToken(ctx context.Context) (string, error) {
 	}
 	token, err := c.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{c.options.Audience + "/.default"}})
 	if err != nil {
-		return "", fmt.Errorf("getting a token for admin, the SREs' API: %w", err)
+		return "", fmt.Errorf("requesting a token for admin: %w", err)
 	}
 	c.token = token
 	return token.Token, nil
 }
 
-// IsRetryable says whether the same request may be answered otherwise later: nobody answered, or admin said that it cannot now.
+// IsRetryable reports whether the same request may succeed later: admin was unreachable or unavailable.
 func IsRetryable(err error) bool {
 	var unanswered *unreachableError
 	var answered *Error
@@ -109,18 +108,18 @@ func IsRetryable(err error) bool {
 	return errors.As(err, &unanswered)
 }
 
-// unreachableError is of a request to which no answer came: it may have been heard, or not.
+// unreachableError reports a request without a response. Admin may have received it.
 type unreachableError struct{ err error }
 
-// Error says what to do.
+// Error implements error.
 func (e *unreachableError) Error() string {
-	return fmt.Sprintf("admin, the SREs' API, cannot be reached (%v); is it up? See `hcpctl region status`, and what it wrote: `hcpctl region logs admin`", e.err)
+	return fmt.Sprintf("admin is unreachable (%v); check `hcpctl region status` and `hcpctl region logs admin`", e.err)
 }
 
-// Unwrap gives the failure of the connection.
+// Unwrap returns the error of the connection.
 func (e *unreachableError) Unwrap() error { return e.err }
 
-// do sends a request and decodes the answer into a value; either body may be nil.
+// do sends a request and decodes the response. Either body may be nil.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	return c.send(ctx, method, path, query, "", body, into)
 }
@@ -165,7 +164,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return &unreachableError{fmt.Errorf("reading its answer: %w", err)}
+		return &unreachableError{fmt.Errorf("reading the response: %w", err)}
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		var failure adminv1.Failure
@@ -178,12 +177,12 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return nil
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("reading admin's answer: %w", err)
+		return fmt.Errorf("reading the response of admin: %w", err)
 	}
 	return nil
 }
 
-// get reads one thing.
+// get reads one object.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
 	found := new(T)
 	if err := c.do(ctx, http.MethodGet, path, query, nil, found); err != nil {
@@ -192,7 +191,7 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	return found, nil
 }
 
-// Me is who the caller is to admin.
+// Me returns the identity of the caller.
 func (c *Client) Me(ctx context.Context) (*adminv1.Identity, error) {
 	return get[adminv1.Identity](ctx, c, "/me", nil)
 }

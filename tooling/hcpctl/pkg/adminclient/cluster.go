@@ -7,10 +7,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// clusterPath names a cluster, by anything that admin finds it by.
+// clusterPath returns the path of a cluster, which any identifier names.
 func clusterPath(cluster string) string { return "/clusters/" + url.PathEscape(cluster) }
 
-// FindClusters are the clusters that a text means.
+// FindClusters returns the clusters that match an identifier.
 func (c *Client) FindClusters(ctx context.Context, text string) ([]adminv1.Cluster, error) {
 	list, err := get[adminv1.ClusterList](ctx, c, "/clusters", url.Values{"q": {text}})
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *Client) FindClusters(ctx context.Context, text string) ([]adminv1.Clust
 	return list.Items, nil
 }
 
-// Clusters are all of the fleet, or all of a subscription when it is not empty.
+// Clusters returns all clusters of the fleet, or of a subscription unless it is empty.
 func (c *Client) Clusters(ctx context.Context, subscription string) ([]adminv1.Cluster, error) {
 	query := url.Values{"pageSize": {"500"}}
 	if subscription != "" {
@@ -39,12 +39,12 @@ func (c *Client) Clusters(ctx context.Context, subscription string) ([]adminv1.C
 	}
 }
 
-// Cluster is the one cluster that a text means.
+// Cluster returns the cluster that an identifier matches.
 func (c *Client) Cluster(ctx context.Context, cluster string) (*adminv1.Cluster, error) {
 	return get[adminv1.Cluster](ctx, c, clusterPath(cluster), nil)
 }
 
-// Dump is what every layer knows of a cluster, with secrets removed.
+// Dump returns what every layer holds of a cluster, without secrets.
 func (c *Client) Dump(ctx context.Context, cluster string) (*adminv1.Dump, error) {
 	return get[adminv1.Dump](ctx, c, clusterPath(cluster)+"/dump", nil)
 }

@@ -8,7 +8,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// Deletions are what is being deleted in the region; stuck chooses what has a step that is stuck.
+// Deletions returns the deletions in progress; with stuck only those with a stuck step.
 func (c *Client) Deletions(ctx context.Context, stuck bool) (*adminv1.DeletionList, error) {
 	query := url.Values{}
 	if stuck {
@@ -17,13 +17,12 @@ func (c *Client) Deletions(ctx context.Context, stuck bool) (*adminv1.DeletionLi
 	return get[adminv1.DeletionList](ctx, c, "/deletions", query)
 }
 
-// Deletion is that of a cluster; while the cluster stays, those of what is in it.
+// Deletion returns the deletion of a cluster, or else those of its children.
 func (c *Client) Deletion(ctx context.Context, cluster string) (*adminv1.ClusterDeletion, error) {
 	return get[adminv1.ClusterDeletion](ctx, c, clusterPath(cluster)+"/deletion", nil)
 }
 
-// Leftovers are what forced deletions left behind: all, or those of a cluster when it is not empty; gone has those listed too
-// that have gone since.
+// Leftovers returns what forced deletions left behind, of all clusters or of one; with gone also leftovers that are gone.
 func (c *Client) Leftovers(ctx context.Context, cluster string, gone bool) ([]*csv1.DeletionLeftover, error) {
 	query := url.Values{}
 	if cluster != "" {
@@ -39,22 +38,22 @@ func (c *Client) Leftovers(ctx context.Context, cluster string, gone bool) ([]*c
 	return adminv1.Contents(list.Items), nil
 }
 
-// RetryDeletion has everything that deletions of a cluster wait for tried at once.
+// RetryDeletion retries the pending deletion steps of a cluster.
 func (c *Client) RetryDeletion(ctx context.Context, cluster string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "deletion/retry", nil)
 }
 
-// ReleaseFinalizers has finalizers taken off what a step of a deletion waits for.
+// ReleaseFinalizers releases finalizers that block a deletion step.
 func (c *Client) ReleaseFinalizers(ctx context.Context, cluster, step string, finalizers []string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "deletion/release", message(&csv1.ReleaseDeletionFinalizersRequest{Step: step, Finalizers: finalizers}))
 }
 
-// ForceClusterStep has a cluster that is being created wait no longer for a step.
+// ForceClusterStep stops waiting for a step of a cluster in creation.
 func (c *Client) ForceClusterStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "force", message(&csv1.ForceClusterStepRequest{Step: step}))
 }
 
-// ForceDeletionStep has nobody wait for a step of a deletion any more.
+// ForceDeletionStep stops waiting for a deletion step.
 func (c *Client) ForceDeletionStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "deletion/force", message(&csv1.ForceDeletionStepRequest{Step: step}))
 }

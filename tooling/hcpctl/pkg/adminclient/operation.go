@@ -16,19 +16,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// An operation is asked after soon at first, and then ever more rarely. For awayFor it is asked after although nobody answers: what
-// was accepted is done all the same.
+// An operation is polled at growing intervals. Polling continues for awayFor while admin is unreachable, because an accepted
+// operation is executed anyway.
 const (
 	firstPoll = 100 * time.Millisecond
 	mostPoll  = 2 * time.Second
 	awayFor   = time.Minute
 )
 
-// askAgain is how long a request that was not answered rests before it is sent again.
+// askAgain is the pause before an unanswered request is repeated.
 const askAgain = 500 * time.Millisecond
 
-// requestOperation asks for something that is executed later. It is asked for once more when no answer came; with its key that is the same
-// operation, should the first have been heard.
+// requestOperation requests an action. It repeats an unanswered request once with the same idempotency key, so that it creates one
+// operation.
 func (c *Client) requestOperation(ctx context.Context, method, path string, body any) (*adminv1.Operation, error) {
 	operation, key := &adminv1.Operation{}, uuid.NewString()
 	err := c.send(ctx, method, path, nil, key, body, operation)
@@ -46,7 +46,7 @@ func (c *Client) requestOperation(ctx context.Context, method, path string, body
 	return operation, nil
 }
 
-// Act does an action on a cluster, as in pause, with a body that may be nil.
+// Act requests an action on a cluster, for example pause. The body may be nil.
 func (c *Client) Act(ctx context.Context, cluster, action string, body any) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, clusterPath(cluster)+"/"+action, body)
 }
@@ -56,17 +56,17 @@ func (c *Client) Scale(ctx context.Context, cluster, pool string, size adminv1.S
 	return c.Act(ctx, cluster, "node-pools/"+url.PathEscape(pool)+"/scale", size)
 }
 
-// ActOnARMOperation does an action, retry or cancel, on an operation of ARM's.
+// ActOnARMOperation requests the action retry or cancel on an ARM operation.
 func (c *Client) ActOnARMOperation(ctx context.Context, id, action string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, "/arm-operations/"+url.PathEscape(id)+"/"+action, nil)
 }
 
-// DeleteOrphan has an orphan removed.
+// DeleteOrphan deletes an orphaned bundle.
 func (c *Client) DeleteOrphan(ctx context.Context, id string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodDelete, "/orphans/"+url.PathEscape(id), nil)
 }
 
-// Orphans are the bundles at Maestro that are nobody's.
+// Orphans returns the Maestro bundles that belong to no ManifestWork.
 func (c *Client) Orphans(ctx context.Context) ([]adminv1.Orphan, error) {
 	list, err := get[adminv1.OrphanList](ctx, c, "/orphans", nil)
 	if err != nil {
@@ -75,22 +75,22 @@ func (c *Client) Orphans(ctx context.Context) ([]adminv1.Orphan, error) {
 	return list.Items, nil
 }
 
-// Drift is where ARM's documents and the fleet disagree.
+// Drift returns the differences between ARM's documents and the fleet.
 func (c *Client) Drift(ctx context.Context) (*adminv1.DriftList, error) {
 	return get[adminv1.DriftList](ctx, c, "/drift", nil)
 }
 
-// ReconcileDrift has the whole region compared, and what the fleet lost sent again.
+// ReconcileDrift compares the region and sends lost resources to the fleet again.
 func (c *Client) ReconcileDrift(ctx context.Context) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, "/drift/reconcile", nil)
 }
 
-// DeleteDrift has the fleet delete what ARM does not have.
+// DeleteDrift deletes a resource from the fleet that ARM does not have.
 func (c *Client) DeleteDrift(ctx context.Context, uid string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodDelete, "/drift/"+url.PathEscape(uid), nil)
 }
 
-// Bundles are those of a cluster at Maestro.
+// Bundles returns the Maestro bundles of a cluster.
 func (c *Client) Bundles(ctx context.Context, cluster string) ([]adminv1.Bundle, error) {
 	list, err := get[adminv1.BundleList](ctx, c, clusterPath(cluster)+"/works", nil)
 	if err != nil {
@@ -99,17 +99,17 @@ func (c *Client) Bundles(ctx context.Context, cluster string) ([]adminv1.Bundle,
 	return list.Items, nil
 }
 
-// Credentials are the break-glass credentials of a cluster without their certificates, and the revocations.
+// Credentials returns the break-glass credentials of a cluster, without their certificates, and the revocations.
 func (c *Client) Credentials(ctx context.Context, cluster string) (*adminv1.CredentialList, error) {
 	return get[adminv1.CredentialList](ctx, c, clusterPath(cluster)+"/credentials", nil)
 }
 
-// Credential is a break-glass credential; an SRE's has its certificate once it is issued.
+// Credential returns a break-glass credential. One of class sre has its certificate once it is issued.
 func (c *Client) Credential(ctx context.Context, uid string) (*adminv1.FleetCredential, error) {
 	return get[adminv1.FleetCredential](ctx, c, "/credentials/"+url.PathEscape(uid), nil)
 }
 
-// Elevate gives the caller a role for a while.
+// Elevate creates an elevation of the caller.
 func (c *Client) Elevate(ctx context.Context, asked adminv1.ElevationRequest) (*adminv1.Elevation, error) {
 	elevation := &adminv1.Elevation{}
 	return elevation, c.do(ctx, http.MethodPost, "/elevations", nil, asked, elevation)
@@ -121,10 +121,10 @@ func (c *Client) EndElevation(ctx context.Context, id string) (*adminv1.Elevatio
 	return elevation, c.do(ctx, http.MethodDelete, "/elevations/"+url.PathEscape(id), nil, nil, elevation)
 }
 
-// mostPerPage is how many things admin lists at a time.
+// mostPerPage is the maximum page size of admin.
 const mostPerPage = 500
 
-// listNewest reads a list, newest first, until it has limit items or all; more says that there are others.
+// listNewest reads a list, newest first, up to limit items. It returns whether there are more.
 func listNewest[L, T any](ctx context.Context, c *Client, path string, query url.Values, limit int, read func(*L) (items []T, next string)) (all []T, more bool, err error) {
 	all = []T{}
 	for {
@@ -142,7 +142,7 @@ func listNewest[L, T any](ctx context.Context, c *Client, path string, query url
 	}
 }
 
-// Elevations are the newest ones, limit of them at most; active chooses those that give their role now.
+// Elevations returns the newest elevations, up to limit; with active only active ones.
 func (c *Client) Elevations(ctx context.Context, active bool, limit int) (list []adminv1.Elevation, more bool, err error) {
 	query := url.Values{}
 	if active {
@@ -151,12 +151,12 @@ func (c *Client) Elevations(ctx context.Context, active bool, limit int) (list [
 	return listNewest(ctx, c, "/elevations", query, limit, func(l *adminv1.ElevationList) ([]adminv1.Elevation, string) { return l.Items, l.NextPageToken })
 }
 
-// Operation is how one stands.
+// Operation returns an admin operation.
 func (c *Client) Operation(ctx context.Context, id string) (*adminv1.Operation, error) {
 	return get[adminv1.Operation](ctx, c, "/operations/"+url.PathEscape(id), nil)
 }
 
-// Operations are the newest ones, limit of them at most; cluster and state choose, when they are not empty.
+// Operations returns the newest operations, up to limit, filtered by cluster and state unless they are empty.
 func (c *Client) Operations(ctx context.Context, cluster, state string, limit int) (list []adminv1.Operation, more bool, err error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"cluster": cluster, "state": state} {
@@ -167,12 +167,12 @@ func (c *Client) Operations(ctx context.Context, cluster, state string, limit in
 	return listNewest(ctx, c, "/operations", query, limit, func(l *adminv1.OperationList) ([]adminv1.Operation, string) { return l.Items, l.NextPageToken })
 }
 
-// Audit is the newest of what SREs did, limit entries at most.
+// Audit returns the newest audit records, up to limit.
 func (c *Client) Audit(ctx context.Context, limit int) (list []adminv1.AuditEntry, more bool, err error) {
 	return listNewest(ctx, c, "/audit", url.Values{}, limit, func(l *adminv1.AuditList) ([]adminv1.AuditEntry, string) { return l.Items, l.NextPageToken })
 }
 
-// Await waits for the end of an operation, and returns it as it ended; one that failed is an error besides.
+// Await waits for the end of an operation and returns it. A failed operation is also an error.
 func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*adminv1.Operation, error) {
 	pause, heard := firstPoll, time.Now()
 	for !operation.State.Terminal() {
@@ -180,7 +180,7 @@ func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*admi
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return operation, fmt.Errorf("operation %s is %s and goes on without being waited for, see `hcpctl operation get %s`: %w", operation.ID, operation.State, operation.ID, ctx.Err())
+			return operation, fmt.Errorf("operation %s is %s and continues; see `hcpctl operation get %s`: %w", operation.ID, operation.State, operation.ID, ctx.Err())
 		case <-timer.C:
 		}
 		pause = min(2*pause, mostPoll)
@@ -190,7 +190,7 @@ func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*admi
 		case ctx.Err() != nil:
 			// The next turn says so.
 		case !IsRetryable(err) || time.Since(heard) > awayFor:
-			return operation, fmt.Errorf("operation %s was accepted and goes on, but cannot be asked after: %w", operation.ID, err)
+			return operation, fmt.Errorf("operation %s was accepted and continues, but its state cannot be read: %w", operation.ID, err)
 		}
 	}
 	if operation.State == adminv1.Failed {
@@ -203,11 +203,11 @@ func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*admi
 	return operation, nil
 }
 
-// ErrNoResult says that an operation succeeded and nobody knows what was answered: it was asked for anew after a crash, and
-// had been done.
+// ErrNoResult means that an operation succeeded and its result is lost: it was repeated after a crash and had already been
+// executed.
 var ErrNoResult = errors.New("the operation has no result")
 
-// Result is the message that Cluster Service answered an operation with.
+// Result decodes the message of Cluster Service in the result of an operation.
 func Result[M proto.Message](operation *adminv1.Operation) (M, error) {
 	var answer adminv1.Message[M]
 	if len(operation.Result) == 0 || string(operation.Result) == "null" {
@@ -219,10 +219,10 @@ func Result[M proto.Message](operation *adminv1.Operation) (M, error) {
 	return answer.Of, nil
 }
 
-// message is a request of Cluster Service's as a body; the path and admin say the rest of it.
+// message wraps a request of Cluster Service as a body.
 func message[M proto.Message](request M) adminv1.Message[M] { return adminv1.Message[M]{Of: request} }
 
-// Effect is what an operation's result says that it changed; empty when it says nothing.
+// Effect returns the description of the effect in the result of an operation; empty if there is none.
 func Effect(operation *adminv1.Operation) string {
 	var result struct {
 		Effect string `json:"effect"`

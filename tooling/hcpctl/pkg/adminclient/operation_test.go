@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
-// connect makes a client of an admin that answers as a function does; it issues its own tokens.
+// connect returns a client of a simulated admin, which also issues the tokens.
 func connect(t *testing.T, answer http.HandlerFunc) *adminclient.Client {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,9 +46,9 @@ func connect(t *testing.T, answer http.HandlerFunc) *adminclient.Client {
 	return client
 }
 
-// TestWhatWasAcceptedIsAwaitedWhileAdminIsAway: an operation that was written down is executed whether admin answers or not, so that
-// it restarts is no reason to tell its engineer that something went wrong.
-func TestWhatWasAcceptedIsAwaitedWhileAdminIsAway(t *testing.T) {
+// TestAwaitContinuesWhileAdminIsUnreachable checks that a restart of admin is not reported as a failure of the operation, because
+// the backend executes stored operations anyway.
+func TestAwaitContinuesWhileAdminIsUnreachable(t *testing.T) {
 	var asked atomic.Int32
 	client := connect(t, func(w http.ResponseWriter, _ *http.Request) {
 		switch asked.Add(1) {
@@ -68,8 +68,8 @@ func TestWhatWasAcceptedIsAwaitedWhileAdminIsAway(t *testing.T) {
 	}
 }
 
-// TestHowAnOperationEndedIsSaidWithItsName: whoever reads the error finds the operation by it, also when it cannot be asked after.
-func TestHowAnOperationEndedIsSaidWithItsName(t *testing.T) {
+// TestFailedOperationNamesItsID checks that errors contain the ID of the operation, also if its state cannot be read.
+func TestFailedOperationNamesItsID(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		answer func(w http.ResponseWriter)
@@ -85,7 +85,7 @@ func TestHowAnOperationEndedIsSaidWithItsName(t *testing.T) {
 		"Refused": {"no later answer would be another", func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"error": {"code": "Forbidden", "message": "The role reader is needed."}}`))
-		}, []string{"operation o was accepted and goes on", "The role reader is needed."}, http.StatusForbidden},
+		}, []string{"operation o was accepted and continues", "The role reader is needed."}, http.StatusForbidden},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestHowAnOperationEndedIsSaidWithItsName(t *testing.T) {
 	}
 }
 
-// TestTheNewestAreReadPageByPage: a limit beyond what admin lists at a time is reached, and none is exceeded.
-func TestTheNewestAreReadPageByPage(t *testing.T) {
+// TestListNewestReadsPages checks that a limit beyond the page size is reached and not exceeded.
+func TestListNewestReadsPages(t *testing.T) {
 	const all = 1203
 	client := connect(t, func(w http.ResponseWriter, r *http.Request) {
 		size, err := strconv.Atoi(r.URL.Query().Get("pageSize"))

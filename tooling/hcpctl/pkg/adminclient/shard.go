@@ -11,7 +11,7 @@ import (
 
 func shardPath(name string) string { return "/shards/" + url.PathEscape(name) }
 
-// Shards are the provision shards.
+// Shards returns the provision shards.
 func (c *Client) Shards(ctx context.Context) ([]*csv1.ProvisionShard, error) {
 	list, err := get[adminv1.ShardList](ctx, c, "/shards", nil)
 	if err != nil {
@@ -20,7 +20,7 @@ func (c *Client) Shards(ctx context.Context) ([]*csv1.ProvisionShard, error) {
 	return adminv1.Contents(list.Items), nil
 }
 
-// Shard is one with what it carries.
+// Shard returns a provision shard with its load and history.
 func (c *Client) Shard(ctx context.Context, name string) (*csv1.ProvisionShardReport, error) {
 	report, err := get[adminv1.Message[*csv1.ProvisionShardReport]](ctx, c, shardPath(name), nil)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c *Client) Shard(ctx context.Context, name string) (*csv1.ProvisionShardRe
 	return report.Of, nil
 }
 
-// DrainPlan is where the clusters of a shard would go.
+// DrainPlan returns where the clusters of a shard would go.
 func (c *Client) DrainPlan(ctx context.Context, name string) (*csv1.DrainPlan, error) {
 	plan, err := get[adminv1.Message[*csv1.DrainPlan]](ctx, c, shardPath(name)+"/drain-plan", nil)
 	if err != nil {
@@ -38,27 +38,27 @@ func (c *Client) DrainPlan(ctx context.Context, name string) (*csv1.DrainPlan, e
 	return plan.Of, nil
 }
 
-// RegisterShard makes a management cluster a shard.
+// RegisterShard registers a management cluster as a provision shard.
 func (c *Client) RegisterShard(ctx context.Context, name string, request *csv1.RegisterProvisionShardRequest) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPut, shardPath(name), message(request))
 }
 
-// UpdateShard sets what operators decide of a shard.
+// UpdateShard updates a provision shard.
 func (c *Client) UpdateShard(ctx context.Context, name string, request *csv1.UpdateProvisionShardRequest) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPatch, shardPath(name), message(request))
 }
 
-// DrainShard keeps new clusters away from a shard for good.
+// DrainShard cordons a shard permanently.
 func (c *Client) DrainShard(ctx context.Context, name string, acceptNoRoom bool) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, shardPath(name)+"/drain", message(&csv1.DrainProvisionShardRequest{AcceptNoRoom: acceptNoRoom}))
 }
 
-// DeregisterShard has a shard forgotten.
+// DeregisterShard deregisters an empty shard.
 func (c *Client) DeregisterShard(ctx context.Context, name string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodDelete, shardPath(name), nil)
 }
 
-// Placement explains why a cluster is where it is.
+// Placement explains the placement of a cluster.
 func (c *Client) Placement(ctx context.Context, cluster string) (*csv1.PlacementExplanation, error) {
 	explained, err := get[adminv1.Message[*csv1.PlacementExplanation]](ctx, c, clusterPath(cluster)+"/placement", nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Client) Placement(ctx context.Context, cluster string) (*csv1.Placement
 	return explained.Of, nil
 }
 
-// SetPlacement sets the rules by which a cluster is placed; nil takes them back.
+// SetPlacement sets the placement rules of a cluster; nil removes them.
 func (c *Client) SetPlacement(ctx context.Context, cluster string, policy *csv1.PlacementPolicy) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPut, clusterPath(cluster)+"/placement", message(&csv1.SetPlacementPolicyRequest{Policy: policy}))
 }

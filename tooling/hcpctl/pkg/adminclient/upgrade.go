@@ -9,7 +9,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// PlanUpgrade is what an upgrade of a cluster would do. An empty version is the newest patch; nodePools is none, unpinned or all.
+// PlanUpgrade returns the plan of an upgrade. An empty version means the newest patch; nodePools is none, unpinned or all.
 func (c *Client) PlanUpgrade(ctx context.Context, cluster, version, nodePools string) (*csv1.UpgradePlan, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"version": version, "nodePools": nodePools} {
@@ -24,7 +24,7 @@ func (c *Client) PlanUpgrade(ctx context.Context, cluster, version, nodePools st
 	return plan.Of, nil
 }
 
-// ClusterUpgrades are the upgrades of a cluster.
+// ClusterUpgrades returns the upgrades of a cluster.
 func (c *Client) ClusterUpgrades(ctx context.Context, cluster string) ([]*csv1.Upgrade, error) {
 	list, err := get[adminv1.UpgradeList](ctx, c, clusterPath(cluster)+"/upgrades", nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Client) ClusterUpgrades(ctx context.Context, cluster string) ([]*csv1.U
 	return adminv1.Contents(list.Items), nil
 }
 
-// Upgrades are those of the region; active chooses those that are under way.
+// Upgrades returns the upgrades of the region; with active only those in progress.
 func (c *Client) Upgrades(ctx context.Context, active bool) ([]*csv1.Upgrade, error) {
 	query := url.Values{"pageSize": {"500"}}
 	if active {
@@ -53,24 +53,24 @@ func (c *Client) Upgrades(ctx context.Context, active bool) ([]*csv1.Upgrade, er
 	}
 }
 
-// StartUpgrade begins an upgrade of a cluster, whose uid is the operation's id.
+// StartUpgrade starts an upgrade. Its UID is the ID of the operation.
 func (c *Client) StartUpgrade(ctx context.Context, cluster string, request *csv1.StartUpgradeRequest) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "upgrades", message(request))
 }
 
-// ActOnUpgrade does an action on an upgrade: pause, resume or abort.
+// ActOnUpgrade requests the action pause, resume or abort on an upgrade.
 func (c *Client) ActOnUpgrade(ctx context.Context, uid, action string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/"+action, nil)
 }
 
-// AcknowledgeGate passes a gate of an upgrade.
+// AcknowledgeGate acknowledges a gate of an upgrade.
 func (c *Client) AcknowledgeGate(ctx context.Context, uid, gate string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/acknowledge", message(&csv1.AcknowledgeUpgradeGateRequest{Gate: gate}))
 }
 
 func policyPath(name string) string { return "/upgrade-policies/" + url.PathEscape(name) }
 
-// UpgradePolicies are all of the region.
+// UpgradePolicies returns all upgrade policies.
 func (c *Client) UpgradePolicies(ctx context.Context) ([]*csv1.UpgradePolicy, error) {
 	list, err := get[adminv1.UpgradePolicyList](ctx, c, "/upgrade-policies", nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Client) UpgradePolicies(ctx context.Context) ([]*csv1.UpgradePolicy, er
 	return adminv1.Contents(list.Items), nil
 }
 
-// UpgradePolicy is one with how it stands.
+// UpgradePolicy returns an upgrade policy with its progress.
 func (c *Client) UpgradePolicy(ctx context.Context, name string) (*csv1.UpgradePolicy, error) {
 	policy, err := get[adminv1.Message[*csv1.UpgradePolicy]](ctx, c, policyPath(name), nil)
 	if err != nil {
@@ -88,12 +88,12 @@ func (c *Client) UpgradePolicy(ctx context.Context, name string) (*csv1.UpgradeP
 	return policy.Of, nil
 }
 
-// ApplyUpgradePolicy stores a policy under its name.
+// ApplyUpgradePolicy creates or replaces a policy.
 func (c *Client) ApplyUpgradePolicy(ctx context.Context, name string, spec *csv1.UpgradePolicySpec) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPut, policyPath(name), message(&csv1.ApplyUpgradePolicyRequest{Spec: spec}))
 }
 
-// DeleteUpgradePolicy ends a policy.
+// DeleteUpgradePolicy deletes a policy.
 func (c *Client) DeleteUpgradePolicy(ctx context.Context, name string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodDelete, policyPath(name), nil)
 }

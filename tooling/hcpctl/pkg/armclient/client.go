@@ -1,5 +1,5 @@
-// Package armclient is how hcpctl talks to Azure Resource Manager: the published SDK's pipeline and pollers, a credential
-// that the region's front door issues tokens for, and the paths of the resources. It knows nothing of what is behind ARM.
+// Package armclient is hcpctl's client of Azure Resource Manager: the pipeline and pollers of the published SDK, a credential for
+// the token issuer of the region, and the paths of resources.
 package armclient
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 )
 
-// APIVersion of the resource provider that hcpctl speaks, and of ARM itself.
+// APIVersion is the api-version of the resource provider. The others are those of ARM.
 const (
 	APIVersion      = "2026-09-01-preview"
 	groupAPIVersion = "2021-04-01"
 	provider        = "Microsoft.RedHatOpenShift"
 )
 
-// pollEvery is how often an operation is asked after; a region on this machine answers at once.
+// pollEvery is the polling interval of operations.
 const pollEvery = 500 * time.Millisecond
 
-// Options say where ARM is and where in it to work.
+// Options selects an ARM endpoint, a subscription and a resource group.
 type Options struct {
 	Endpoint        string
 	CAFile          string
@@ -42,17 +42,17 @@ type Options struct {
 	Group           string
 }
 
-// Client works in one resource group.
+// Client works in one resource group. It is safe for concurrent use.
 type Client struct {
 	options   Options
 	pipeline  runtime.Pipeline
 	resources *armresources.Client
 }
 
-// Resource is a resource as ARM shows it.
+// Resource is a resource as ARM returns it.
 type Resource map[string]any
 
-// New makes a client; nothing is connected yet.
+// New returns a client. It does not connect.
 func New(options Options) (*Client, error) {
 	tlsConfig, err := TrustOnly(options.CAFile)
 	if err != nil {
@@ -87,20 +87,20 @@ func New(options Options) (*Client, error) {
 	return &Client{options: options, pipeline: core.Pipeline(), resources: generic}, nil
 }
 
-// TrustOnly verifies servers with the certificates of a file, and with no others.
+// TrustOnly returns a TLS configuration that trusts only the certificates in a file.
 func TrustOnly(file string) (*tls.Config, error) {
 	authority, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the region's authority: %w", err)
+		return nil, fmt.Errorf("reading the certificate authority: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
+		return nil, fmt.Errorf("%s has no certificate", file)
 	}
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
-// refusing does not have a connection retried that could not be made.
+// refusing disables retries of connections that could not be established.
 type refusing struct{ client *http.Client }
 
 func (r refusing) Do(request *http.Request) (*http.Response, error) {
@@ -112,28 +112,28 @@ func (r refusing) Do(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// GroupID is the resource group's id.
+// GroupID returns the resource ID of the resource group.
 func (c *Client) GroupID() string {
 	return "/subscriptions/" + c.options.Subscription + "/resourceGroups/" + c.options.Group
 }
 
-// ClusterID is a cluster's id.
+// ClusterID returns the resource ID of a cluster.
 func (c *Client) ClusterID(name string) string {
 	return c.GroupID() + "/providers/" + provider + "/hcpOpenShiftClusters/" + name
 }
 
-// NodePoolID is a node pool's id.
+// NodePoolID returns the resource ID of a node pool.
 func (c *Client) NodePoolID(cluster, name string) string {
 	return c.ClusterID(cluster) + "/nodePools/" + name
 }
 
-// ExternalAuthID is the id of an external authentication.
+// ExternalAuthID returns the resource ID of an external authentication.
 func (c *Client) ExternalAuthID(cluster, name string) string {
 	return c.ClusterID(cluster) + "/externalAuths/" + name
 }
 
-// Do sends a request through ARM's pipeline and decodes the answer. The api-version of the resource provider is added to
-// a path without one.
+// Do sends a request through the pipeline and decodes the response. It adds the api-version of the resource provider to a path
+// without one.
 func (c *Client) Do(ctx context.Context, method, path string, body any) (Resource, error) {
 	if !strings.Contains(path, "api-version=") {
 		path += "?api-version=" + APIVersion
@@ -164,17 +164,17 @@ func (c *Client) Do(ctx context.Context, method, path string, body any) (Resourc
 	}
 	var decoded Resource
 	if err := json.Unmarshal(data, &decoded); err != nil {
-		return nil, fmt.Errorf("reading ARM's answer: %w", err)
+		return nil, fmt.Errorf("reading the response of ARM: %w", err)
 	}
 	return decoded, nil
 }
 
-// Get reads a resource by its id.
+// Get returns a resource by its ID.
 func (c *Client) Get(ctx context.Context, id string) (Resource, error) {
 	return c.Do(ctx, http.MethodGet, id, nil)
 }
 
-// List reads all pages of a list.
+// List returns all pages of a list.
 func (c *Client) List(ctx context.Context, path string) ([]Resource, error) {
 	all := []Resource{}
 	for path != "" {
@@ -193,7 +193,7 @@ func (c *Client) List(ctx context.Context, path string) ([]Resource, error) {
 	return all, nil
 }
 
-// Clusters lists the clusters of the resource group, or of the whole subscription.
+// Clusters returns the clusters of the resource group, or of the whole subscription.
 func (c *Client) Clusters(ctx context.Context, everywhere bool) ([]Resource, error) {
 	scope := c.GroupID()
 	if everywhere {
@@ -202,16 +202,16 @@ func (c *Client) Clusters(ctx context.Context, everywhere bool) ([]Resource, err
 	return c.List(ctx, scope+"/providers/"+provider+"/hcpOpenShiftClusters")
 }
 
-// Versions lists the OpenShift versions that a region offers.
+// Versions returns the OpenShift versions that a region offers.
 func (c *Client) Versions(ctx context.Context, location string) ([]Resource, error) {
 	return c.List(ctx, "/subscriptions/"+c.options.Subscription+"/providers/"+provider+"/locations/"+location+"/hcpOpenShiftVersions")
 }
 
-// Operation is an asynchronous operation under way.
+// Operation is an asynchronous operation in progress.
 type Operation interface {
 	Done() bool
 	Poll(ctx context.Context) (*http.Response, error)
-	// Finish returns the operation's error, if it ended with one.
+	// Finish returns the error of the operation, if it failed.
 	Finish(ctx context.Context) error
 }
 
@@ -222,7 +222,7 @@ func (o operation[T]) Finish(ctx context.Context) error {
 	return Explain(err)
 }
 
-// Put begins to create or replace a resource.
+// Put starts to create or replace a resource.
 func (c *Client) Put(ctx context.Context, id string, body Resource) (Operation, error) {
 	generic, err := asGeneric(body)
 	if err != nil {
@@ -235,7 +235,7 @@ func (c *Client) Put(ctx context.Context, id string, body Resource) (Operation, 
 	return operation[armresources.ClientCreateOrUpdateByIDResponse]{poller}, nil
 }
 
-// Patch begins to change a resource.
+// Patch starts to update a resource.
 func (c *Client) Patch(ctx context.Context, id string, body Resource) (Operation, error) {
 	generic, err := asGeneric(body)
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *Client) Patch(ctx context.Context, id string, body Resource) (Operation
 	return operation[armresources.ClientUpdateByIDResponse]{poller}, nil
 }
 
-// Delete begins to delete a resource.
+// Delete starts to delete a resource.
 func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
 	poller, err := c.resources.BeginDeleteByID(ctx, id, APIVersion, nil)
 	if err != nil {
@@ -257,7 +257,7 @@ func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
 	return operation[armresources.ClientDeleteByIDResponse]{poller}, nil
 }
 
-// Act begins an action on a resource; into gets the result of one that has any, when the operation is finished.
+// Act starts an action on a resource. The result is decoded into into when the operation ends.
 func (c *Client) Act(ctx context.Context, id, action string, body, into any) (Operation, error) {
 	request, err := runtime.NewRequest(ctx, http.MethodPost, c.options.Endpoint+id+"/"+action+"?api-version="+APIVersion)
 	if err != nil {
@@ -282,7 +282,7 @@ func (c *Client) Act(ctx context.Context, id, action string, body, into any) (Op
 	return acting{operation[json.RawMessage]{poller}, into}, nil
 }
 
-// acting is an action with its result.
+// acting is an action with a result.
 type acting struct {
 	operation[json.RawMessage]
 	into any
@@ -299,7 +299,7 @@ func (a acting) Finish(ctx context.Context) error {
 	return nil
 }
 
-// asGeneric makes the SDK's generic resource of a body.
+// asGeneric converts a body to the generic resource of the SDK.
 func asGeneric(body Resource) (armresources.GenericResource, error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -307,12 +307,12 @@ func asGeneric(body Resource) (armresources.GenericResource, error) {
 	}
 	var generic armresources.GenericResource
 	if err := json.Unmarshal(data, &generic); err != nil {
-		return armresources.GenericResource{}, fmt.Errorf("the resource is not one that ARM has: %w", err)
+		return armresources.GenericResource{}, fmt.Errorf("invalid resource: %w", err)
 	}
 	return generic, noneLost(body, generic)
 }
 
-// noneLost refuses a field of the body that the SDK's type does not carry; it would be left out without a word.
+// noneLost rejects fields that the type of the SDK does not have, because they would be dropped silently.
 func noneLost(body Resource, generic armresources.GenericResource) error {
 	data, err := json.Marshal(generic)
 	if err != nil {
@@ -330,8 +330,8 @@ func noneLost(body Resource, generic armresources.GenericResource) error {
 	return nil
 }
 
-// Await polls an operation until it ended, and calls observe with the resource's state after each poll: nil when it
-// cannot be read.
+// Await polls an operation until it ends. It calls observe after each poll with the resource, or with nil if the resource cannot
+// be read.
 func (c *Client) Await(ctx context.Context, o Operation, id string, observe func(Resource)) error {
 	for !o.Done() {
 		if _, err := o.Poll(ctx); err != nil {
@@ -354,7 +354,7 @@ func (c *Client) Await(ctx context.Context, o Operation, id string, observe func
 	return o.Finish(ctx)
 }
 
-// Ensure makes the subscription, its registration and the resource group, where they are missing.
+// Ensure creates the subscription, its registration and the resource group if they do not exist.
 func (c *Client) Ensure(ctx context.Context, location string) error {
 	subscription := "/subscriptions/" + c.options.Subscription
 	steps := []struct {
@@ -373,13 +373,13 @@ func (c *Client) Ensure(ctx context.Context, location string) error {
 	return nil
 }
 
-// IsNotFound reports whether ARM answered that the resource does not exist.
+// IsNotFound reports whether ARM responded that a resource does not exist.
 func IsNotFound(err error) bool {
 	var failed *Failed
 	return errors.As(err, &failed) && failed.Status == http.StatusNotFound
 }
 
-// Failed is an error that ARM answered.
+// Failed is an error response of ARM.
 type Failed struct {
 	Status  int
 	Code    string
@@ -388,7 +388,7 @@ type Failed struct {
 	Details []Failed
 }
 
-// Error is one line, and one more for each detail.
+// Error returns one line, and one more for each detail.
 func (f *Failed) Error() string {
 	text := f.Code
 	if f.Message != "" {
@@ -403,7 +403,7 @@ func (f *Failed) Error() string {
 	return text
 }
 
-// Explain makes a short error of the SDK's, which tells the whole conversation.
+// Explain converts an error of the SDK, which contains the whole exchange, to a short error.
 func Explain(err error) error {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) || response.RawResponse == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// secret is what a client gets tokens with, as the region writes it down.
+// secret is a client secret in the form of the credentials file.
 type secret struct {
 	Name         string `json:"name"`
 	TenantID     string `json:"tenantId"`
@@ -23,15 +23,15 @@ type secret struct {
 	ClientSecret string `json:"clientSecret"`
 }
 
-// credential gets tokens by OAuth 2.0's client credentials. The pipeline keeps a token until it is about to expire.
+// credential requests tokens with the client credentials grant of OAuth 2.0. The pipeline caches them.
 type credential struct {
 	authority string
 	secret    secret
 	http      *http.Client
 }
 
-// NewCredential reads a client of a credentials file: the first one, or the first whose name, or the part of it before the
-// @, is name. It gets tokens at authority.
+// NewCredential reads a client from a credentials file: the first one, or the first with a name that equals name, or that has name
+// before the @. It requests tokens from authority.
 func NewCredential(authority, path, name string, client *http.Client) (azcore.TokenCredential, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func NewCredential(authority, path, name string, client *http.Client) (azcore.To
 	}
 	var secrets []secret
 	if err := json.Unmarshal(data, &secrets); err != nil || len(secrets) == 0 {
-		return nil, fmt.Errorf("%s holds no credentials", path)
+		return nil, fmt.Errorf("%s has no credentials", path)
 	}
 	var names []string
 	for _, secret := range secrets {
@@ -49,7 +49,7 @@ func NewCredential(authority, path, name string, client *http.Client) (azcore.To
 		}
 		names = append(names, short)
 	}
-	return nil, fmt.Errorf("%s holds no credentials of %q, only of %s", path, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s has no credentials of %q; it has those of %s", path, name, strings.Join(names, ", "))
 }
 
 // GetToken implements azcore.TokenCredential.
@@ -82,8 +82,7 @@ func (c *credential) GetToken(ctx context.Context, options policy.TokenRequestOp
 	return azcore.AccessToken{Token: answer.AccessToken, ExpiresOn: time.Now().Add(time.Duration(answer.ExpiresIn) * time.Second)}, nil
 }
 
-// unreachable makes one sentence of a connection that could not be made. It is not retried: whoever types a command
-// wants to know at once.
+// unreachable converts a connection error to one sentence. It is not retried, so that a command fails immediately.
 func unreachable(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -92,16 +91,16 @@ func unreachable(err error) error {
 	return &Unreachable{cause: err}
 }
 
-// Unreachable says that nobody answers at the endpoint.
+// Unreachable reports that no server accepts connections at the endpoint.
 type Unreachable struct{ cause error }
 
-// Error says what to do.
+// Error implements error.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("Azure Resource Manager cannot be reached (%v); is the region up? See `hcpctl region status`", u.cause)
+	return fmt.Sprintf("Azure Resource Manager is unreachable (%v); check `hcpctl region status`", u.cause)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.cause }
 
-// NonRetriable keeps azcore from trying again.
+// NonRetriable implements azcore's interface to disable retries.
 func (u *Unreachable) NonRetriable() {}

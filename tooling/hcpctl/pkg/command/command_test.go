@@ -292,7 +292,7 @@ func TestErrorsNameTheProblem(t *testing.T) {
 	}
 	a.Close()
 	began := time.Now()
-	if _, _, err := a.run(t, "cluster", "list"); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+	if _, _, err := a.run(t, "cluster", "list"); err == nil || !strings.Contains(err.Error(), "is unreachable") {
 		t.Errorf("with nobody there, after %s: %v", time.Since(began), err)
 	}
 }

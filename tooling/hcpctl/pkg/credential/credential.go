@@ -1,5 +1,5 @@
-// Package credential makes an administrator's credential on the side of who will use it: the key, the request to sign its
-// certificate, and the kubeconfig with both. The key is in nothing that is sent.
+// Package credential creates administrator credentials locally: the private key, the certificate signing request and the
+// kubeconfig. The key is never sent.
 package credential
 
 import (
@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Request makes a key, and the request to sign a certificate for the customer's administrator with it; both PEM.
+// Request returns a key and a certificate signing request for the customer's administrator, both PEM.
 func Request() (keyPEM, requestPEM []byte, err error) {
 	return request("system:customer-break-glass:system-admin")
 }
 
-// EngineerRequest is Request for an SRE of a name.
+// EngineerRequest is Request for an SRE.
 func EngineerRequest(name string) (keyPEM, requestPEM []byte, err error) {
 	return request("system:sre-break-glass:" + name)
 }
@@ -44,10 +44,10 @@ func request(commonName string) (keyPEM, requestPEM []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: signing}), nil
 }
 
-// Kubeconfig is one for an API server, with the authority of its certificate, and a client's certificate and key; all PEM.
+// Kubeconfig returns a kubeconfig for an API server with its certificate authority, a client certificate and its key, all PEM.
 func Kubeconfig(cluster, server string, authority, certificate, key []byte) ([]byte, error) {
 	const user = "sre"
-	// Bytes are base64 in JSON, and so in YAML.
+	// Bytes are base64 in JSON and YAML.
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": cluster,
 		"clusters": []any{map[string]any{"name": cluster, "cluster": map[string]any{"server": server, "certificate-authority-data": authority}}},
@@ -56,11 +56,11 @@ func Kubeconfig(cluster, server string, authority, certificate, key []byte) ([]b
 	})
 }
 
-// WithKey puts the key into the users of a kubeconfig, which comes without.
+// WithKey returns a kubeconfig with the key added to its users.
 func WithKey(kubeconfig, keyPEM []byte) ([]byte, error) {
 	var config map[string]any
 	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
-		return nil, fmt.Errorf("this is no kubeconfig: %w", err)
+		return nil, fmt.Errorf("parsing the kubeconfig: %w", err)
 	}
 	users, _ := config["users"].([]any)
 	for _, item := range users {
@@ -70,5 +70,5 @@ func WithKey(kubeconfig, keyPEM []byte) ([]byte, error) {
 			return yaml.Marshal(config)
 		}
 	}
-	return nil, errors.New("this is no kubeconfig: it has no user")
+	return nil, errors.New("invalid kubeconfig: it has no user")
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
-func TestAKubeconfigWithoutAUserIsNone(t *testing.T) {
+func TestKubeconfigWithoutUserIsRejected(t *testing.T) {
 	for reason, text := range map[string]string{
 		"no YAML":  "\t{",
 		"no users": "kind: Config",

@@ -1,6 +1,5 @@
-// Package display is how hcpctl shows things: tables, JSON and YAML of what is there, and a block of lines that is drawn
-// over on a terminal while something is awaited. Where the output is no terminal, every line is printed once when it
-// changes, so that a log reads well.
+// Package display prints tables, JSON and YAML, and progress lines that are redrawn in place on a terminal. Without a terminal each
+// line is printed when it changes, so that the output is readable in logs.
 package display
 
 import (
@@ -18,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Table writes rows below a header, in columns.
+// Table writes rows in columns below a header.
 func Table(out io.Writer, header []string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	if _, err := fmt.Fprintln(w, strings.Join(header, "\t")); err != nil {
@@ -39,7 +38,7 @@ func Table(out io.Writer, header []string, rows [][]string) error {
 	return w.Flush()
 }
 
-// inCell keeps what ends a cell or a line out of one.
+// inCell replaces characters that would end a cell or a line.
 func inCell(r rune) rune {
 	switch r {
 	case '\t', '\n', '\v', '\f', '\r':
@@ -48,8 +47,7 @@ func inCell(r rune) rune {
 	return r
 }
 
-// Safe writes to out without the characters by which text can command a terminal. Much of what is shown was said by others: the
-// names and messages of customers, and of what runs in their clusters.
+// Safe returns a writer that removes terminal control characters. Customers and their workloads choose part of the output.
 func Safe(out io.Writer) io.Writer { return safe{out} }
 
 type safe struct{ out io.Writer }
@@ -62,7 +60,7 @@ func (s safe) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// harmless replaces control characters but for tabs and line ends, and what turns the direction of text round.
+// harmless replaces control characters, except tabs and line ends, and characters that change the direction of text.
 func harmless(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
@@ -73,7 +71,7 @@ func harmless(r rune) rune {
 	return r
 }
 
-// Object writes a value as json or yaml.
+// Object writes a value as JSON or YAML.
 func Object(out io.Writer, format string, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -88,16 +86,16 @@ func Object(out io.Writer, format string, value any) error {
 	return err
 }
 
-// Live draws lines over and over.
+// Live redraws a block of lines.
 type Live struct {
 	out io.Writer
-	// width is the terminal's; 0 when it is none.
+	// width is the width of the terminal; 0 without a terminal.
 	width int
 	drawn int
 	last  map[string]string
 }
 
-// NewLive draws to out, in place if that is a terminal.
+// NewLive returns a Live that draws to out, in place if out is a terminal.
 func NewLive(out io.Writer) *Live {
 	live := &Live{out: out, last: map[string]string{}}
 	if file, ok := out.(*os.File); ok && os.Getenv("TERM") != "dumb" {
@@ -108,10 +106,10 @@ func NewLive(out io.Writer) *Live {
 	return live
 }
 
-// Line is one line of a block. Key says which line it is from one drawing to the next.
+// Line is a line of a block. Key identifies it across redraws.
 type Line struct{ Key, Text string }
 
-// Draw shows the lines in the place of those before. Without a terminal it prints those that changed.
+// Draw replaces the block. Without a terminal it prints the changed lines.
 func (l *Live) Draw(lines []Line) {
 	lines = slices.Clone(lines)
 	for i := range lines {
@@ -141,7 +139,7 @@ func (l *Live) Draw(lines []Line) {
 // Terminal reports whether lines are drawn in place.
 func (l *Live) Terminal() bool { return l.width > 0 }
 
-// shorten cuts text to width characters, because a line that wraps would break the drawing.
+// shorten truncates text to width characters, because wrapped lines would break redrawing.
 func shorten(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {

@@ -7,8 +7,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
-// TestWhatOthersSaidCommandsNoTerminal: a customer's message may hold anything; an engineer's terminal shows it and obeys nothing.
-func TestWhatOthersSaidCommandsNoTerminal(t *testing.T) {
+// TestSafeRemovesControlCharacters checks that text of customers cannot control the terminal.
+func TestSafeRemovesControlCharacters(t *testing.T) {
 	const said = "up\x1b[2J\x1b]0;title\x07 \u009b31m \u202ederil \u2066iso"
 	var out strings.Builder
 	if err := display.Table(display.Safe(&out), []string{"NAME", "MESSAGE"}, [][]string{{"a", said}, {"b", "zwölf\tdreizehn\r\nvierzehn"}, {"c", ""}}); err != nil {
@@ -26,7 +26,7 @@ func TestWhatOthersSaidCommandsNoTerminal(t *testing.T) {
 	}
 }
 
-// TestSafeKeepsText: what is no command is written as it is, and wholly counted.
+// TestSafeKeepsText checks that other text is written unchanged and that Write returns its full length.
 func TestSafeKeepsText(t *testing.T) {
 	const text = "line\n\tindented: 界 🦀 é “quoted”\n"
 	var out strings.Builder

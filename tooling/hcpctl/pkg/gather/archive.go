@@ -12,33 +12,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What an archive holds at most.
+// The limits of an archive.
 const (
 	mostBytesPerFile = 8 << 20
 	mostBytes        = 256 << 20
 )
 
-// Entry is a line of an archive's index: a file, or what could not be had.
+// Entry describes a file of the archive, or an item that is missing.
 type Entry struct {
-	// Path in the archive; empty for what could not be had at all.
+	// Path is the path in the archive; empty if the item is missing.
 	Path string `json:"path,omitempty"`
-	// From says which part of the region it is of.
+	// From is the source of the item.
 	From  string `json:"from"`
 	Bytes int    `json:"bytes,omitempty"`
-	// Error says what could not be had, or was left out.
+	// Error is the reason why the item is missing or incomplete.
 	Error string `json:"error,omitempty"`
 }
 
-// Index is the archive's own description, its last file.
+// Index describes the archive. It is the last file.
 type Index struct {
 	Cluster string    `json:"cluster"`
 	TakenAt time.Time `json:"takenAt"`
-	// Removed says what is never in here.
+	// Removed states what the archive never contains.
 	Removed string  `json:"removed"`
 	Entries []Entry `json:"entries"`
 }
 
-// archive is a tar.gz that is being written. Everything goes in through add and text, which clean it.
+// archive writes a tar.gz. All content passes add or text, which remove secrets.
 type archive struct {
 	folder string
 	at     time.Time
@@ -54,7 +54,7 @@ func newArchive(out io.Writer, folder string, index Index) *archive {
 	return &archive{folder: folder, at: index.TakenAt, gzip: compressed, tar: tar.NewWriter(compressed), index: index}
 }
 
-// add writes a value as YAML, or as JSON if the name ends so.
+// add writes a value as YAML, or as JSON if the name has that extension.
 func (a *archive) add(name, from string, value any) {
 	decoded, err := plain(value)
 	if err != nil {
@@ -76,10 +76,10 @@ func (a *archive) add(name, from string, value any) {
 	a.write(name, from, data)
 }
 
-// text writes text.
+// text writes a text file.
 func (a *archive) text(name, from, text string) { a.write(name, from, []byte(cleanText(text))) }
 
-// missing notes what could not be had.
+// missing records an item that could not be collected.
 func (a *archive) missing(from string, err error) {
 	a.index.Entries = append(a.index.Entries, Entry{From: from, Error: cleanText(err.Error())})
 }
@@ -110,7 +110,7 @@ func (a *archive) put(name string, data []byte) {
 	}
 }
 
-// close writes the index and ends the archive.
+// close writes the index and finishes the archive.
 func (a *archive) close() (Index, error) {
 	data, err := json.MarshalIndent(a.index, "", "  ")
 	if err != nil {

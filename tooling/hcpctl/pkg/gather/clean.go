@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// removed takes the place of what was taken out.
+// removed replaces secrets.
 const removed = "(removed)"
 
-// lastApplied is where kubectl keeps a copy of an object, of a Secret's data too.
+// lastApplied is the annotation in which kubectl stores a copy of an object, including the data of a Secret.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Clean takes the secrets out of a value as decoded from JSON: the data of Secrets, wherever one stands; what a field's
-// name says is secret; and whatever cleanText finds in any text. It changes maps and lists in place.
+// Clean removes secrets from a value decoded from JSON: the data of Secrets, fields with secret names, and whatever cleanText
+// finds. It changes maps and lists in place.
 func Clean(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -46,7 +46,7 @@ func cleanObject(object map[string]any) {
 			delete(annotations, lastApplied)
 		}
 	}
-	// Environment variables and the like name their value beside it.
+	// Environment variables have their name beside the value.
 	if name, ok := object["name"].(string); ok && secretName.MatchString(name) {
 		if _, ok := object["value"].(string); ok {
 			object["value"] = removed
@@ -61,23 +61,23 @@ func cleanObject(object map[string]any) {
 	}
 }
 
-// secretName is a field whose text is secret. Fields that name a Secret, as `secretName` and `pullSecret: {name}`, are not.
+// secretName matches fields with secret text. Fields that refer to a Secret, such as `secretName` and `pullSecret: {name}`, do not match.
 var secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|token|client[-_]?secret|secret[-_]?key|private[-_]?key|signing[-_]?key|client-key-data|kubeconfig|\.?dockerconfigjson|\.?dockercfg|pull[-_]?secret|connection[-_]?string)$`)
 
-// The secrets that are known by what they look like.
+// These expressions match known forms of secrets.
 var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`)
 	jwt        = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
 	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
 	userInfo   = regexp.MustCompile(`://[^/\s:@"]*:[^@\s/"]+@`)
-	// assigned is a secret's name with its value, as YAML, flags and JSON within text write it.
+	// assigned matches the name of a secret with its value in YAML, flags and JSON.
 	assigned = regexp.MustCompile(`(?i)\b(password|passwd|passphrase|token|access_token|refresh_token|id_token|client[-_]?secret|client-key-data|private[-_]?key|sealedPrivateKey|\.dockerconfigjson|auth)\b(\\?["']?\s*[:=]\s*\\?["']?)([^\s"'\\,;{}\[\]]{6,})`)
 	encoded  = regexp.MustCompile(`[A-Za-z0-9+/_-]{40,}={0,2}`)
 	config   = regexp.MustCompile(`(?m)^\s*kind:\s*Config\s*$|"kind"\s*:\s*"Config"`)
 )
 
-// cleanText takes secrets out of text by what they look like: private keys, tokens, passwords in URLs and assignments,
-// whole kubeconfigs; and text in base64 that holds any of them.
+// cleanText removes secrets by their form: private keys, tokens, passwords in URLs and assignments, kubeconfigs, and base64 text
+// that contains any of them.
 func cleanText(text string) string {
 	if isKubeconfig(text) {
 		return fmt.Sprintf("(removed: a kubeconfig of %d characters)", len(text))
@@ -100,7 +100,7 @@ func isKubeconfig(text string) bool {
 	return config.MatchString(text) && strings.Contains(text, "clusters") && strings.Contains(text, "users")
 }
 
-// decode reads base64 of any of its alphabets.
+// decode decodes base64 of any alphabet.
 func decode(blob string) (string, bool) {
 	trimmed := strings.TrimRight(blob, "=")
 	encoding := base64.RawStdEncoding
@@ -111,7 +111,7 @@ func decode(blob string) (string, bool) {
 	return string(plain), err == nil
 }
 
-// plain turns any value into what JSON decodes to.
+// plain converts a value to the types of decoded JSON.
 func plain(value any) (any, error) {
 	data, err := json.Marshal(value)
 	if err != nil {

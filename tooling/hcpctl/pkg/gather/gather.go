@@ -1,8 +1,7 @@
-// Package gather puts everything of one cluster into one archive, for somebody who looks at it later or elsewhere: what
-// every layer knows of it, its explanation, the objects of its namespaces on the management cluster with their events, the
-// lines of our processes' logs that name it, and which versions of what run. What cannot be had does not stop the rest: the
-// index names it. No secret is ever in an archive: Secrets are asked for by their metadata only, and all that goes in passes
-// through one cleaning (clean.go).
+// Package gather collects the state of one cluster in an archive: the dump of every layer, the explanation, the objects of its
+// namespaces with their events, the log lines that name it, and the versions of all processes. An item that cannot be collected is
+// listed in the index and does not stop the rest. The archive never contains secrets: only the metadata of Secrets is read, and
+// all content passes clean.go.
 package gather
 
 import (
@@ -19,28 +18,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 
-// Options say what is gathered, and where it is found. What is empty is left out.
+// Options selects the content of an archive and its sources. Empty sources are left out.
 type Options struct {
-	// Name of the cluster, for the archive's folder, and TakenAt the time.
+	// Name is the name of the cluster and TakenAt the time of the dump; both are part of the folder name.
 	Name    string
 	TakenAt time.Time
-	// Layers are what the layers say, by the name of the file.
+	// Layers maps file names to the content of the layers.
 	Layers map[string]any
-	// Explanation is the answer of `hcpctl explain`.
+	// Explanation is the output of `hcpctl explain`.
 	Explanation string
-	// Unavailable are the layers that did not answer.
+	// Unavailable maps the layers that could not be read to the reason.
 	Unavailable map[string]string
 
-	// Kubeconfig is a file for the management cluster Shard, and Namespace that of the HostedCluster; the control plane's
-	// begins with it.
+	// Kubeconfig is a kubeconfig file of the management cluster Shard. Namespace is the namespace of the HostedCluster; the name of
+	// the control plane's namespace begins with it.
 	Shard, Kubeconfig, Namespace string
-	// ClusterID finds what is in no namespace.
+	// ClusterID identifies cluster-scoped objects.
 	ClusterID string
 
-	// LogDir holds a log per process, and Needles are what a line names the cluster by.
+	// LogDir holds the logs of processes. Needles are the identifiers by which log lines name the cluster.
 	LogDir  string
 	Needles []string
-	// Versions asks every process for its version.
+	// Versions reads the versions of all processes.
 	Versions func(ctx context.Context) (versions any, failures []error)
 }
 
@@ -48,7 +47,7 @@ func (o Options) folder() string {
 	return fileName(fmt.Sprintf("must-gather-%s-%s", o.Name, o.TakenAt.UTC().Format("20060102T150405Z")))
 }
 
-// FileName is what the archive may be called.
+// FileName returns the default name of the archive.
 func (o Options) FileName() string { return o.folder() + ".tar.gz" }
 
 // Run writes the archive.
@@ -66,9 +65,9 @@ func Run(ctx context.Context, o Options, out io.Writer) (Index, error) {
 	}
 	switch {
 	case o.Namespace == "":
-		a.missing("management cluster", errors.New("the cluster has no place yet"))
+		a.missing("management cluster", errors.New("the cluster is not placed yet"))
 	case o.Kubeconfig == "":
-		a.missing("management cluster", fmt.Errorf("there is no kubeconfig for %s here", o.Shard))
+		a.missing("management cluster", fmt.Errorf("no kubeconfig for %s", o.Shard))
 	default:
 		a.management(ctx, o)
 	}
@@ -85,7 +84,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (Index, error) {
 	return a.close()
 }
 
-// management adds the objects of the cluster's namespaces, a file for each kind and namespace.
+// management adds the objects of the cluster's namespaces, one file for each kind and namespace.
 func (a *archive) management(ctx context.Context, o Options) {
 	from := "management cluster " + o.Shard
 	err := management.Objects(ctx, o.Kubeconfig, o.Namespace, o.ClusterID, func(list management.List) {
@@ -102,7 +101,7 @@ func (a *archive) management(ctx context.Context, o Options) {
 	}
 }
 
-// fileName makes of a name what a file can be called.
+// fileName returns a name that is valid for a file.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r) {

@@ -37,11 +37,11 @@ const (
 	clusterID  = "2a87oi0a79uqnn53giq0q3kdm5m6cqql"
 	namespace  = "ocm-local-" + clusterID
 	resourceID = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo"
-	// rendered is a cluster's manifests as Cluster Service renders them.
+	// rendered holds manifests of a cluster as Cluster Service renders them.
 	rendered = "../../../../cluster-service/pkg/render/testdata/plain.golden.yaml"
 )
 
-// managementCluster is a real API server with HyperShift's real CRDs.
+// managementCluster starts a kube-apiserver with the CRDs of HyperShift.
 func managementCluster(t *testing.T) (mgmtClient dynamic.Interface, kubeconfig string) {
 	t.Helper()
 	thirdParty, err := filepath.Abs("../../../../.build/third-party")
@@ -79,7 +79,7 @@ func managementCluster(t *testing.T) (mgmtClient dynamic.Interface, kubeconfig s
 	return mgmtClient, kubeconfig
 }
 
-// plant is a secret that must not be found again.
+// plant returns a secret that the archive must not contain.
 func plant(t *testing.T) string {
 	t.Helper()
 	random := make([]byte, 24)
@@ -89,7 +89,7 @@ func plant(t *testing.T) string {
 	return "planted" + base64.RawURLEncoding.EncodeToString(random)
 }
 
-// forms are the ways in which a secret may stand in a text: as it is, and in base64 at each of its three alignments.
+// forms returns the forms of a secret in a text: plain, and base64 with each of the three alignments.
 func forms(secret string) []string {
 	list := []string{secret}
 	for shift := range 3 {
@@ -103,7 +103,7 @@ func forms(secret string) []string {
 	return list
 }
 
-// files are an archive's.
+// files returns the files of an archive.
 func files(t *testing.T, archive []byte) map[string]string {
 	t.Helper()
 	plain, err := gzip.NewReader(bytes.NewReader(archive))
@@ -128,9 +128,9 @@ func files(t *testing.T, archive []byte) map[string]string {
 	}
 }
 
-// TestNoSecretIsInside gathers a cluster as Cluster Service renders it from a real management cluster on which secrets
-// stand wherever they are wont to, and looks for each in the archive.
-func TestNoSecretIsInside(t *testing.T) {
+// TestArchiveHasNoSecrets collects a cluster from a management cluster with secrets in all usual places, and searches the archive
+// for each of them.
+func TestArchiveHasNoSecrets(t *testing.T) {
 	mgmtClient, kubeconfig := managementCluster(t)
 	ctx := t.Context()
 	secrets := map[string]string{}
@@ -151,7 +151,7 @@ func TestNoSecretIsInside(t *testing.T) {
 	}
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-	// What Cluster Service renders, with secrets in its Secrets.
+	// The manifests of Cluster Service, with values in their Secrets.
 	text, err := os.ReadFile(rendered)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestNoSecretIsInside(t *testing.T) {
 		create(map[string]string{"Namespace": "namespaces", "Secret": "secrets", "ConfigMap": "configmaps", "HostedCluster": "hostedclusters", "NodePool": "nodepools"}[kind], object)
 	}
 
-	// What HyperShift makes, in the control plane's namespace; and what people do.
+	// Objects of HyperShift in the namespace of the control plane, and objects of users.
 	controlPlane := namespace + "-x8y5p7r4g6j9e3v"
 	metadata := func(name string) map[string]any { return map[string]any{"name": name, "namespace": controlPlane} }
 	create("namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": controlPlane}})
@@ -201,7 +201,7 @@ func TestNoSecretIsInside(t *testing.T) {
 		"name": "etcd", "image": "etcd", "args": []any{"--password=" + secret("argument")}, "env": []any{map[string]any{"name": "ETCD_PASSWORD", "value": secret("environment")}}}}}})
 	create("events", map[string]any{"apiVersion": "v1", "kind": "Event", "metadata": metadata("etcd-0.1"), "involvedObject": map[string]any{"kind": "Pod", "name": "etcd-0", "namespace": controlPlane},
 		"reason": "FailedMount", "message": "the volume is not there; tried with Bearer " + secret("event")})
-	// Somebody else's.
+	// An object of another cluster.
 	create("namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "ocm-local-other"}})
 	create("configmaps", map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "x", "namespace": "ocm-local-other"}, "data": map[string]any{"x": "of another cluster"}})
 
@@ -277,7 +277,7 @@ func TestNoSecretIsInside(t *testing.T) {
 	}
 }
 
-// TestCleaning has texts with and without secrets.
+// TestCleaning cleans texts with and without secrets.
 func TestCleaning(t *testing.T) {
 	der, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -325,7 +325,7 @@ func TestCleaning(t *testing.T) {
 	}
 }
 
-// FuzzCleaning plants a secret in any surroundings of a Secret's data.
+// FuzzCleaning places a secret in arbitrary surroundings of the data of a Secret.
 func FuzzCleaning(f *testing.F) {
 	f.Add("kubeconfig", "before", "after")
 	f.Add("", "-----BEGIN PRIVATE KEY-----", "\x00\xff{")

@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// Layers are the files of a dump: one for each list or object of a layer, and one for each of Maestro's bundles.
+// Layers returns the files of a dump: one for each list or object of a layer, and one for each Maestro bundle.
 func Layers(dump *adminv1.Dump) (map[string]any, error) {
 	data, err := json.Marshal(dump)
 	if err != nil {
@@ -39,7 +39,7 @@ func Layers(dump *adminv1.Dump) (map[string]any, error) {
 	return files, nil
 }
 
-// Needles are what a line of a log names a cluster by: ids of it, of what belongs to it, and of what was done with it.
+// Needles returns the identifiers by which log lines name a cluster, its children and its operations.
 func Needles(dump *adminv1.Dump) []string {
 	needles := []string{dump.Cluster.ResourceID, dump.Cluster.UID, dump.Cluster.ClusterID}
 	if arm := dump.ARM; arm != nil {

@@ -9,21 +9,20 @@ import (
 	"strings"
 )
 
-// What is taken of one process's log at most: the newest lines.
+// The limits for the log of one process. The newest lines are kept.
 const (
 	mostLogLines = 5000
 	mostLogBytes = 2 << 20
-	// longestLine bounds a line; the rest of a longer one is left out.
+	// longestLine is the maximum length of a line; longer lines are truncated.
 	longestLine = 64 << 10
 )
 
-// logs takes the lines that name the cluster out of the logs of processes. Third-party programs' are left out: they may
-// quote what they are sent.
+// logs adds the log lines that name the cluster. Logs of third-party programs are left out, because they may quote secrets.
 func (a *archive) logs(dir string, needles []string) {
 	const from = "logs"
 	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there are no logs in %s", dir)
+		err = fmt.Errorf("no logs in %s", dir)
 	}
 	if err != nil {
 		a.missing(from, err)
@@ -53,7 +52,7 @@ func (a *archive) logs(dir string, needles []string) {
 	}
 }
 
-// thirdParty says whether a process of a local region is not ours.
+// thirdParty reports whether a process of a local region is a third-party program.
 func thirdParty(process string) bool {
 	return process == "postgres" || process == "etcd" || strings.Contains(process, "kube-")
 }
@@ -65,7 +64,7 @@ type tail struct {
 	left  int
 }
 
-// read takes the lines of a file that hold one of the needles, which are in lower case.
+// read returns the lines of a file that contain one of the needles, which are in lower case.
 func (t *tail) read(name string, needles [][]byte) error {
 	file, err := os.Open(name)
 	if err != nil {

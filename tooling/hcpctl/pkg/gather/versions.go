@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// versionTimeout bounds the question to one process.
+// versionTimeout limits the request to one process.
 const versionTimeout = 2 * time.Second
 
-// Versions asks processes for their version and whether they are ready, at the addresses of their health by name.
+// Versions returns the version and readiness of processes. addresses maps names to addresses of health endpoints.
 func Versions(ctx context.Context, addresses map[string]string) (versions any, failures []error) {
 	client := &http.Client{Timeout: versionTimeout}
 	defer client.CloseIdleConnections()
@@ -43,7 +43,7 @@ func Versions(ctx context.Context, addresses map[string]string) (versions any, f
 	return found, failures
 }
 
-// ask reads JSON.
+// ask reads JSON from a URL.
 func ask(ctx context.Context, client *http.Client, url string, good ...int) (any, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

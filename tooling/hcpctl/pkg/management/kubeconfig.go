@@ -1,6 +1,5 @@
-// Package management finds the administrator's kubeconfig of a cluster on the management clusters of a local region. It
-// is the one place where hcpctl looks behind ARM: until credentials can be requested through ARM there is no other way to
-// get one. It only reads.
+// Package management reads objects of clusters from management clusters: the administrator kubeconfig in a local region, and the
+// objects for must-gather. It is the only package of hcpctl that bypasses ARM and admin. It only reads.
 package management
 
 import (
@@ -19,16 +18,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 )
 
-// resourceIDAnnotation is on every HostedCluster that belongs to an ARM resource.
+// resourceIDAnnotation is set on each HostedCluster of an ARM resource.
 const resourceIDAnnotation = managementcluster.AnnotationClusterResourceID
 
-// NotFound says that no management cluster has the cluster, or that its kubeconfig does not exist yet.
+// NotFound reports that no management cluster has the cluster, or that its kubeconfig does not exist yet.
 type NotFound struct{ Message string }
 
 func (n *NotFound) Error() string { return n.Message }
 
-// Kubeconfig finds the kubeconfig of the cluster with an ARM resource id. kubeconfigs are files for the management
-// clusters, by their names.
+// Kubeconfig returns the kubeconfig of the cluster with an ARM resource ID. kubeconfigs maps the names of management clusters to
+// kubeconfig files.
 func Kubeconfig(ctx context.Context, kubeconfigs map[string]string, resourceID string) ([]byte, error) {
 	var failures []string
 	for name, file := range kubeconfigs {
@@ -46,7 +45,7 @@ func Kubeconfig(ctx context.Context, kubeconfigs map[string]string, resourceID s
 		}
 	}
 	if len(failures) > 0 {
-		return nil, fmt.Errorf("looking for the cluster on the management clusters: %s", strings.Join(failures, "; "))
+		return nil, fmt.Errorf("searching the management clusters: %s", strings.Join(failures, "; "))
 	}
 	return nil, &NotFound{"no management cluster of the region has this cluster yet; see how far it is with `hcpctl cluster watch`"}
 }
@@ -90,7 +89,7 @@ func decode(secret *unstructured.Unstructured) ([]byte, error) {
 	encoded, _, _ := unstructured.NestedString(secret.Object, "data", "kubeconfig")
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(data) == 0 {
-		return nil, errors.New("the cluster's kubeconfig Secret holds no kubeconfig")
+		return nil, errors.New("the kubeconfig Secret of the cluster has no kubeconfig")
 	}
 	return data, nil
 }

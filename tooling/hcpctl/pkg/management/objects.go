@@ -19,24 +19,23 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Of each kind and namespace, mostObjects are listed, a page at a time.
+// At most mostObjects are listed for each kind and namespace.
 const (
 	mostObjects = 2000
 	page        = 500
 )
 
-// List is the objects of one kind in one namespace.
+// List holds the objects of one kind in one namespace.
 type List struct {
-	// Namespace is empty for what is in none; Resource is as in `nodepools.hypershift.openshift.io`.
+	// Namespace is empty for cluster-scoped objects. Resource is, for example, `nodepools.hypershift.openshift.io`.
 	Namespace, Resource string
 	Items               []map[string]any
-	// Err says why there are none, or not all.
+	// Err is the reason why objects are missing.
 	Err error
 }
 
-// Objects lists all that is in the namespaces of a cluster, the one of its HostedCluster and those whose names begin with
-// it, and what of the kinds without a namespace has the cluster's id in it. Of Secrets it asks for the metadata only, so
-// that their data never leaves the API server.
+// Objects lists all objects in the namespaces of a cluster: the namespace of its HostedCluster and those with that prefix. It also
+// lists cluster-scoped objects that contain the cluster ID. It reads only the metadata of Secrets.
 func Objects(ctx context.Context, kubeconfig, namespace, clusterID string, each func(List)) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -61,7 +60,7 @@ func Objects(ctx context.Context, kubeconfig, namespace, clusterID string, each 
 	if err != nil {
 		return err
 	}
-	// What could be found out is returned beside the error.
+	// The partial result is returned with the error.
 	found, err := kinds.ServerPreferredResources()
 	for _, list := range found {
 		version, parseErr := schema.ParseGroupVersion(list.GroupVersion)
@@ -84,10 +83,10 @@ func Objects(ctx context.Context, kubeconfig, namespace, clusterID string, each 
 	return err
 }
 
-// clusterScoped are the groups whose objects without a namespace may be a cluster's.
+// clusterScoped lists the groups whose cluster-scoped objects may belong to a cluster.
 var clusterScoped = map[string]bool{"certificates.k8s.io": true, "work.open-cluster-management.io": true}
 
-// names says that an object has a text in its name, labels or spec.
+// names reports whether an object has a text in its name, labels or spec.
 func names(object map[string]any, text string) bool {
 	if text == "" {
 		return false
@@ -102,7 +101,7 @@ type lister struct {
 	each     func(List)
 }
 
-// namespaces are a cluster's. They are part of what is told, too.
+// namespaces reports and returns the namespaces of the cluster.
 func (l *lister) namespaces(ctx context.Context, namespace string) ([]string, error) {
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	var found []string
@@ -115,12 +114,12 @@ func (l *lister) namespaces(ctx context.Context, namespace string) ([]string, er
 		return true
 	})
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there is no namespace %s", namespace)
+		return nil, fmt.Errorf("namespace %s does not exist", namespace)
 	}
 	return found, nil
 }
 
-// list tells the objects of one kind; choose may be nil.
+// list reports the objects of one kind. choose filters them; nil selects all.
 func (l *lister) list(ctx context.Context, resource schema.GroupVersionResource, namespace string, choose func(map[string]any) bool) {
 	list := List{Namespace: namespace, Resource: resource.GroupResource().String()}
 	options := metav1.ListOptions{Limit: page}
@@ -142,7 +141,7 @@ func (l *lister) list(ctx context.Context, resource schema.GroupVersionResource,
 			break
 		}
 		if len(list.Items) >= mostObjects {
-			list.Err = errors.New("there are more than those that are here")
+			list.Err = errors.New("the list is incomplete: it has more objects")
 			break
 		}
 		options.Continue = next
