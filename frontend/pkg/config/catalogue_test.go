@@ -11,8 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 )
 
-// TestTheOfferFollowsTheCatalogue: the visible releases follow the release catalogue, limited to the versions that clusters can have.
-func TestTheOfferFollowsTheCatalogue(t *testing.T) {
+// TestOfferFollowsCatalogue: the visible releases follow the release catalogue, limited to the versions that clusters can have.
+func TestOfferFollowsCatalogue(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

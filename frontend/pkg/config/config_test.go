@@ -46,9 +46,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestTheOfferFitsTheCatalogue: customers see only releases that Cluster Service can select, in the releases' channels. Every version
+// TestOfferMatchesCatalogue: customers see only releases that Cluster Service can select, in the releases' channels. Every version
 // that clusters can have has a role set.
-func TestTheOfferFitsTheCatalogue(t *testing.T) {
+func TestOfferMatchesCatalogue(t *testing.T) {
 	offer, err := config.Default()
 	if err != nil {
 		t.Fatal(err)

@@ -52,9 +52,9 @@ func counted(t *testing.T, metrics *prometheus.Registry, result string) float64 
 	return 0
 }
 
-// TestSilentClusterService: while Cluster Service does not respond, sending does not block, each call ends at its
+// TestUnavailableClusterService: while Cluster Service does not respond, sending does not block, each call ends at its
 // deadline, and changes that exceed the queue are dropped and counted.
-func TestSilentClusterService(t *testing.T) {
+func TestUnavailableClusterService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		d := dispatch.New(silent{}, slog.New(slog.DiscardHandler), metrics)
@@ -81,9 +81,9 @@ func TestSilentClusterService(t *testing.T) {
 	})
 }
 
-// TestRefusal: a failed call is only counted, because the backend sends the change again. The call has the trace of
+// TestRejectedChange: a failed call is only counted, because the backend sends the change again. The call has the trace of
 // the request but not its deadline, which may be over.
-func TestRefusal(t *testing.T) {
+func TestRejectedChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		var called trace.TraceID

@@ -40,8 +40,8 @@ func expectedErrors(t *testing.T, c httpcase.Case) [][2]string {
 	return found
 }
 
-// TestEveryRuleIsShown: each rule of the tables names cases, and each named case expects the rule's error.
-func TestEveryRuleIsShown(t *testing.T) {
+// TestEveryRuleHasACase: each rule of the tables names cases, and each named case expects the rule's error.
+func TestEveryRuleHasACase(t *testing.T) {
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
 		t.Fatal(err)

@@ -76,8 +76,8 @@ func fields(count int) string {
 	return strings.Join(all, ",")
 }
 
-// TestTooLargeContentIsAnswered: a client that reads nothing before it has sent everything receives the error response.
-func TestTooLargeContentIsAnswered(t *testing.T) {
+// TestTooLargeContentGetsResponse: a client that reads nothing before it has sent everything receives the error response.
+func TestTooLargeContentGetsResponse(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // a recorder would read all of the content before the server can reject it
 	h := newHarness(t)
 	y := h.newSubscription(t)
@@ -125,8 +125,8 @@ func TestTooLargeContentIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPathsInOtherForms: a trailing slash and escaped letters are equivalent to the plain path (RFC 3986 for escapes).
-func TestPathsInOtherForms(t *testing.T) {
+// TestEquivalentPaths: a trailing slash and escaped letters are equivalent to the plain path (RFC 3986 for escapes).
+func TestEquivalentPaths(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // readers of recorded traffic do not support such paths
 	y := newHarness(t).newSubscription(t)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster")+"/", y.body("cluster.json", "{}"))

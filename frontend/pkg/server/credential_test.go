@@ -60,7 +60,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 
 	// Of many concurrent requests, one receives the key.
 	var answers []string
-	counts := together(8, func(int) int {
+	counts := concurrently(8, func(int) int {
 		status, _, body := y.do(http.MethodGet, resultOf(header), "")
 		if status == http.StatusOK {
 			mu.Lock()
@@ -121,7 +121,7 @@ func TestCredentialsAndRevocations(t *testing.T) {
 	y.createCluster("cluster")
 	body := signingRequest(t)
 	for round := range 5 {
-		counts := together(12, func(i int) int {
+		counts := concurrently(12, func(i int) int {
 			switch {
 			case i%6 == 5:
 				status, _, _ := y.do(http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
@@ -154,8 +154,8 @@ func TestCredentialsAndRevocations(t *testing.T) {
 	}
 }
 
-// TestActionsHeedConditions: an action with a condition that does not hold anymore is rejected and stores nothing.
-func TestActionsHeedConditions(t *testing.T) {
+// TestActionsCheckPreconditions: an action with a condition that does not hold anymore is rejected and stores nothing.
+func TestActionsCheckPreconditions(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	for _, action := range []string{"/requestAdminCredential", "/revokeCredentials"} {
@@ -179,9 +179,9 @@ func TestActionsHeedConditions(t *testing.T) {
 	}
 }
 
-// TestMostPendingCredentials: the limit of pending credentials is the number that a revocation can cancel in its batch,
+// TestPendingCredentialsLimit: the limit of pending credentials is the number that a revocation can cancel in its batch,
 // and it cancels that many.
-func TestMostPendingCredentials(t *testing.T) {
+func TestPendingCredentialsLimit(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	body := signingRequest(t)
@@ -201,9 +201,9 @@ func TestMostPendingCredentials(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestClusterServiceSilent: an issued credential cannot be read while Cluster Service is unavailable, and its private
+// TestCredentialWhileClusterServiceUnavailable: an issued credential cannot be read while Cluster Service is unavailable, and its private
 // key is not lost.
-func TestClusterServiceSilent(t *testing.T) {
+func TestCredentialWhileClusterServiceUnavailable(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	y.createCluster("cluster")

@@ -46,8 +46,8 @@ type replay struct {
 	examples map[string]*examples.Example
 }
 
-// takenForGranted returns the names of the examples that must run before another one.
-func takenForGranted(e *examples.Example) []string {
+// requiredExamples returns the names of the examples that must run before another one.
+func requiredExamples(e *examples.Example) []string {
 	const small, full = "HcpOpenShiftClusters_CreateOrUpdate", "HcpOpenShiftClusters_CreateOrUpdate_Full"
 	switch {
 	case e.Name == "HcpOpenShiftClusters_Update_Version":
@@ -66,7 +66,7 @@ func takenForGranted(e *examples.Example) []string {
 
 // run runs the required examples and then the example itself, and checks the result.
 func (r *replay) run(y *testSubscription, name string) {
-	for _, before := range takenForGranted(r.examples[name]) {
+	for _, before := range requiredExamples(r.examples[name]) {
 		r.send(y, before)
 		if err := y.finishOperationsOf(context.Background(), y.subscription); err != nil {
 			y.t.Fatal(err)

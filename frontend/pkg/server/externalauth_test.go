@@ -19,7 +19,7 @@ func TestOneExternalAuthOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	body := y.body("external-auth.json", "{}")
-	counts := together(8, func(i int) int {
+	counts := concurrently(8, func(i int) int {
 		status, _, answer := y.do(http.MethodPut, fmt.Sprintf("%s/externalAuths/auth-%d", y.cluster("cluster"), i%2), body)
 		// The target is the external authentication that exists, which may be the requested one.
 		if status == http.StatusConflict && !strings.HasPrefix(decode[struct{ Error fieldError }](t, answer).Error.Target, y.cluster("cluster")+"/externalAuths/auth-") {
@@ -37,15 +37,15 @@ func TestOneExternalAuthOneCluster(t *testing.T) {
 	}
 }
 
-// TestNoExternalAuthIsLeftBehind: an external authentication that is created while its cluster's deletion starts is
+// TestExternalAuthCreationRacesWithClusterDeletion: an external authentication that is created while its cluster's deletion starts is
 // part of the deletion or rejected. The same holds for its reservation.
-func TestNoExternalAuthIsLeftBehind(t *testing.T) {
+func TestExternalAuthCreationRacesWithClusterDeletion(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	for round := range 5 {
 		name := fmt.Sprintf("cluster-%d", round)
 		y.createCluster(name)
 		body := y.body("external-auth.json", "{}")
-		counts := together(2, func(i int) int {
+		counts := concurrently(2, func(i int) int {
 			if i == 0 {
 				status, _, _ := y.do(http.MethodDelete, y.cluster(name), "")
 				return status

@@ -62,12 +62,12 @@ func (j *journal) lines(t testing.TB, message string) []map[string]any {
 	return found
 }
 
-// gate is an Authenticator that accepts requests with a word in their Authorization header.
-type gate struct{ word string }
+// wordAuthenticator is an Authenticator that accepts requests with a word in their Authorization header.
+type wordAuthenticator struct{ word string }
 
-func (g gate) Ready(context.Context) error { return nil }
+func (g wordAuthenticator) Ready(context.Context) error { return nil }
 
-func (g gate) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
+func (g wordAuthenticator) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
 	switch r.Header.Get("Authorization") {
 	case g.word:
 		return authn.Caller{TenantID: "arm-tenant", AppID: "arm-app", ObjectID: "arm-object"}, nil
@@ -83,7 +83,7 @@ func (g gate) Authenticate(_ context.Context, r *http.Request) (authn.Caller, er
 func TestAuthentication(t *testing.T) {
 	const word = "Bearer word"
 	h := newHarness(t, func(c *server.Config) {
-		c.Authenticator = gate{word}
+		c.Authenticator = wordAuthenticator{word}
 		c.Health = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
 	y := &testSubscription{h, t, "11111111-1111-1111-1111-111111111111"}
@@ -124,7 +124,7 @@ func TestAudit(t *testing.T) {
 	var log, audit journal
 	h := newHarness(t, func(c *server.Config) {
 		c.Log, c.Audit = log.logger(), audit.logger()
-		c.Authenticator = gate{"word"}
+		c.Authenticator = wordAuthenticator{"word"}
 	})
 	y := &testSubscription{h, t, "11111111-1111-1111-1111-111111111111"}
 	do := func(method, target, body string, headers ...string) {
@@ -180,7 +180,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	var log journal
 	h := newHarness(t, func(c *server.Config) {
 		c.Log = log.logger()
-		c.Authenticator = gate{"Bearer " + secret}
+		c.Authenticator = wordAuthenticator{"Bearer " + secret}
 	})
 	y := &testSubscription{h, t, "11111111-1111-1111-1111-111111111111"}
 	do := func(method, target, body string, headers ...string) (int, http.Header, string) {

@@ -61,7 +61,7 @@ func TestLinearizable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	frontends := &mortal{config: config}
+	frontends := &killableFrontend{config: config}
 	frontends.kill()
 	counts := map[string]int{}
 	total := 0
@@ -88,7 +88,7 @@ func TestLinearizable(t *testing.T) {
 func homeOf(epoch, i int) string { return fmt.Sprintf("home-%d-%d", epoch, i) }
 
 // record runs the clients on the slots of an epoch.
-func (y *testSubscription) record(t *testing.T, frontends *mortal, epoch, operations int) []porcupine.Operation {
+func (y *testSubscription) record(t *testing.T, frontends *killableFrontend, epoch, operations int) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	began := time.Now()
@@ -124,9 +124,9 @@ func (y *testSubscription) record(t *testing.T, frontends *mortal, epoch, operat
 	return history
 }
 
-// mortal is a frontend that can be killed. Its requests in progress are cut off, and a new frontend without state
+// killableFrontend is a frontend that can be killed. Its requests in progress are cut off, and a new frontend without state
 // replaces it.
-type mortal struct {
+type killableFrontend struct {
 	config server.Config
 
 	mu      sync.Mutex
@@ -136,7 +136,7 @@ type mortal struct {
 	killed  int
 }
 
-func (m *mortal) kill() {
+func (m *killableFrontend) kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.end != nil {
@@ -149,7 +149,7 @@ func (m *mortal) kill() {
 }
 
 // serve handles a request. A request that is cut off gets status 503, as from a front door.
-func (m *mortal) serve(request *http.Request) *httptest.ResponseRecorder {
+func (m *killableFrontend) serve(request *http.Request) *httptest.ResponseRecorder {
 	m.mu.Lock()
 	handler, life := m.handler, m.life
 	m.mu.Unlock()
@@ -232,7 +232,7 @@ func pick(random *rand.Rand, etags map[string]string, value string, epoch int) a
 }
 
 // act executes an action.
-func (y *testSubscription) act(frontends *mortal, a action) outcome {
+func (y *testSubscription) act(frontends *killableFrontend, a action) outcome {
 	if a.verb == finishVerb {
 		finished, err := y.finishSlot(context.Background(), a.slot)
 		if err != nil {
@@ -270,7 +270,7 @@ func claimed(value string) string {
 func (y *testSubscription) finishSlot(ctx context.Context, slot string) (hub.ProvisioningState, error) {
 	var was hub.ProvisioningState
 	err := database.Retry(ctx, func(ctx context.Context) error {
-		state, active, err := y.standing(ctx, slot)
+		state, active, err := y.stateOf(ctx, slot)
 		was = ""
 		if err != nil || active == "" {
 			return err
@@ -286,8 +286,8 @@ func (y *testSubscription) finishSlot(ctx context.Context, slot string) (hub.Pro
 	return was, err
 }
 
-// standing returns the state of the resource in a slot and its active operation; both are empty if there is none.
-func (y *testSubscription) standing(ctx context.Context, slot string) (state hub.ProvisioningState, active string, err error) {
+// stateOf returns the state of the resource in a slot and its active operation; both are empty if there is none.
+func (y *testSubscription) stateOf(ctx context.Context, slot string) (state hub.ProvisioningState, active string, err error) {
 	if strings.HasPrefix(slot, "cluster-") {
 		item, err := y.db.Clusters().Find(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster(slot)})
 		if err != nil || item == nil || item.Removed != nil {

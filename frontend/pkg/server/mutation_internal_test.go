@@ -182,7 +182,7 @@ type rejectedMutation struct {
 	alone []apierror.Violation
 }
 
-// together applies three mutations at once. Each must still cause one of the violations that it causes alone.
+// concurrently applies three mutations at once. Each must still cause one of the violations that it causes alone.
 func (w *mutationTester) together(body map[string]any, refused []rejectedMutation) {
 	random := rand.New(rand.NewPCG(1, uint64(len(refused))))
 	for range 200 {

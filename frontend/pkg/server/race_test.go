@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
-// together runs n calls concurrently and counts their results.
-func together(n int, call func(i int) int) map[int]int {
+// concurrently runs n calls concurrently and counts their results.
+func concurrently(n int, call func(i int) int) map[int]int {
 	var mu sync.Mutex
 	counts := map[int]int{}
 	start := make(chan struct{})
@@ -36,7 +36,7 @@ func together(n int, call func(i int) int) map[int]int {
 // TestOneSubnetOneCluster: of concurrent creations of clusters with the same subnet, one succeeds.
 func TestOneSubnetOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
-	counts := together(8, func(i int) int {
+	counts := concurrently(8, func(i int) int {
 		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", "{}"))
 		return status
 	})
@@ -49,7 +49,7 @@ func TestOneSubnetOneCluster(t *testing.T) {
 // TestOneNameOneCluster: of concurrent PUTs of one new name, one creates the cluster, and the others are conflicts.
 func TestOneNameOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
-	counts := together(8, func(int) int {
+	counts := concurrently(8, func(int) int {
 		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
 		return status
 	})
@@ -65,7 +65,7 @@ func TestOneUpdateAtATime(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	etag := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
-	counts := together(8, func(i int) int {
+	counts := concurrently(8, func(i int) int {
 		status, _, _ := y.do(http.MethodPatch, y.cluster("cluster"), fmt.Sprintf(`{"tags":{"by":"%d"}}`, i), "If-Match", etag)
 		return status
 	})
@@ -80,7 +80,7 @@ func TestManyPoolsAtOnce(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	const pools = 16
-	counts := together(pools, func(i int) int {
+	counts := concurrently(pools, func(i int) int {
 		status, _, _ := y.do(http.MethodPut, fmt.Sprintf("%s/nodePools/pool-%d", y.cluster("cluster"), i), y.body("nodepool.json", "{}"))
 		return status
 	})
@@ -94,7 +94,7 @@ func TestManyPoolsAtOnce(t *testing.T) {
 func TestManyClustersAtOnce(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	const clusters = 48
-	counts := together(clusters, func(i int) int {
+	counts := concurrently(clusters, func(i int) int {
 		network := fmt.Sprintf("/subscriptions/%s/resourceGroups/network/providers/Microsoft.Network", y.subscription)
 		patch := fmt.Sprintf(`{"properties":{"platform":{"subnetId":"%s/virtualNetworks/vnet/subnets/nodes-%d","networkSecurityGroupId":"%s/networkSecurityGroups/nsg-%d"}}}`, network, i, network, i)
 		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", patch))
@@ -106,12 +106,12 @@ func TestManyClustersAtOnce(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are part of the deletion or
+// TestNodePoolCreationRacesWithClusterDeletion: node pools that are created while their cluster's deletion starts are part of the deletion or
 // rejected.
-func TestNoPoolIsLeftBehind(t *testing.T) {
+func TestNodePoolCreationRacesWithClusterDeletion(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
-	counts := together(9, func(i int) int {
+	counts := concurrently(9, func(i int) int {
 		if i == 4 {
 			status, _, _ := y.do(http.MethodDelete, y.cluster("cluster"), "")
 			return status
@@ -137,9 +137,9 @@ func TestNoPoolIsLeftBehind(t *testing.T) {
 	}
 }
 
-// TestCreateInADyingSubscription: a creation that has read the subscription as Registered is rejected if the fences are
+// TestCreateRacesWithSubscriptionDeletion: a creation that has read the subscription as Registered is rejected if the fences are
 // closed before its commit. A creation that commits earlier is visible to a list of clusters after the closing.
-func TestCreateInADyingSubscription(t *testing.T) {
+func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 1000, Count: 1}); err != nil {
@@ -266,7 +266,7 @@ func TestReservationsRace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			y := newHarness(t).newSubscription(t)
 			network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
-			counts := together(8, func(i int) int {
+			counts := concurrently(8, func(i int) int {
 				body := y.body("cluster.json", `{"properties":{"platform":{`+share(network, i)+`}}}`)
 				status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), body)
 				return status
@@ -283,9 +283,9 @@ func TestReservationsRace(t *testing.T) {
 	}
 }
 
-// TestPairsForOneManagedGroup: of each pair of concurrent creations with the same managed resource group, one succeeds
+// TestConcurrentPairsForOneManagedGroup: of each pair of concurrent creations with the same managed resource group, one succeeds
 // and the other gets an error for the field. Pairs do not affect each other.
-func TestPairsForOneManagedGroup(t *testing.T) {
+func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 	const pairs = 24
 	y := newHarness(t).newSubscription(t)
 	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
@@ -296,7 +296,7 @@ func TestPairsForOneManagedGroup(t *testing.T) {
 		return fmt.Sprintf("managed-%d", i/2)
 	}
 	statuses, answers := make([]int, 2*pairs), make([]string, 2*pairs)
-	counts := together(2*pairs, func(i int) int {
+	counts := concurrently(2*pairs, func(i int) int {
 		body := y.body("cluster.json", fmt.Sprintf(`{"properties":{"platform":{"managedResourceGroup":%q,"subnetId":"%s/virtualNetworks/vnet/subnets/own-%d","networkSecurityGroupId":"%s/networkSecurityGroups/own-%d"}}}`,
 			group(i), network, i, network, i))
 		statuses[i], _, answers[i] = y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), body)
@@ -345,7 +345,7 @@ func TestPairsForOneManagedGroup(t *testing.T) {
 // TestOneNameInAnyCasing: names of clusters are compared without case, also in concurrent creations.
 func TestOneNameInAnyCasing(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
-	counts := together(8, func(i int) int {
+	counts := concurrently(8, func(i int) int {
 		name := []string{"cluster", "Cluster", "CLUSTER", "cLUSTER"}[i%4]
 		status, _, _ := y.do(http.MethodPut, y.cluster(name), y.body("cluster.json", "{}"))
 		return status
@@ -356,9 +356,9 @@ func TestOneNameInAnyCasing(t *testing.T) {
 	y.documents().check(t)
 }
 
-// TestReservationsPassOn: while a cluster is being deleted, others request its reservations. None succeeds before the
+// TestReservationsDuringDeletion: while a cluster is being deleted, others request its reservations. None succeeds before the
 // cluster is gone; then exactly one does, possibly with the same name.
-func TestReservationsPassOn(t *testing.T) {
+func TestReservationsDuringDeletion(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	body := y.body("cluster.json", `{"properties":{"platform":{"managedResourceGroup":"managed"}}}`)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), body)
@@ -374,7 +374,7 @@ func TestReservationsPassOn(t *testing.T) {
 		gone <- y.finishOperations(context.Background())
 		stop.Store(true)
 	}()
-	counts := together(6, func(i int) int {
+	counts := concurrently(6, func(i int) int {
 		name := fmt.Sprintf("cluster-%d", i)
 		if i == 0 {
 			name = "cluster"

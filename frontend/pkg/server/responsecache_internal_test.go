@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestShownIsBounded: the cache keeps its size limit and the newest response.
-func TestShownIsBounded(t *testing.T) {
+// TestResponseCacheIsBounded: the cache keeps its size limit and the newest response.
+func TestResponseCacheIsBounded(t *testing.T) {
 	s := newResponseCache()
 	for i := range 200 {
 		key := responseKey{"type", fmt.Sprint(i % 150), "version"}

@@ -221,8 +221,8 @@ func TestKeyRotationEdges(t *testing.T) {
 	}
 }
 
-// TestStoredCountsAreNoPass: a stored list with too many items may keep its size, and each changed item is validated.
-func TestStoredCountsAreNoPass(t *testing.T) {
+// TestStoredListSizesAreRatcheted: a stored list with too many items may keep its size, and each changed item is validated.
+func TestStoredListSizesAreRatcheted(t *testing.T) {
 	old, now := validCluster(), validCluster()
 	for _, c := range []*hub.Cluster{old, now} {
 		c.Tags = map[string]string{}

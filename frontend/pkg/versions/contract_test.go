@@ -103,7 +103,7 @@ func compare(t *testing.T, c contract, file string, schemas map[string][]shape.E
 				delete(want, path)
 				continue
 			}
-			p, mine := settle(path, p, got[path])
+			p, mine := normalizeExpected(path, p, got[path])
 			want[path] = p
 			if _, ok := got[path]; ok {
 				got[path] = mine
@@ -125,8 +125,8 @@ func within(path string, got map[string]property) bool {
 	return false
 }
 
-// settle removes intended differences.
-func settle(path string, want, got property) (property, property) {
+// normalizeExpected removes intended differences.
+func normalizeExpected(path string, want, got property) (property, property) {
 	switch path {
 	case "properties.console":
 		// An object with read-only fields only.

@@ -16,8 +16,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// moreFixed lists fields that are immutable in the service and mutable in the contract: the identities of operators.
-const moreFixed = "properties.platform.operatorsAuthentication"
+// additionalImmutable lists fields that are immutable in the service and mutable in the contract: the identities of operators.
+const additionalImmutable = "properties.platform.operatorsAuthentication"
 
 // TestMutability: a PUT that changes a field is rejected as immutable if and only if the field is create-only in the
 // version's contract.
@@ -107,7 +107,7 @@ func mutability(t *testing.T, v *versions.Version, schema string, shown []byte, 
 		told := slices.ContainsFunc(violations, func(v apierror.Violation) bool {
 			return v.Message == "Forbidden: field is immutable" && validation.Covers(v.Field, field)
 		})
-		if want := fixed || strings.HasPrefix(field, moreFixed); told != want {
+		if want := fixed || strings.HasPrefix(field, additionalImmutable); told != want {
 			t.Errorf("%s: create-only is %v, told so is %v: %v", field, want, told, violations)
 		}
 	}

@@ -141,8 +141,8 @@ func roundTrip[R any](t *testing.T, name string, r resource[R]) {
 	}
 }
 
-// TestReplaceKeepsTheUnsaid: a PUT replaces the values that the version has and keeps the others.
-func TestReplaceKeepsTheUnsaid(t *testing.T) {
+// TestReplaceKeepsFieldsOfOtherVersions: a PUT replaces the values that the version has and keeps the others.
+func TestReplaceKeepsFieldsOfOtherVersions(t *testing.T) {
 	replace(t, "cluster", clusters)
 	replace(t, "nodePool", nodePools)
 	replace(t, "externalAuth", externalAuths)
