@@ -92,7 +92,7 @@ func (h *harness) finishOperation(ctx context.Context, operation *database.Item[
 	case database.RevocationResourceType:
 		err = h.finishRevocation(ctx, batch, operation)
 	default:
-		err = fmt.Errorf("an operation of the type %s", operation.Value.ResourceType)
+		err = fmt.Errorf("unknown operation type %s", operation.Value.ResourceType)
 	}
 	if err != nil {
 		return err

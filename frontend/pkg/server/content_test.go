@@ -30,24 +30,24 @@ func TestContentOfAnyBytes(t *testing.T) {
 		status          int
 		code            string
 	}{
-		"byte order mark":        {"editors begin files with one, and JSON's readers may ignore it", "\uFEFF" + `{"tags":{"a":"b"}}`, 202, ""},
-		"two byte order marks":   {"one is enough", "\uFEFF\uFEFF" + `{}`, 400, "InvalidRequestContent"},
+		"byte order mark":        {"a byte order mark at the start is ignored", "\uFEFF" + `{"tags":{"a":"b"}}`, 202, ""},
+		"two byte order marks":   {"a second byte order mark is not JSON", "\uFEFF\uFEFF" + `{}`, 400, "InvalidRequestContent"},
 		"UTF-16":                 {"JSON is UTF-8", "\xff\xfe{\x00}\x00", 400, "InvalidRequestContent"},
-		"not UTF-8":              {"it would be stored as something else", `{"tags":{"a":"` + "\xff" + `"}}`, 400, "InvalidRequestContent"},
-		"not UTF-8, unknown":     {"wherever it stands", `{"unknown":"` + "\xc3" + `"}`, 400, "InvalidRequestContent"},
-		"nothing but space":      {"there is no object", " \r\n\t ", 400, "InvalidRequestContent"},
-		"null":                   {"that is no object", "null", 400, "InvalidResource"},
-		"number":                 {"nor is that", "1e999999", 400, "InvalidResource"},
-		"two objects":            {"which one", "{}{}", 400, "InvalidRequestContent"},
-		"a comma at the end":     {"that is JavaScript", `{"tags":{"a":"b",}}`, 400, "InvalidRequestContent"},
-		"a comment":              {"so is that", `{"tags":{} /* a */}`, 400, "InvalidRequestContent"},
-		"a text without its end": {"half of the content is missing", `{"tags":{"a":"b`, 400, "InvalidRequestContent"},
-		"deep arrays":            {"reading it must not take the stack", strings.Repeat("[", 1<<20), 400, "InvalidRequestContent"},
-		"deep objects":           {"nor merging it", `{"properties":` + strings.Repeat(`{"autoscaling":`, 5000) + "1" + strings.Repeat("}", 5001), 202, ""},
-		"deeper objects":         {"there is an end to it", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000), 400, "InvalidRequestContent"},
-		"deep unknown objects":   {"what nobody knows is left alone", strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), 202, ""},
-		"a number of a megabyte": {"a message repeats little of it", `{"properties":{"nodeDrainTimeoutMinutes":` + strings.Repeat("9", 1<<20) + `}}`, 400, "InvalidRequestContent"},
-		"many unknown fields":    {"they cost memory while the request lasts, and no more", `{` + fields(100_000) + `}`, 202, ""},
+		"not UTF-8":              {"invalid UTF-8 in a known field is rejected", `{"tags":{"a":"` + "\xff" + `"}}`, 400, "InvalidRequestContent"},
+		"not UTF-8, unknown":     {"invalid UTF-8 in an unknown field is rejected", `{"unknown":"` + "\xc3" + `"}`, 400, "InvalidRequestContent"},
+		"nothing but space":      {"white space is not an object", " \r\n\t ", 400, "InvalidRequestContent"},
+		"null":                   {"null is not an object", "null", 400, "InvalidResource"},
+		"number":                 {"a number is not an object", "1e999999", 400, "InvalidResource"},
+		"two objects":            {"content after the object is rejected", "{}{}", 400, "InvalidRequestContent"},
+		"a comma at the end":     {"a trailing comma is not JSON", `{"tags":{"a":"b",}}`, 400, "InvalidRequestContent"},
+		"a comment":              {"a comment is not JSON", `{"tags":{} /* a */}`, 400, "InvalidRequestContent"},
+		"a text without its end": {"truncated content is rejected", `{"tags":{"a":"b`, 400, "InvalidRequestContent"},
+		"deep arrays":            {"deep arrays do not exhaust the stack while parsing", strings.Repeat("[", 1<<20), 400, "InvalidRequestContent"},
+		"deep objects":           {"deep objects do not exhaust the stack while merging", `{"properties":` + strings.Repeat(`{"autoscaling":`, 5000) + "1" + strings.Repeat("}", 5001), 202, ""},
+		"deeper objects":         {"the nesting depth is limited", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000), 400, "InvalidRequestContent"},
+		"deep unknown objects":   {"unknown objects are ignored", strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), 202, ""},
+		"a number of a megabyte": {"the message contains only a part of the value", `{"properties":{"nodeDrainTimeoutMinutes":` + strings.Repeat("9", 1<<20) + `}}`, 400, "InvalidRequestContent"},
+		"many unknown fields":    {"many unknown fields are ignored", `{` + fields(100_000) + `}`, 202, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := y.in(t)
@@ -55,11 +55,11 @@ func TestContentOfAnyBytes(t *testing.T) {
 			status, header, answer := y.do(http.MethodPatch, y.cluster("cluster"), tc.content)
 			answerable(t, status, header, answer)
 			if status != tc.status || header.Get("X-Ms-Error-Code") != tc.code || len(answer) > 64<<10 {
-				t.Errorf("%s: answered %d with %.1000s", tc.reason, status, answer)
+				t.Errorf("%s: status %d with %.1000s", tc.reason, status, answer)
 			}
 			after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
 			if changed := before != after; changed != (tc.status == http.StatusAccepted) {
-				t.Errorf("answered %d, and the cluster changed: %v", status, changed)
+				t.Errorf("status %d, and the cluster changed: %v", status, changed)
 			}
 			if err := y.finishOperations(context.Background()); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestTooLargeContentGetsResponse(t *testing.T) {
 			}
 			defer func() { _ = response.Body.Close() }()
 			if response.StatusCode != http.StatusBadRequest || response.Header.Get("X-Ms-Error-Code") != "InvalidResource" {
-				t.Errorf("answered %s %v", response.Status, response.Header)
+				t.Errorf("got %s %v", response.Status, response.Header)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestLargePages(t *testing.T) {
 		status, _, body := y.do(http.MethodGet, target, "")
 		page := decode[listed](t, body)
 		if status != http.StatusOK || len(body) > most || len(page.Value) == 0 {
-			t.Fatalf("answered %d with %d bytes and %d clusters", status, len(body), len(page.Value))
+			t.Fatalf("status %d with %d bytes and %d clusters", status, len(body), len(page.Value))
 		}
 		for _, cluster := range page.Value {
 			seen[cluster.Name]++
@@ -185,7 +185,7 @@ func TestLargePages(t *testing.T) {
 	}
 	for name, times := range seen {
 		if times != 1 {
-			t.Errorf("%s is there %d times", name, times)
+			t.Errorf("%s occurs %d times", name, times)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (l *crashingFrontend) sendUntilAccepted(method, target, body string) {
 		if recorder.Code/100 == 2 {
 			break
 		}
-		l.t.Fatalf("%s %s answered %d: %s", method, target, recorder.Code, recorder.Body)
+		l.t.Fatalf("%s %s status %d: %s", method, target, recorder.Code, recorder.Body)
 	}
 	eventually(l.t, func() bool { return l.injector.Crashed() || l.isSent(target) })
 	l.restart()

@@ -52,7 +52,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
 	stored := all(y, h.db.Credentials())
 	if len(stored) != 1 || len(stored[0].Value.SealedPrivateKey) == 0 {
-		t.Fatalf("stored are %d credentials", len(stored))
+		t.Fatalf("%d credentials are stored", len(stored))
 	}
 	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusOK] != 1 || counts[http.StatusConflict] != 7 {
-		t.Fatalf("answers were %v", counts)
+		t.Fatalf("responses: %v", counts)
 	}
 	kubeconfig := decode[struct{ Kubeconfig string }](t, answers[0]).Kubeconfig
 	var config struct {
@@ -109,7 +109,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 		}
 	}
 	if log.Len() == 0 {
-		t.Error("nothing was logged at all")
+		t.Error("the log is empty")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestCredentialsAndRevocations(t *testing.T) {
 			}
 		})
 		if counts[http.StatusAccepted]+counts[http.StatusConflict] != 12 || counts[http.StatusAccepted] == 0 {
-			t.Errorf("round %d: answers were %v", round, counts)
+			t.Errorf("round %d: responses: %v", round, counts)
 		}
 		y.documents().check(t)
 		if err := y.finishOperations(context.Background()); err != nil {
@@ -165,11 +165,11 @@ func TestActionsCheckPreconditions(t *testing.T) {
 			for _, condition := range [][2]string{{"If-Match", `"another"`}, {"If-None-Match", "*"}, {"If-None-Match", before}} {
 				status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+action, signingRequest(t), condition[0], condition[1])
 				if status != http.StatusPreconditionFailed || header.Get("X-Ms-Error-Code") != "PreconditionFailed" {
-					t.Errorf("with %s: %s it was answered %d %s", condition[0], condition[1], status, answer)
+					t.Errorf("with %s: %s it got status %d %s", condition[0], condition[1], status, answer)
 				}
 			}
 			if now := len(all(y, y.db.Operations())); now != operations {
-				t.Errorf("the refused requests left %d operations", now-operations)
+				t.Errorf("the rejected requests created %d operations", now-operations)
 			}
 			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+action, signingRequest(t), "If-Match", before)
 			if err := y.finishOperations(context.Background()); err != nil {
@@ -190,7 +190,7 @@ func TestPendingCredentialsLimit(t *testing.T) {
 	}
 	status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
 	if status != http.StatusConflict || header.Get("Retry-After") == "" {
-		t.Errorf("one more was answered %d %s", status, answer)
+		t.Errorf("another request got status %d %s", status, answer)
 	}
 	y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
 	for _, credential := range all(y, y.db.Credentials()) {
@@ -214,7 +214,7 @@ func TestCredentialWhileClusterServiceUnavailable(t *testing.T) {
 	h.clusterService.silence(true)
 	status, answered, _ := y.do(http.MethodGet, resultOf(header), "")
 	if status != http.StatusServiceUnavailable || answered.Get("Retry-After") == "" {
-		t.Errorf("answered %d with Retry-After %q", status, answered.Get("Retry-After"))
+		t.Errorf("status %d with Retry-After %q", status, answered.Get("Retry-After"))
 	}
 	h.clusterService.silence(false)
 	y.mustDo(http.StatusOK, http.MethodGet, resultOf(header), "")
@@ -235,7 +235,7 @@ func FuzzCredentialRequest(f *testing.F) {
 		answerable(t, status, header, answer)
 		stored := len(all(y, y.db.Credentials())) - before
 		if accepted := status == http.StatusAccepted; accepted != (stored == 1) {
-			t.Fatalf("answered %d and stored %d", status, stored)
+			t.Fatalf("status %d, stored %d", status, stored)
 		}
 		if status == http.StatusAccepted {
 			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")

@@ -81,10 +81,10 @@ func (r *replay) run(y *testSubscription, name string) {
 	}
 	status, _, shown := y.do(http.MethodGet, target, "")
 	if status != http.StatusOK {
-		y.t.Fatalf("GET %s answered %d: %s", target, status, shown)
+		y.t.Fatalf("GET %s status %d: %s", target, status, shown)
 	}
 	if at := missing("", decode[any](y.t, sent), decode[any](y.t, shown)); at != "" {
-		y.t.Errorf("%s was asked for, and is not shown: %s", at, shown)
+		y.t.Errorf("the response does not contain %s: %s", at, shown)
 	}
 }
 
@@ -101,11 +101,11 @@ func (r *replay) send(y *testSubscription, name string) (target, body string) {
 	status, header, answer := y.do(e.Method, target, body)
 	example, ok := e.Responses[status]
 	if !ok {
-		y.t.Fatalf("%s %s answered %d, which the example %s does not show: %s", e.Method, target, status, name, answer)
+		y.t.Fatalf("%s %s answered %d, which example %s does not have: %s", e.Method, target, status, name, answer)
 	}
 	for name := range example.Headers {
 		if header.Get(name) == "" {
-			y.t.Errorf("%s %s answered %d without %s", e.Method, target, status, name)
+			y.t.Errorf("%s %s status %d without %s", e.Method, target, status, name)
 		}
 	}
 	return target, body

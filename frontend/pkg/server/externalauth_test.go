@@ -28,12 +28,12 @@ func TestOneExternalAuthOneCluster(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	found := y.documents()
 	found.check(t)
 	if len(found.externals) != 1 {
-		t.Errorf("the cluster has %d external auths", len(found.externals))
+		t.Errorf("the cluster has %d external authentications", len(found.externals))
 	}
 }
 
@@ -54,7 +54,7 @@ func TestExternalAuthCreationRacesWithClusterDeletion(t *testing.T) {
 			return status
 		})
 		if counts[http.StatusAccepted] != 1 || counts[http.StatusCreated]+counts[http.StatusConflict] != 1 {
-			t.Fatalf("answers were %v", counts)
+			t.Fatalf("responses: %v", counts)
 		}
 		for range 2 { // the first round finishes the creations
 			if err := y.finishOperations(context.Background()); err != nil {
@@ -62,7 +62,7 @@ func TestExternalAuthCreationRacesWithClusterDeletion(t *testing.T) {
 			}
 		}
 		if left := y.documents(); len(left.externals)+len(left.clusters)+len(left.reservations) != 0 {
-			t.Errorf("%d clusters, %d external auths and %d reservations are left", len(left.clusters), len(left.externals), len(left.reservations))
+			t.Errorf("%d clusters, %d external authentications and %d reservations remain", len(left.clusters), len(left.externals), len(left.reservations))
 		}
 	}
 }
@@ -113,7 +113,7 @@ func FuzzExternalAuthBody(f *testing.F) {
 		answerable(t, status, header, answer)
 		got, _, _ := y.do(http.MethodGet, target, "")
 		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
-			t.Fatalf("answered %d and then GET %d", status, got)
+			t.Fatalf("status %d, then GET %d", status, got)
 		}
 		if status != http.StatusCreated {
 			return
@@ -144,7 +144,7 @@ func FuzzExternalAuthPatch(f *testing.F) {
 		answerable(t, status, header, answer)
 		after := y.mustDo(http.StatusOK, http.MethodGet, target, "").Get("ETag")
 		if changed := before != after; changed != (status == http.StatusAccepted) {
-			t.Fatalf("answered %d, and the resource changed: %v", status, changed)
+			t.Fatalf("status %d, and the resource changed: %v", status, changed)
 		}
 		if status == http.StatusAccepted {
 			y.finishAndRemoveOperations()
@@ -172,7 +172,7 @@ func FuzzURLHeaders(f *testing.F) {
 		status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", csr, whence...)
 		answerable(t, status, header, answer)
 		if status != http.StatusAccepted {
-			t.Fatalf("a good request was answered %d %s", status, answer)
+			t.Fatalf("a valid request got status %d %s", status, answer)
 		}
 		for _, name := range []string{"Location", "Azure-AsyncOperation"} {
 			u, err := url.Parse(header.Get(name))

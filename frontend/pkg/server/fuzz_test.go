@@ -17,14 +17,14 @@ import (
 func answerable(t *testing.T, status int, header http.Header, body string) {
 	t.Helper()
 	if status >= http.StatusInternalServerError {
-		t.Fatalf("answered %d: %s", status, body)
+		t.Fatalf("status %d: %s", status, body)
 	}
 	if status >= http.StatusBadRequest {
 		e := decode[struct {
 			Error struct{ Code, Message string }
 		}](t, body)
 		if e.Error.Code == "" || e.Error.Message == "" || header.Get("X-Ms-Error-Code") != e.Error.Code {
-			t.Fatalf("answered %d with %s and the header %q", status, body, header.Get("X-Ms-Error-Code"))
+			t.Fatalf("status %d with %s and the header %q", status, body, header.Get("X-Ms-Error-Code"))
 		}
 	}
 }
@@ -62,7 +62,7 @@ func FuzzClusterBody(f *testing.F) {
 		for other := range versions.APIs() {
 			got, _, _ := y.do(http.MethodGet, at(y.cluster(name), uint8(other)), "")
 			if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
-				t.Fatalf("answered %d and then GET %d", status, got)
+				t.Fatalf("status %d, then GET %d", status, got)
 			}
 		}
 		if status == http.StatusCreated {
@@ -86,7 +86,7 @@ func FuzzNodePoolBody(f *testing.F) {
 		answerable(t, status, header, answer)
 		got, _, _ := y.do(http.MethodGet, target, "")
 		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
-			t.Fatalf("answered %d and then GET %d", status, got)
+			t.Fatalf("status %d, then GET %d", status, got)
 		}
 		if status == http.StatusCreated {
 			y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
@@ -108,7 +108,7 @@ func FuzzPatch(f *testing.F) {
 		answerable(t, status, header, answer)
 		after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
 		if changed := before != after; changed != (status == http.StatusAccepted) {
-			t.Fatalf("answered %d, and the resource changed: %v", status, changed)
+			t.Fatalf("status %d, and the resource changed: %v", status, changed)
 		}
 		if status == http.StatusAccepted {
 			y.finishAndRemoveOperations()
@@ -191,7 +191,7 @@ func FuzzPreflight(f *testing.F) {
 			Error  *struct{ Code, Message string }
 		}](t, answer)
 		if status != http.StatusOK || (judged.Status == "Succeeded") != (judged.Error == nil) || judged.Error != nil && judged.Error.Message == "" {
-			t.Fatalf("answered %d: %s", status, answer)
+			t.Fatalf("status %d: %s", status, answer)
 		}
 		if after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag"); before != after {
 			t.Fatal("the cluster changed")
@@ -220,10 +220,10 @@ func FuzzSubscription(f *testing.F) {
 		answerable(t, status, header, answer)
 		_, shown, after := y.do(http.MethodGet, target, "")
 		if status == http.StatusOK && (after != answer || shown.Get("ETag") != header.Get("ETag")) {
-			t.Fatalf("answered %s and then shows %s", answer, after)
+			t.Fatalf("response %s, then GET %s", answer, after)
 		}
 		if status != http.StatusOK && (after != before || shown.Get("ETag") != etag) {
-			t.Fatalf("answered %d, and %s became %s", status, before, after)
+			t.Fatalf("status %d, and %s changed to %s", status, before, after)
 		}
 	})
 }

@@ -133,17 +133,17 @@ func (c counted) Write(content []byte) (int, error) {
 func (h *harness) checkContract(t testing.TB, handler http.Handler) http.Handler {
 	t.Helper()
 	var mu sync.Mutex
-	departures := map[string]bool{}
+	violations := map[string]bool{}
 	watched := check.Watch(handler, func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		departures[err.Error()] = true
+		violations[err.Error()] = true
 	})
 	t.Cleanup(func() {
 		mu.Lock()
 		defer mu.Unlock()
-		for departure := range departures {
-			t.Error(departure)
+		for violation := range violations {
+			t.Error(violation)
 		}
 	})
 	return watched

@@ -95,16 +95,16 @@ func TestAuthentication(t *testing.T) {
 		status                                int
 		code, challenge, retryAfter           string
 	}{
-		"nothing":     {reason: "a token is asked for", method: http.MethodPut, target: subscription, status: 401, code: "Unauthorized", challenge: "Bearer"},
-		"wrong":       {reason: "not everybody is let in", method: http.MethodGet, target: subscription, authorization: "x", status: 403, code: "Forbidden"},
-		"undecided":   {reason: "what cannot be decided lets nobody in", method: http.MethodGet, target: subscription, authorization: "broken", status: 503, code: "ServiceUnavailable", retryAfter: "1"},
-		"no path":     {reason: "strangers are not told what paths there are", method: http.MethodGet, target: "/x?api-version=1", status: 401, code: "Unauthorized", challenge: "Bearer"},
-		"no method":   {reason: "nor which methods", method: http.MethodDelete, target: subscription, status: 401, code: "Unauthorized", challenge: "Bearer"},
-		"no version":  {reason: "nor what is wrong with their request", method: http.MethodGet, target: y.cluster("c") + "?api-version=1", status: 401, code: "Unauthorized", challenge: "Bearer"},
-		"health":      {reason: "health is no secret", method: http.MethodGet, target: "/healthz", status: 200},
-		"readiness":   {reason: "nor is readiness", method: http.MethodGet, target: "/readyz", status: 200},
-		"known":       {reason: "ARM is served", method: http.MethodGet, target: subscription, authorization: word, status: 200},
-		"known, path": {reason: "and told what paths there are not", method: http.MethodGet, target: "/x?api-version=1", authorization: word, status: 404, code: "NotFound"},
+		"nothing":     {reason: "a token is required", method: http.MethodPut, target: subscription, status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"wrong":       {reason: "a token of another caller is rejected", method: http.MethodGet, target: subscription, authorization: "x", status: 403, code: "Forbidden"},
+		"undecided":   {reason: "a failed authentication is not a permission", method: http.MethodGet, target: subscription, authorization: "broken", status: 503, code: "ServiceUnavailable", retryAfter: "1"},
+		"no path":     {reason: "unauthenticated callers cannot discover paths", method: http.MethodGet, target: "/x?api-version=1", status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"no method":   {reason: "unauthenticated callers cannot discover methods", method: http.MethodDelete, target: subscription, status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"no version":  {reason: "unauthenticated requests are not validated", method: http.MethodGet, target: y.cluster("c") + "?api-version=1", status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"health":      {reason: "health needs no authentication", method: http.MethodGet, target: "/healthz", status: 200},
+		"readiness":   {reason: "readiness needs no authentication", method: http.MethodGet, target: "/readyz", status: 200},
+		"known":       {reason: "ARM is accepted", method: http.MethodGet, target: subscription, authorization: word, status: 200},
+		"known, path": {reason: "an authenticated request with an unknown path returns 404", method: http.MethodGet, target: "/x?api-version=1", authorization: word, status: 404, code: "NotFound"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAuthentication(t *testing.T) {
 				t.Errorf("%s: %d %v %s", tc.reason, status, header, body)
 			}
 			if header.Get("X-Ms-Request-Id") == "" || header.Get("X-Ms-Correlation-Request-Id") == "" {
-				t.Errorf("the answer has no ids: %v", header)
+				t.Errorf("the response has no IDs: %v", header)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestAudit(t *testing.T) {
 	do(http.MethodGet, y.cluster("cluster"), "")
 	do(http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":1}}`)
 	do(http.MethodPost, "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", "{}")
-	do(http.MethodDelete, y.cluster("cluster"), "", "Authorization", "stranger")
+	do(http.MethodDelete, y.cluster("cluster"), "", "Authorization", "other-caller")
 	do(http.MethodDelete, y.cluster("absent"), "")
 	do(http.MethodPut, "/nowhere", "{}")
 
@@ -160,16 +160,16 @@ func TestAudit(t *testing.T) {
 	}
 	created := records[1]
 	if diff := cmp.Diff(map[string]any{"tenant_id": "tenant", "client_tenant_id": "partner", "object_id": "alice", "app_id": "cli", "name": "alice@example.com"}, created["caller"]); diff != "" {
-		t.Errorf("who (-want +got):\n%s", diff)
+		t.Errorf("caller (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]any{"tenant_id": "arm-tenant", "app_id": "arm-app", "object_id": "arm-object"}, created["sender"]); diff != "" {
-		t.Errorf("by whom it was sent (-want +got):\n%s", diff)
+		t.Errorf("sender (-want +got):\n%s", diff)
 	}
 	if created["operation_id"] == "" || created["correlation_id"] != "correlation" || created["request_id"] == "" {
-		t.Errorf("the record has no ids: %v", created)
+		t.Errorf("the record has no IDs: %v", created)
 	}
 	if strings.Contains(log.text(), `"msg":"audit"`) || strings.Contains(audit.text(), "Standard_") {
-		t.Error("records are where they do not belong, or hold what was sent")
+		t.Error("unexpected records, or records with parts of a request")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	y.do(http.MethodGet, list, "", "Authorization", "Bearer not-"+secret)
 
 	if len(log.lines(t, "request")) < 50 {
-		t.Fatalf("there is little to look at: %d lines", len(log.lines(t, "request")))
+		t.Fatalf("too few log lines: %d", len(log.lines(t, "request")))
 	}
 	for line := range strings.Lines(log.text()) {
 		if strings.Contains(line, secret) {
@@ -238,7 +238,7 @@ func TestPanic(t *testing.T) {
 	y := &testSubscription{h, t, ""}
 	status, header, body := y.do(http.MethodGet, "/healthz", "")
 	if status != http.StatusInternalServerError || header.Get("X-Ms-Error-Code") != "InternalServerError" || header.Get("X-Ms-Request-Id") == "" || strings.Contains(body, "what now") {
-		t.Errorf("answered %d %v %s", status, header, body)
+		t.Errorf("status %d %v %s", status, header, body)
 	}
 	counted := `
 # HELP frontend_http_request_panics_total Number of requests whose handling panicked.
@@ -268,7 +268,7 @@ func TestTrace(t *testing.T) {
 	y.mustDo(http.StatusNotFound, http.MethodGet, "/nowhere", "", "Traceparent", "not a trace")
 	ended := spans.GetSpans()
 	if len(ended) != 2 {
-		t.Fatalf("there are %d spans", len(ended))
+		t.Fatalf("%d spans", len(ended))
 	}
 	span := ended[0]
 	const route = "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroup}/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/{cluster}"
@@ -276,7 +276,7 @@ func TestTrace(t *testing.T) {
 		t.Errorf("the span is %s in the trace %s below %s", span.Name, span.SpanContext.TraceID(), span.Parent.SpanID())
 	}
 	if ended[1].SpanContext.TraceID().String() == trace {
-		t.Error("a request without a trace is in another's")
+		t.Error("a request without a trace got an existing trace")
 	}
 	of := header.Get("Azure-AsyncOperation")
 	id := of[strings.LastIndex(of, "/")+1 : strings.Index(of, "?")]

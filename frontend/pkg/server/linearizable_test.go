@@ -195,7 +195,7 @@ func explain(t *testing.T, history []porcupine.Operation, found porcupine.Linear
 			t.Logf("%s: in order  %v", name, line(operation))
 		}
 		for _, operation := range left[:min(len(left), 12)] {
-			t.Logf("%s: no place for %v", name, line(operation))
+			t.Logf("%s: not in order %v", name, line(operation))
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestListMemory(t *testing.T) {
 	long.fill(1000)
 	_, _ = page(long)
 	if read, answered := page(long); read > shortRead*11/10 || answered > shortAnswered*11/10 || read == 0 {
-		t.Errorf("a page of 50 reads %d and answers %d bytes in a list of 60, and %d and %d in one of 1,000", shortRead, shortAnswered, read, answered)
+		t.Errorf("a page of 50 reads %d and writes %d bytes in a list of 60, and %d and %d in one of 1,000", shortRead, shortAnswered, read, answered)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestSchemaMutations(t *testing.T) {
 					}
 				}
 				for _, place := range schema.Uncovered(bodies...) {
-					t.Errorf("none of %v has %s, which a client can send: nothing is tried of it", subject.files, place)
+					t.Errorf("none of %v has the writable property %s", subject.files, place)
 				}
 				for _, body := range bodies {
 					w := &mutationTester{t: t, subject: subject.name, version: api.Name, judge: subject.newEvaluator(t, version), book: book, known: known, versions: all, seen: map[string]bool{}, idle: idle, contracts: contracts, get: subject.get}
@@ -83,14 +83,14 @@ func TestSchemaMutations(t *testing.T) {
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(idle)) {
-		t.Errorf("nothing departs from the document as is said: %+v", knownExceptions[i])
+		t.Errorf("unused known exception: %+v", knownExceptions[i])
 	}
 	for _, i := range slices.Sorted(maps.Keys(loose)) {
-		t.Errorf("the documents say as much of %s of a %s", stricterLimits[i].place, stricterLimits[i].subject)
+		t.Errorf("unused stricter limit: %s of %s", stricterLimits[i].place, stricterLimits[i].subject)
 	}
-	t.Logf("%d changes were tried", tried)
+	t.Logf("%d mutations", tried)
 	if tried < 10_000 {
-		t.Error("those are too few for the walk to have gone everywhere")
+		t.Error("too few mutations")
 	}
 }
 
@@ -112,7 +112,7 @@ type mutationTester struct {
 
 func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any) {
 	if violations := w.judge.create(body); len(violations) > 0 {
-		w.t.Fatalf("the full body is refused: %v", violations)
+		w.t.Fatalf("the full body is rejected: %v", violations)
 	}
 	shown := w.judge.shown()
 	w.shown("the full body")
@@ -168,9 +168,9 @@ func (w *mutationTester) shown(what string) {
 			}
 			after, violations := judge.change(body, patch != nil)
 			if len(violations) > 0 {
-				w.t.Errorf("%.120s: %s with what %s shows is refused: %v", what, how, api.Name, violations)
+				w.t.Errorf("%.120s: %s with the response of %s is rejected: %v", what, how, api.Name, violations)
 			} else if diff := judge.differs(after); diff != "" {
-				w.t.Errorf("%.120s: %s with what %s shows changes something (-before +after):\n%.500s", what, how, api.Name, diff)
+				w.t.Errorf("%.120s: %s with the response of %s changes the resource (-before +after):\n%.500s", what, how, api.Name, diff)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func (w *mutationTester) together(body map[string]any, refused []rejectedMutatio
 		violations := w.judge.create(changed)
 		for _, change := range three {
 			if !slices.ContainsFunc(violations, func(v apierror.Violation) bool { return slices.Contains(change.alone, v) }) {
-				w.t.Errorf("%.100s, %.100s and %.100s: nothing is said of %.100s: %.300s", three[0], three[1], three[2], change, fmt.Sprint(violations))
+				w.t.Errorf("%.100s, %.100s and %.100s: no violation for %.100s: %.300s", three[0], three[1], three[2], change, fmt.Sprint(violations))
 			}
 		}
 	}
@@ -244,13 +244,13 @@ func (w *mutationTester) try(change schemamutation.Mutation, how string, before 
 	switch {
 	case allowed && how != created && change.Schema.CreateOnly && scalar && change.Value != before:
 		if !slices.Contains(violations, apierror.Violation{Field: change.Path, Message: immutableMessage}) {
-			w.t.Errorf("%s: %.120s: is create-only, and not said to be: %.300s", how, change, fmt.Sprint(violations))
+			w.t.Errorf("%s: %.120s: want a create-only violation, got %.300s", how, change, fmt.Sprint(violations))
 		}
 	case allowed && how != created && (change.Schema.CreateOnly || change.Schema.Type == "object") && !slices.ContainsFunc(violations, func(v apierror.Violation) bool { return !fixed(v) }):
 	case allowed && len(violations) > 0:
-		w.t.Errorf("%s: %.120s: is allowed, and refused: %.300s", how, change, fmt.Sprint(violations))
+		w.t.Errorf("%s: %.120s: want no violations, got %.300s", how, change, fmt.Sprint(violations))
 	case !allowed && !slices.ContainsFunc(violations, func(v apierror.Violation) bool { return validation.Covers(at, v.Field) || fixed(v) }):
-		w.t.Errorf("%s: %.120s: is not refused where it stands: %.300s", how, change, fmt.Sprint(violations))
+		w.t.Errorf("%s: %.120s: want a violation at the field, got %.300s", how, change, fmt.Sprint(violations))
 	}
 }
 
@@ -291,7 +291,7 @@ func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
 				older := resourceSchema(t, api.Name, subject.definition)
 				for place := range newer.Writable() {
 					if list, _, within := strings.Cut(place, "["); within && older.Writable()[list] != nil && older.Writable()[place] == nil {
-						t.Errorf("elements have %s, and lists are read without what is stored: a PUT at %s loses it", place, api.Name)
+						t.Errorf("list elements have %s, which a PUT at %s removes", place, api.Name)
 					}
 				}
 				unsaid := slices.DeleteFunc(slices.Collect(maps.Keys(newer.Writable())), func(place string) bool {
@@ -316,9 +316,9 @@ func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
 						}
 					}
 				}
-				t.Logf("%d changes keep %d values", changes, len(unsaid))
+				t.Logf("%d mutations keep %d values", changes, len(unsaid))
 				if changes < 30 {
-					t.Error("those are too few changes")
+					t.Error("too few mutations")
 				}
 			})
 		}
@@ -345,7 +345,7 @@ func TestCredentialRequestMutations(t *testing.T) {
 	}
 	body := parsed(t, string(content))
 	if missing := schema.Uncovered(body); missing != nil {
-		t.Errorf("nothing is tried of %v", missing)
+		t.Errorf("no body has %v", missing)
 	}
 	for _, change := range schema.Mutations(body, schemamutation.Samples{}) {
 		text, err := json.Marshal(change.Apply(body))
@@ -396,13 +396,13 @@ func TestPreflightWithExpressions(t *testing.T) {
 							planned := change.Apply(body)
 							unknown := template.Resolve(planned)
 							if violations := withoutUnknown(judge.create(planned), unknown); len(violations) > 0 {
-								t.Errorf("%s is not known, and refused: %v", change.Path, violations)
+								t.Errorf("%s is unknown, and rejected: %v", change.Path, violations)
 							}
 						}
 					}
 				}
 				if tried < 20 {
-					t.Errorf("only %d values were taken for unknown", tried)
+					t.Errorf("only %d unknown values", tried)
 				}
 			})
 		}

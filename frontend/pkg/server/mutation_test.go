@@ -60,11 +60,11 @@ func TestSchemaMutationRequests(t *testing.T) {
 	}
 	after := y.documents()
 	if diff := cmp.Diff(etags(before), etags(after)); diff != "" {
-		t.Errorf("refused requests changed the store (-before +after):\n%s", diff)
+		t.Errorf("rejected requests changed the store (-before +after):\n%s", diff)
 	}
-	t.Logf("%d changes were sent", sent)
+	t.Logf("%d mutations were sent", sent)
 	if sent < 300 {
-		t.Error("those are too few")
+		t.Error("too few mutations")
 	}
 }
 
@@ -112,7 +112,7 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 	status, header, answer := y.do(http.MethodPut, target, string(body))
 	got := decode[struct{ Error fieldError }](y.t, answer).Error
 	if status != http.StatusBadRequest || header.Get("X-Ms-Error-Code") != got.Code {
-		y.t.Errorf("%.120s: answered %d: %.300s", what, status, answer)
+		y.t.Errorf("%.120s: status %d: %.300s", what, status, answer)
 		return
 	}
 	all := got.Details
@@ -121,10 +121,10 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 		all = []fieldError{got}
 	case "MultipleErrorsOccurred":
 		if len(all) < 2 || got.Message == "" {
-			y.t.Errorf("%.120s: several errors, and not their details: %.300s", what, answer)
+			y.t.Errorf("%.120s: several errors without details: %.300s", what, answer)
 		}
 	default:
-		y.t.Errorf("%.120s: the code %s", what, got.Code)
+		y.t.Errorf("%.120s: unexpected code %s", what, got.Code)
 	}
 	for _, one := range all {
 		if one.Code != "InvalidRequestContent" || !jsonPath.MatchString(one.Target) || !book.Describes(one.Target, one.Message) {
@@ -143,10 +143,10 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 		Error  fieldError
 	}](y.t, answer)
 	if judged.Status != "Failed" {
-		y.t.Fatalf("%.120s: a preflight answered %d: %.300s", what, status, answer)
+		y.t.Fatalf("%.120s: a preflight status %d: %.300s", what, status, answer)
 	}
 	if diff := cmp.Diff(got, judged.Error); diff != "" {
-		y.t.Errorf("%.120s: a PUT and a preflight say different things (-PUT +preflight):\n%s", what, diff)
+		y.t.Errorf("%.120s: PUT and preflight differ (-PUT +preflight):\n%s", what, diff)
 	}
 }
 

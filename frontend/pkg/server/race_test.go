@@ -41,7 +41,7 @@ func TestOneSubnetOneCluster(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusCreated] != 1 || counts[http.StatusBadRequest] != 7 {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	y.documents().check(t)
 }
@@ -54,7 +54,7 @@ func TestOneNameOneCluster(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	y.documents().check(t)
 }
@@ -70,7 +70,7 @@ func TestOneUpdateAtATime(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusAccepted] != 1 || counts[http.StatusPreconditionFailed]+counts[http.StatusConflict] != 7 {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	y.documents().check(t)
 }
@@ -85,7 +85,7 @@ func TestManyPoolsAtOnce(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusCreated] != pools {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestManyClustersAtOnce(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusCreated] != clusters {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	y.documents().check(t)
 }
@@ -123,7 +123,7 @@ func TestNodePoolCreationRacesWithClusterDeletion(t *testing.T) {
 		switch status {
 		case http.StatusCreated, http.StatusAccepted, http.StatusConflict:
 		default:
-			t.Errorf("answers were %v", counts)
+			t.Errorf("responses: %v", counts)
 		}
 	}
 	if counts[http.StatusAccepted] != 1 {
@@ -133,7 +133,7 @@ func TestNodePoolCreationRacesWithClusterDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := y.documents(); len(left.nodePools) != 0 || len(left.clusters) != 0 || len(left.reservations) != 0 {
-		t.Errorf("%d clusters, %d node pools and %d reservations are left", len(left.clusters), len(left.nodePools), len(left.reservations))
+		t.Errorf("%d clusters, %d node pools and %d reservations remain", len(left.clusters), len(left.nodePools), len(left.reservations))
 	}
 }
 
@@ -164,13 +164,13 @@ func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
 	got := <-created
 	found := y.documents()
 	if len(found.clusters) != listed {
-		t.Errorf("%d clusters, of which %d were there when the gates were shut", len(found.clusters), listed)
+		t.Errorf("%d clusters, of which %d existed when the fences were closed", len(found.clusters), listed)
 	}
 	switch {
 	case listed == 1 && got.status == http.StatusCreated:
 	case listed == 0 && got.status == http.StatusBadRequest && strings.Contains(got.text, "InvalidSubscriptionState"):
 	default:
-		t.Errorf("the creation was answered %d %s, with %d clusters made", got.status, got.text, listed)
+		t.Errorf("the creation got status %d %s, with %d clusters", got.status, got.text, listed)
 	}
 	found.check(t)
 }
@@ -272,12 +272,12 @@ func TestReservationsRace(t *testing.T) {
 				return status
 			})
 			if counts[http.StatusCreated] != 1 || counts[http.StatusBadRequest] != 7 {
-				t.Errorf("answers were %v", counts)
+				t.Errorf("responses: %v", counts)
 			}
 			found := y.documents()
 			found.check(t)
 			if len(found.clusters) != 1 || len(found.operations) != 1 {
-				t.Errorf("%d clusters and %d operations are left", len(found.clusters), len(found.operations))
+				t.Errorf("%d clusters and %d operations remain", len(found.clusters), len(found.operations))
 			}
 		})
 	}
@@ -303,7 +303,7 @@ func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 		return statuses[i]
 	})
 	if counts[http.StatusCreated] != pairs || counts[http.StatusBadRequest] != pairs {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	for i := 0; i < 2*pairs; i += 2 {
 		lost := i
@@ -311,7 +311,7 @@ func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 			lost = i + 1
 		}
 		if statuses[i]+statuses[i+1] != http.StatusCreated+http.StatusBadRequest {
-			t.Errorf("pair %d was answered %d and %d", i/2, statuses[i], statuses[i+1])
+			t.Errorf("pair %d got status %d and %d", i/2, statuses[i], statuses[i+1])
 			continue
 		}
 		var got struct {
@@ -323,13 +323,13 @@ func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 		}
 		if want := fmt.Sprintf("Invalid value: %q: is in use by another cluster of the subscription", group(lost)); got.Error.Code != "InvalidRequestContent" ||
 			got.Error.Target != "properties.platform.managedResourceGroup" || got.Error.Message != want {
-			t.Errorf("the loser of pair %d is told %+v, want %q", i/2, got.Error, want)
+			t.Errorf("the loser of pair %d got %+v, want %q", i/2, got.Error, want)
 		}
 	}
 	found := y.documents()
 	found.check(t)
 	if len(found.clusters) != pairs || len(found.operations) != pairs {
-		t.Errorf("%d clusters and %d operations are left of %d pairs", len(found.clusters), len(found.operations), pairs)
+		t.Errorf("%d clusters and %d operations remain of %d pairs", len(found.clusters), len(found.operations), pairs)
 	}
 	held := map[string]int{}
 	for _, c := range found.clusters {
@@ -351,7 +351,7 @@ func TestOneNameInAnyCasing(t *testing.T) {
 		return status
 	})
 	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	y.documents().check(t)
 }
@@ -387,7 +387,7 @@ func TestReservationsDuringDeletion(t *testing.T) {
 				return status
 			}
 			if status != http.StatusBadRequest && status != http.StatusConflict {
-				t.Errorf("the PUT of %s was answered %d: %s", name, status, answer)
+				t.Errorf("the PUT of %s got status %d: %s", name, status, answer)
 				return status
 			}
 		}
@@ -396,12 +396,12 @@ func TestReservationsDuringDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if counts[http.StatusCreated] != 1 {
-		t.Errorf("answers were %v", counts)
+		t.Errorf("responses: %v", counts)
 	}
 	found := y.documents()
 	found.check(t)
 	if len(found.clusters) != 1 || found.clusters[0].Value.UID == first {
-		t.Errorf("%d clusters are left, of which the first is %s", len(found.clusters), first)
+		t.Errorf("%d clusters remain, the first is %s", len(found.clusters), first)
 	}
 	for _, reservation := range found.reservations {
 		if reservation.Value.OwnerUID != found.clusters[0].Value.UID {

@@ -12,20 +12,20 @@ func TestResponseCacheIsBounded(t *testing.T) {
 		key := responseKey{"type", fmt.Sprint(i % 150), "version"}
 		s.put(key, cachedResponse{fmt.Sprint(i), make([]byte, responseCacheBytes/100)})
 		if got := s.get(key); got.etag != fmt.Sprint(i) {
-			t.Fatalf("%q is remembered as the last one, not %d", got.etag, i)
+			t.Fatalf("%q is the newest response, want %d", got.etag, i)
 		}
 		size := 0
 		for key, of := range s.responses {
 			size += weight(key, of)
 		}
 		if size != s.size || size > responseCacheBytes {
-			t.Fatalf("after %d the size is %d, said to be %d, at most %d", i, size, s.size, responseCacheBytes)
+			t.Fatalf("after %d the size is %d, recorded as %d, limit %d", i, size, s.size, responseCacheBytes)
 		}
 	}
 	for key := range s.responses {
 		s.forget(key)
 	}
 	if s.size != 0 {
-		t.Errorf("empty, it has the size %d", s.size)
+		t.Errorf("the empty cache has size %d", s.size)
 	}
 }

@@ -17,31 +17,31 @@ func TestRepeatedReads(t *testing.T) {
 		before := y.read.Load()
 		status, header, body := y.do(http.MethodGet, y.cluster("Cluster")+query, "")
 		if status != http.StatusOK {
-			t.Fatalf("GET answered %d %s", status, body)
+			t.Fatalf("GET status %d %s", status, body)
 		}
 		return header.Get("ETag"), body, y.read.Load() - before
 	}
 	etag, body, sent := get("")
 	if sent < int64(len(body)) {
-		t.Errorf("the first read brought %d bytes from the store, less than the %d that were answered", sent, len(body))
+		t.Errorf("the first read received %d bytes from the store, less than the %d of the response", sent, len(body))
 	}
 	_, olderBody, _ := get(older)
 	for range 2 {
 		if again, same, sent := get(""); again != etag || same != body || sent >= int64(len(body)) {
-			t.Errorf("reading again brought %d bytes from the store; the ETag is %s after %s; answered\n%s\nafter\n%s", sent, again, etag, same, body)
+			t.Errorf("the second read received %d bytes from the store; ETag %s after %s; response\n%s\nafter\n%s", sent, again, etag, same, body)
 		}
 		if _, same, _ := get(older); same != olderBody {
-			t.Errorf("reading again in another api-version answered\n%s\nafter\n%s", same, olderBody)
+			t.Errorf("the second read at another api-version returned\n%s\nafter\n%s", same, olderBody)
 		}
 	}
 
 	y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"colour":"green"}}`)
 	changed, body, _ := get("")
 	if changed == etag || !strings.Contains(body, `"colour":"green"`) {
-		t.Errorf("the change does not show: the ETag is %s after %s; answered\n%s", changed, etag, body)
+		t.Errorf("the change is not visible: ETag %s after %s; response\n%s", changed, etag, body)
 	}
 	if _, body, _ := get(older); !strings.Contains(body, `"colour":"green"`) {
-		t.Errorf("the change does not show in another api-version; answered\n%s", body)
+		t.Errorf("the change is not visible at another api-version; response\n%s", body)
 	}
 
 	if err := y.finishOperations(t.Context()); err != nil {

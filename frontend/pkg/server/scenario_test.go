@@ -106,7 +106,7 @@ func (y *testSubscription) mustDo(status int, method, target, body string, heade
 	y.t.Helper()
 	got, header, answer := y.do(method, target, body, headers...)
 	if got != status {
-		y.t.Fatalf("%s %s answered %d, not %d: %s", method, target, got, status, answer)
+		y.t.Fatalf("%s %s status %d, want %d: %s", method, target, got, status, answer)
 	}
 	return header
 }
@@ -174,7 +174,7 @@ func (d documents) check(t testing.TB) {
 	for _, credential := range d.credentials {
 		pending := credential.Value.State == database.CredentialPending
 		if pending != (running[credential.Value.UID] == database.RequestCredentialRequest) {
-			t.Errorf("%s is %s, and its operation runs: %v", credential.Key.ResourceID, credential.Value.State, !pending)
+			t.Errorf("%s is %s, and its operation is active: %v", credential.Key.ResourceID, credential.Value.State, !pending)
 		}
 		if !pending && credential.Value.State != database.CredentialIssued && len(credential.Value.SealedPrivateKey) > 0 {
 			t.Errorf("%s is %s and still has a key", credential.Key.ResourceID, credential.Value.State)
@@ -183,7 +183,7 @@ func (d documents) check(t testing.TB) {
 	for _, cluster := range d.clusters {
 		uids[cluster.Value.UID] = true
 		if id := cluster.Value.RevocationOperationID; id != "" && running[id] != database.RevokeCredentialsRequest {
-			t.Errorf("%s waits for a revocation that does not run", cluster.Key.ResourceID)
+			t.Errorf("%s refers to a revocation that is not active", cluster.Key.ResourceID)
 		}
 		if active[cluster.Value.UID] != cluster.Value.ActiveOperationID || (cluster.Value.ActiveOperationID == "") != cluster.Value.ProvisioningState.Terminal() {
 			t.Errorf("%s is %s with the operation %q, and active is %q", cluster.Key.ResourceID, cluster.Value.ProvisioningState,
@@ -199,15 +199,15 @@ func (d documents) check(t testing.TB) {
 				external.Value.ActiveOperationID, active[external.Value.UID])
 		}
 		if !uids[external.Value.ClusterUID] || ofClusters[external.Value.ClusterUID] > 1 {
-			t.Errorf("%s is not the only one of its cluster, or that is gone", external.Key.ResourceID)
+			t.Errorf("%s is not the only one of its cluster, or the cluster is missing", external.Key.ResourceID)
 		}
 	}
 	if want := 3*len(d.clusters) + len(d.externals); len(d.reservations) != want {
-		t.Errorf("%d reservations for %d clusters and %d external auths", len(d.reservations), len(d.clusters), len(d.externals))
+		t.Errorf("%d reservations for %d clusters and %d external authentications", len(d.reservations), len(d.clusters), len(d.externals))
 	}
 	for _, reservation := range d.reservations {
 		if !uids[reservation.Value.OwnerUID] {
-			t.Errorf("the reservation of %s belongs to nobody", reservation.Value.Name)
+			t.Errorf("the reservation of %s has no owner", reservation.Value.Name)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func eventually(t testing.TB, condition func() bool) {
 	for !condition() {
 		select {
 		case <-ctx.Done():
-			t.Fatal("it did not happen in time")
+			t.Fatal("the condition was not met in time")
 		case <-tick.C:
 		}
 	}
