@@ -27,7 +27,7 @@ func edges[R any](t *testing.T, valid func() *R, other func(*R), judge func(now,
 				kept := valid()
 				e.keep(kept)
 				if found := judge(kept, nil); len(found) > 0 {
-					t.Errorf("%s: the near side is refused: %v", e.reason, found)
+					t.Errorf("%s: a valid value is rejected: %v", e.reason, found)
 				}
 			}
 			broken := valid()
@@ -35,13 +35,13 @@ func edges[R any](t *testing.T, valid func() *R, other func(*R), judge func(now,
 			found := judge(broken, nil)
 			documented(t, rules, found)
 			if len(found) != 1 || found[0].Field != e.field {
-				t.Errorf("%s: the far side is not refused at %s alone: %v", e.reason, e.field, found)
+				t.Errorf("%s: want a violation at %s only, got: %v", e.reason, e.field, found)
 			}
 			stored := valid()
 			e.bad(stored)
 			other(broken)
 			if found := judge(broken, stored); len(found) > 0 {
-				t.Errorf("%s: a stored one cannot be changed elsewhere: %v", e.reason, found)
+				t.Errorf("%s: a stored violation blocks another change: %v", e.reason, found)
 			}
 		})
 	}
@@ -243,7 +243,7 @@ func TestStoredListSizesAreRatcheted(t *testing.T) {
 	}
 	found := rules(t).Cluster(validation.ClusterChange{New: now, Old: old, Subscription: &hub.Subscription{}})
 	if want := []string{"properties.api.authorizedCidrs[500]", "tags[tag-59]"}; !slices.Equal(fields(found), want) {
-		t.Errorf("found %v, want something at %v", found, want)
+		t.Errorf("found %v, want a violation at %v", found, want)
 	}
 
 	oldPool, pool := validNodePool(), validNodePool()
@@ -255,7 +255,7 @@ func TestStoredListSizesAreRatcheted(t *testing.T) {
 	pool.Properties.Taints[50].Key = "-"
 	found = rules(t).NodePool(validation.NodePoolChange{New: pool, Old: oldPool, Cluster: validCluster(), ActiveVersions: []string{"4.21.4"}, Subscription: &hub.Subscription{}})
 	if want := []string{"properties.taints[50].key"}; !slices.Equal(fields(found), want) {
-		t.Errorf("found %v, want something at %v", found, want)
+		t.Errorf("found %v, want a violation at %v", found, want)
 	}
 
 	oldAuth, auth := validExternalAuth(), validExternalAuth()
@@ -267,6 +267,6 @@ func TestStoredListSizesAreRatcheted(t *testing.T) {
 	auth.Properties.Issuer.Audiences[0] = ""
 	found = rules(t).ExternalAuth(validation.ExternalAuthChange{New: auth, Old: oldAuth, Cluster: validCluster(), Subscription: &hub.Subscription{}})
 	if !slices.Contains(fields(found), "properties.issuer.audiences[0]") {
-		t.Errorf("found %v, want something at the first audience", found)
+		t.Errorf("found %v, want a violation at the first audience", found)
 	}
 }

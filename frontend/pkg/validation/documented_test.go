@@ -31,7 +31,7 @@ func documented(t testing.TB, book rulebook.Book, violations []apierror.Violatio
 	t.Helper()
 	for _, v := range violations {
 		if !path.MatchString(v.Field) || !utf8.ValidString(v.Field) || !utf8.ValidString(v.Message) {
-			t.Errorf("%q is no path, or %q no text", v.Field, v.Message)
+			t.Errorf("invalid path %q or message %q", v.Field, v.Message)
 		}
 		if !book.Describes(v.Field, v.Message) {
 			t.Errorf("docs/validation.md has no rule for %q at %q", v.Message, v.Field)
@@ -86,7 +86,7 @@ func FuzzCluster(f *testing.F) {
 			violations := r.Cluster(change)
 			kept := r.Cluster(validation.ClusterChange{New: change.New, Old: change.New, Subscription: subscription})
 			if len(kept) > 0 {
-				t.Errorf("what is stored does not stay valid: %v", kept)
+				t.Errorf("the stored resource violates a rule again: %v", kept)
 			}
 			return violations
 		})
@@ -112,7 +112,7 @@ func FuzzNodePool(f *testing.F) {
 			violations := r.NodePool(change)
 			change.Old = change.New
 			if kept := r.NodePool(change); len(kept) > 0 {
-				t.Errorf("what is stored does not stay valid: %v", kept)
+				t.Errorf("the stored resource violates a rule again: %v", kept)
 			}
 			return violations
 		})
@@ -134,7 +134,7 @@ func FuzzExternalAuth(f *testing.F) {
 			violations := r.ExternalAuth(change)
 			change.Old = change.New
 			if kept := r.ExternalAuth(change); len(kept) > 0 {
-				t.Errorf("what is stored does not stay valid: %v", kept)
+				t.Errorf("the stored resource violates a rule again: %v", kept)
 			}
 			return violations
 		})

@@ -75,39 +75,39 @@ func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content 
 	read, problems := decode(content, base, defaults)
 	again, more := decode(content, base, defaults)
 	if diff := cmp.Diff(read, again); diff != "" || !slices.Equal(problems, more) {
-		t.Fatalf("%s: read twice, it is not the same: %s\n%v\n%v", v.Name, diff, problems, more)
+		t.Fatalf("%s: decoding is not deterministic: %s\n%v\n%v", v.Name, diff, problems, more)
 	}
 	for _, problem := range problems {
 		if problem.Field == "" || problem.Message == "" {
-			t.Fatalf("%s: a problem without a name or a word: %+v", v.Name, problem)
+			t.Fatalf("%s: a problem without a field or message: %+v", v.Name, problem)
 		}
 	}
 	if !bytes.Equal(before, text(t, base)) {
-		t.Fatalf("%s: reading changed the stored resource", v.Name)
+		t.Fatalf("%s: decoding changed the stored resource", v.Name)
 	}
 	if len(problems) > 0 {
 		return
 	}
 	shown := text(t, r.encode(v, read))
 	if !json.Valid(shown) {
-		t.Fatalf("%s: shown as %s", v.Name, shown)
+		t.Fatalf("%s: encoded as %s", v.Name, shown)
 	}
 	patched, problems := decode(shown, read, false)
 	if len(problems) > 0 {
-		t.Fatalf("%s: what it shows cannot be sent back: %v", v.Name, problems)
+		t.Fatalf("%s: its response is rejected by a PATCH: %v", v.Name, problems)
 	}
 	if back := text(t, r.encode(v, patched)); !bytes.Equal(shown, back) {
-		t.Fatalf("%s: shown and sent back it changed:\n%s\n%s", v.Name, shown, back)
+		t.Fatalf("%s: a PATCH with its response changed it:\n%s\n%s", v.Name, shown, back)
 	}
 	// The first PUT sets defaults for empty fields; further ones change nothing.
 	replaced, problems := decode(shown, read, true)
 	if len(problems) > 0 {
-		t.Fatalf("%s: what it shows cannot be put back: %v", v.Name, problems)
+		t.Fatalf("%s: its response is rejected by a PUT: %v", v.Name, problems)
 	}
 	settled := text(t, r.encode(v, replaced))
 	once, _ := decode(settled, replaced, true)
 	if back := text(t, r.encode(v, once)); !bytes.Equal(settled, back) {
-		t.Fatalf("%s: put back twice it changed:\n%s\n%s", v.Name, settled, back)
+		t.Fatalf("%s: a second PUT with its response changed it:\n%s\n%s", v.Name, settled, back)
 	}
 }
 

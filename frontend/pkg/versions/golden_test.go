@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+var update = flag.Bool("update", false, "update the golden files")
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
@@ -32,7 +32,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs (-want +got); -update writes it:\n%s", file, diff)
+		t.Errorf("%s differs (-want +got); run with -update to accept it:\n%s", file, diff)
 	}
 }
 

@@ -108,11 +108,11 @@ func mutability(t *testing.T, v *versions.Version, schema string, shown []byte, 
 			return v.Message == "Forbidden: field is immutable" && validation.Covers(v.Field, field)
 		})
 		if want := fixed || strings.HasPrefix(field, additionalImmutable); told != want {
-			t.Errorf("%s: create-only is %v, told so is %v: %v", field, want, told, violations)
+			t.Errorf("%s: create-only %v, reported as immutable %v: %v", field, want, told, violations)
 		}
 	}
 	if tried < 12 {
-		t.Errorf("only %d fields were tried", tried)
+		t.Errorf("only %d fields", tried)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestExamples(t *testing.T) {
 			case "ExternalAuths":
 				shown = v.EncodeExternalAuth(v.DecodeExternalAuth(body, &hub.ExternalAuth{}, true), hub.Accepted, &hub.ExternalAuthStatus{})
 			default:
-				t.Fatalf("%s: no resource is known for it", example.OperationID)
+				t.Fatalf("%s: unknown operation", example.OperationID)
 			}
 			replayed++
 			if problems := body.Problems(); len(problems) > 0 {
@@ -96,7 +96,7 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, path := range missing(sent, got, "") {
-				t.Errorf("%s of %s: %s was sent, and is not shown", example.Name, name, path)
+				t.Errorf("%s of %s: %s is not in the response", example.Name, name, path)
 			}
 		}
 	}

@@ -131,7 +131,7 @@ func roundTrip[R any](t *testing.T, name string, r resource[R]) {
 					t.Fatalf("defaults %v: %v", defaults, content.Problems())
 				}
 				if diff := cmp.Diff(stored, back, cmpopts.EquateEmpty()); diff != "" {
-					t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
+					t.Fatalf("defaults %v (-sent +decoded):\n%s", defaults, diff)
 				}
 			}
 			if string(before) != string(text(t, stored)) {
@@ -157,14 +157,14 @@ func replace[R any](t *testing.T, name string, r resource[R]) {
 			now := r.decode(v, content, was, true)
 			before, after := r.unsaid(v, was, now)
 			if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("what the version cannot say (-before +after):\n%s", diff)
+				t.Fatalf("fields that the version does not have (-before +after):\n%s", diff)
 			}
 			if len(content.Problems()) > 0 {
 				t.Fatal(content.Problems())
 			}
 			want, got := shownProperties(t, r.encode(v, wanted)), shownProperties(t, r.encode(v, now))
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("properties (-sent +shown):\n%s", diff)
+				t.Fatalf("properties (-sent +encoded):\n%s", diff)
 			}
 		}))
 	}
@@ -196,10 +196,10 @@ func across[R any](t *testing.T, name string, all map[string]*versions.Version, 
 				content := body(t, r.encode(other, made))
 				back := r.decode(other, content, made, true)
 				if len(content.Problems()) > 0 {
-					t.Fatalf("%s cannot say what %s made: %v", other.Name, maker.Name, content.Problems())
+					t.Fatalf("%s rejects its response for a resource created at %s: %v", other.Name, maker.Name, content.Problems())
 				}
 				if diff := cmp.Diff(made, back, cmpopts.EquateEmpty()); diff != "" {
-					t.Fatalf("a PUT at %s changed what was made at %s (-made +sent back):\n%s", other.Name, maker.Name, diff)
+					t.Fatalf("a PUT at %s changed a resource created at %s (-created +sent back):\n%s", other.Name, maker.Name, diff)
 				}
 			}
 		}))
@@ -213,7 +213,7 @@ func TestPatchDefaults(t *testing.T) {
 		stored := &hub.Cluster{Resource: hub.Resource{Name: "c"}, Properties: hub.ClusterProperties{NodeDrainTimeoutMinutes: 1}}
 		patched := v.DecodeCluster(empty, stored, false)
 		if patched.Properties.Network != (hub.Network{}) || patched.Properties.Autoscaling != (hub.Autoscaling{}) {
-			t.Errorf("%s: a PATCH made %+v", v.Name, patched.Properties)
+			t.Errorf("%s: a PATCH resulted in %+v", v.Name, patched.Properties)
 		}
 	}
 }
