@@ -151,3 +151,18 @@ const (
 const (
 	Refused = "refused" // Clusters whose management cluster has refused the rendering.
 )
+
+// Actions and decisions of Cluster Service.
+const (
+	Decision   = "decision"    // Decision about a placement, as a sentence.
+	Effect     = "effect"      // What an action changed, as a sentence.
+	Due        = "due"         // Kind of rows that are due.
+	Changes    = "changes"     // Settings that an action changed.
+	Steps      = "steps"       // Steps of a graph.
+	From       = "from"        // Value or version before a change.
+	To         = "to"          // Value or version after a change.
+	ActionUID  = "action_uid"  // UID of an action of an SRE.
+	Known      = "known"       // Value that was stored before.
+	Policy     = "policy"      // Policy, as text.
+	LeftBehind = "left_behind" // What a forced step may have left behind.
+)

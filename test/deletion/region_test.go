@@ -170,7 +170,7 @@ func (r *region) startService() {
 	if err := database.ConfigureShards(r.t.Context(), []config.Shard{{Name: shard, Capacity: 100}}); err != nil {
 		r.t.Fatal(err)
 	}
-	hub := watch.NewHub(database, 64)
+	hub := watch.NewHub(database, 64, logger())
 	identity := r.Identity(string(mesh.ClusterService))
 	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
 	keeper := must(seal.New())(r.t)

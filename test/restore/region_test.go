@@ -111,7 +111,7 @@ func (r *region) startService() {
 	must(err)
 	must(db.Migrate(ctx))
 	must(db.ConfigureShards(ctx, []config.Shard{{Name: "mgmt-1", Capacity: 10_000}, {Name: "mgmt-2", Capacity: 10_000}}))
-	hub := watch.NewHub(db, 4096)
+	hub := watch.NewHub(db, 4096, slog.New(slog.DiscardHandler))
 	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	must(err)
 	keeper, err := sealingKeys()

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
@@ -46,7 +47,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		return err
 	}
 	defer database.Close()
-	hub := watch.NewHub(database, ringSize)
+	hub := watch.NewHub(database, ringSize, p.Log)
 
 	transport := credentials.NewTLS(in.identity.ClientTLS(mesh.MaestroServer))
 	if o.MaestroPlain {
@@ -78,7 +79,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	defer listener.Close()
-	if err := prepare(ctx, database, in.shards); err != nil {
+	if err := prepare(ctx, p.Log, database, in.shards); err != nil {
 		return err
 	}
 	close(migrated)
@@ -91,13 +92,13 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
-	follower := newSettingsFollower(o, in.renderer, system.SettingsChanged, p.Metrics)
+	follower := newSettingsFollower(o, in.renderer, system.SettingsChanged, p.Metrics, p.Log)
 	group.Go(func() { follower.run(ctx) })
-	return serve(ctx, listener, in.identity, system.API, traces)
+	return serve(ctx, p.Log, listener, in.identity, system.API, traces)
 }
 
 // prepare migrates the database and stores the configured shards. It waits until the database is reachable.
-func prepare(ctx context.Context, database *store.Store, shards []config.Shard) error {
+func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shards []config.Shard) error {
 	for said := false; ; {
 		err := database.Migrate(ctx)
 		if err == nil {
@@ -113,7 +114,7 @@ func prepare(ctx context.Context, database *store.Store, shards []config.Shard) 
 			return fmt.Errorf("preparing the database: %w", err)
 		}
 		if !said {
-			slog.Warn("waiting for the database", "error", err)
+			log.Warn("waiting for the database", logkey.Error, err)
 			said = true
 		}
 		select {
@@ -124,14 +125,14 @@ func prepare(ctx context.Context, database *store.Store, shards []config.Shard) 
 	}
 }
 
-func serve(ctx context.Context, listener net.Listener, identity *mesh.Identity, api *service.Service, traces *tracing.Tracing) error {
+func serve(ctx context.Context, log *slog.Logger, listener net.Listener, identity *mesh.Identity, api *service.Service, traces *tracing.Tracing) error {
 	server := grpc.NewServer(traces.ServerOption(), grpc.ChainUnaryInterceptor(service.RejectUnknownEnums, service.Calls), grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.AllowedClients(mesh.ClusterService)...))),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true))
 	csv1.RegisterClusterServiceServer(server, api)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	slog.Info("serving the API", "address", listener.Addr().String())
+	log.Info("serving the API", logkey.Address, listener.Addr().String())
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving the API: %w", err)

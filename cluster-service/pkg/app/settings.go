@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // settingsInterval is the period between reads of the files. Kubernetes replaces mounted files with a symbolic link, which a
@@ -37,6 +38,7 @@ func (o *Options) settings() (render.Settings, error) {
 // settingsFollower applies changes of the configuration file and of the pull secret while the process runs. If the files are
 // invalid, it reports that and keeps the settings that were in use.
 type settingsFollower struct {
+	log      *slog.Logger
 	read     func() (render.Settings, error)
 	renderer *render.Renderer
 	changed  func()
@@ -45,11 +47,11 @@ type settingsFollower struct {
 	unusable prometheus.Gauge
 }
 
-func newSettingsFollower(o *Options, renderer *render.Renderer, changed func(), metrics prometheus.Registerer) *settingsFollower {
-	f := &settingsFollower{read: o.settings, renderer: renderer, changed: changed,
+func newSettingsFollower(o *Options, renderer *render.Renderer, changed func(), metrics prometheus.Registerer, log *slog.Logger) *settingsFollower {
+	f := &settingsFollower{log: log, read: o.settings, renderer: renderer, changed: changed,
 		current: render.Settings{Config: renderer.Config, PullSecret: renderer.PullSecret},
 		unusable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_settings_unusable",
-			Help: "1 while the configuration or pull secret on disk cannot be used, and the one before stays in use."})}
+			Help: "1 if the configuration or pull secret on disk is invalid and the previous one stays in use, else 0."})}
 	metrics.MustRegister(f.unusable)
 	return f
 }
@@ -80,7 +82,7 @@ func (f *settingsFollower) look() {
 	if err != nil {
 		f.unusable.Set(1)
 		if f.failure != err.Error() {
-			slog.Error("the changed configuration cannot be used; the one before stays in use", "error", err)
+			f.log.Error("the changed configuration is invalid; the previous one stays in use", logkey.Error, err)
 		}
 		f.failure = err.Error()
 		return
@@ -91,10 +93,10 @@ func (f *settingsFollower) look() {
 		return
 	}
 	if !reflect.DeepEqual(next.Config.AzureResources, f.current.Config.AzureResources) {
-		slog.Warn("the section azureResources of the configuration changed; the change takes effect after a restart")
+		f.log.Warn("the section azureResources of the configuration changed; the change takes effect after a restart")
 	}
 	f.current = next
 	Apply(f.renderer, next)
-	slog.Info("the configuration changed; clusters are rendered again")
+	f.log.Info("the configuration changed; clusters are rendered again")
 	f.changed()
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,7 +34,7 @@ func TestSettingsAreReloaded(t *testing.T) {
 	}
 	changes, limits := 0, deletiongraph.NewLimits(settings.Config.Deletion.Durations())
 	f := newSettingsFollower(options, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret,
-		Region: fleet.Region{StepLimits: limits}}, func() { changes++ }, prometheus.NewRegistry())
+		Region: fleet.Region{StepLimits: limits}}, func() { changes++ }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	expect := func(reason string, wantChanges int, unusable float64, pullSecret string) {
 		t.Helper()
 		f.look()

@@ -248,8 +248,10 @@ func TestShardErrors(t *testing.T) {
 			_, err := service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uuid.NewString()})
 			return err
 		}, codes.NotFound, "CLUSTER_UNKNOWN"},
-		"Rules": {"all wrong fields are named", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{Strategy: 9, SizeClass: "huge", ProvisionShard: "a", Avoid: []string{"a"}}}),
-			codes.InvalidArgument, "policy.strategy policy.sizeClass policy.avoid"},
+		"Rules": {"all wrong fields are named", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{SizeClass: "huge", ProvisionShard: "a", Avoid: []string{"a"}}}),
+			codes.InvalidArgument, "policy.sizeClass policy.avoid"},
+		"Strategy": {"an unknown enumeration value is rejected before the other fields are read", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{Strategy: 9, SizeClass: "huge"}}),
+			codes.InvalidArgument, "policy.strategy"},
 		"Rules of nobody": {"there is none", policy(&csv1.SetPlacementPolicyRequest{Uid: uuid.NewString(), Actor: kim}), codes.NotFound, "CLUSTER_UNKNOWN"},
 	}
 	for name, tc := range tests {

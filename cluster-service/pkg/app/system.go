@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
@@ -65,6 +66,7 @@ type SystemOptions struct {
 type System struct {
 	API *service.Service
 
+	log       *slog.Logger
 	store     *store.Store
 	hub       *watch.Hub
 	publisher *delivery.Publisher
@@ -92,6 +94,7 @@ func NewSystem(o SystemOptions) *System {
 	if o.Audit == nil {
 		o.Audit = o.Log
 	}
+	s.log = o.Log
 	s.audit = delivery.NewAccessAudit(o.Store, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
@@ -109,7 +112,7 @@ func NewSystem(o SystemOptions) *System {
 		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics, Log: o.Log})
 	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		DeleteBundle: o.Maestro.Delete})
+		DeleteBundle: o.Maestro.Delete, Log: o.Log})
 	o.Store.Subscribe(s.handleCommit)
 	return s
 }
@@ -170,7 +173,7 @@ func (s *System) purge(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := s.store.Purge(ctx, s.store.Now().Add(-tombstoneLife)); err != nil && ctx.Err() == nil {
-			slog.Warn("removing old tombstones failed", "error", err)
+			s.log.Warn("removing old tombstones failed", logkey.Error, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -54,7 +54,7 @@ func NewWorker(o WorkerOptions) *Worker {
 			Help: "End of the API server serving certificate that ends first, in Unix time; 0 when there is none."}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_overdue",
 			Help: "Serving certificates whose renewal has failed for half of the renewal period."})}
-	w.due = due.NewQueue(due.Options{Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
+	w.due = due.NewQueue(due.Options{Log: o.Log, Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)
 	}

@@ -75,7 +75,7 @@ const maxKeyless = 4096
 // NewPublisher returns a publisher. Run makes it work.
 func NewPublisher(o PublisherOptions) *Publisher {
 	p := &Publisher{PublisherOptions: o, keyless: make(chan string, maxKeyless), keylessSet: map[string]bool{}}
-	p.due = due.NewQueue(due.Options{Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
+	p.due = due.NewQueue(due.Options{Log: o.Log, Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
 	return p
 }
 

@@ -6,6 +6,7 @@ package due
 
 import (
 	"context"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ const (
 
 // Options configure a queue.
 type Options struct {
+	// Log receives failures; nil discards them.
+	Log *slog.Logger
 	// Of names the due rows in logs, for example "works".
 	Of string
 	// Workers is the number of clusters that are visited concurrently.
@@ -48,6 +51,9 @@ type Queue struct {
 
 // NewQueue returns a queue. Run runs it.
 func NewQueue(o Options) *Queue {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Queue{Options: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
 		waiting: map[string]bool{}, busy: map[string]bool{}}
 }
@@ -115,7 +121,7 @@ func (q *Queue) serve(ctx context.Context, uid string) {
 	q.mu.Unlock()
 
 	if err := q.Visit(ctx, uid); err != nil && ctx.Err() == nil {
-		slog.Warn("what is due of a cluster was interrupted", "due", q.Of, "cluster_uid", uid, "error", err)
+		q.Log.Warn("processing the due rows of a cluster failed", logkey.Due, q.Of, logkey.ClusterUID, uid, logkey.Error, err)
 	}
 
 	q.mu.Lock()
@@ -150,7 +156,7 @@ func (q *Queue) scan(ctx context.Context) {
 		found, err := q.Acquire(ctx, scanLimit)
 		if err != nil {
 			if ctx.Err() == nil {
-				slog.Warn("looking for what is due failed", "due", q.Of, "error", err)
+				q.Log.Warn("scanning for due rows failed", logkey.Due, q.Of, logkey.Error, err)
 			}
 			continue
 		}

@@ -2,10 +2,10 @@ package service
 
 import (
 	"context"
-	"log/slog"
 	"unicode/utf8"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // The bounds of an Actor in characters.
@@ -37,7 +37,7 @@ func (c *check) actor(field string, a *csv1.Actor) {
 
 // audit writes the audit record of an action: what was changed, on which cluster, by whom and why. It is called after the
 // change is stored. Details are further keys and values, never secrets.
-func audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
-	slog.InfoContext(ctx, "audit", append([]any{"record", "audit", "action", action, "cluster_uid", clusterUID, "actor", a.GetName(), "reason", a.GetReason(),
-		"ticket", a.GetTicket()}, details...)...)
+func (s *Service) audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
+	s.o.Log.InfoContext(ctx, "audit", append([]any{logkey.Record, "audit", logkey.Action, action, logkey.ClusterUID, clusterUID, logkey.Actor, a.GetName(), logkey.Reason, a.GetReason(),
+		logkey.Ticket, a.GetTicket()}, details...)...)
 }

@@ -43,18 +43,18 @@ const (
 // ApplyBreakGlassCredential requests a credential, once per UID.
 func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
 	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), validateCredentialSpec(r.GetSpec())...)); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	known, err := s.o.Store.Credential(ctx, uid)
 	switch {
 	case err == nil:
 		if err := sameCredential(known, clusterUID, r.GetSpec()); err != nil {
-			return nil, answer(ctx, err)
+			return nil, s.answer(ctx, err)
 		}
 		return known.Proto(), nil
 	case !errors.Is(err, store.ErrUnknown):
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var credential *fleet.Credential
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
@@ -62,7 +62,7 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 		return err
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return credential.Proto(), nil
 }
@@ -120,7 +120,7 @@ func revocationInProgress() error {
 
 // GetBreakGlassCredential returns a credential.
 func (s *Service) GetBreakGlassCredential(ctx context.Context, r *csv1.GetBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
-	return read(ctx, r.GetUid(), s.o.Store.Credential, ReasonCredentialUnknown, "break-glass credential")
+	return read(ctx, s, r.GetUid(), s.o.Store.Credential, ReasonCredentialUnknown, "break-glass credential")
 }
 
 // RevokeBreakGlassCredentials revokes all credentials of a class, once per UID.
@@ -128,18 +128,18 @@ func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.Revok
 	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
 	c.whoAndWhy("", r.GetClass(), r.GetRequester(), r.GetReason())
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	known, err := s.o.Store.Revocation(ctx, uid)
 	switch {
 	case err == nil:
 		if err := sameRevocation(known, clusterUID, r); err != nil {
-			return nil, answer(ctx, err)
+			return nil, s.answer(ctx, err)
 		}
 		return known.Proto(), nil
 	case !errors.Is(err, store.ErrUnknown):
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var revocation *fleet.Revocation
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
@@ -147,7 +147,7 @@ func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.Revok
 		return err
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return revocation.Proto(), nil
 }
@@ -178,7 +178,7 @@ func (s *Service) newRevocation(t *fleet.ClusterAggregate, uid string, r *csv1.R
 
 // GetBreakGlassRevocation returns a revocation.
 func (s *Service) GetBreakGlassRevocation(ctx context.Context, r *csv1.GetBreakGlassRevocationRequest) (*csv1.BreakGlassRevocation, error) {
-	return read(ctx, r.GetUid(), s.o.Store.Revocation, ReasonRevocationUnknown, "break-glass revocation")
+	return read(ctx, s, r.GetUid(), s.o.Store.Revocation, ReasonRevocationUnknown, "break-glass revocation")
 }
 
 func validateOnce(uid, clusterUID string) []apierror.Violation {

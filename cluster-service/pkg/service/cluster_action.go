@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // The kinds of cluster actions, named after their methods.
@@ -132,7 +133,7 @@ type actionRequest interface {
 func (s *Service) execute(ctx context.Context, kind string, r actionRequest, c check, change func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error)) (*csv1.ClusterAction, error) {
 	c.actor("actor", r.GetActor())
 	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), c.violations...)); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	var done *csv1.ClusterAction
@@ -163,10 +164,10 @@ func (s *Service) execute(ctx context.Context, kind string, r actionRequest, c c
 		err = usedUID()
 	}
 	if err = refusedStep(err); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	if fresh {
-		audit(ctx, kind, clusterUID, done.GetActor(), "action_uid", uid, "effect", done.GetEffect())
+		s.audit(ctx, kind, clusterUID, done.GetActor(), logkey.ActionUID, uid, logkey.Effect, done.GetEffect())
 	}
 	return done, nil
 }
@@ -178,11 +179,11 @@ func usedUID() error {
 // ListClusterActions returns the newest actions on a cluster, newest first.
 func (s *Service) ListClusterActions(ctx context.Context, r *csv1.ListClusterActionsRequest) (*csv1.ListClusterActionsResponse, error) {
 	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	found, err := s.o.Store.ClusterActions(ctx, strings.ToLower(r.GetClusterUid()))
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return &csv1.ListClusterActionsResponse{Actions: found}, nil
 }

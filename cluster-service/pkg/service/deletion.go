@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const maxReleased = 8
@@ -29,9 +30,9 @@ func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionReques
 		return nil
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "retry-deletion", strings.ToLower(r.GetClusterUid()), r.GetActor(), "steps", steps)
+	s.audit(ctx, "retry-deletion", strings.ToLower(r.GetClusterUid()), r.GetActor(), logkey.Steps, steps)
 	return &csv1.RetryDeletionResponse{Steps: steps}, nil
 }
 
@@ -50,9 +51,9 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 		return err
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "release-deletion-finalizers", strings.ToLower(r.GetClusterUid()), r.GetActor(), "step", r.GetStep(), "finalizers", r.GetFinalizers())
+	s.audit(ctx, "release-deletion-finalizers", strings.ToLower(r.GetClusterUid()), r.GetActor(), logkey.Step, r.GetStep(), logkey.Finalizers, r.GetFinalizers())
 	return step, nil
 }
 
@@ -64,9 +65,9 @@ func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionSt
 		return err
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "force-deletion-step", strings.ToLower(r.GetClusterUid()), r.GetActor(), "step", r.GetStep(), "left_behind", step.GetForce().GetLeftBehind())
+	s.audit(ctx, "force-deletion-step", strings.ToLower(r.GetClusterUid()), r.GetActor(), logkey.Step, r.GetStep(), logkey.LeftBehind, step.GetForce().GetLeftBehind())
 	return step, nil
 }
 
@@ -118,11 +119,11 @@ func (s *Service) ListDeletionLeftovers(ctx context.Context, r *csv1.ListDeletio
 		err = validUID("cluster_uid", r.GetClusterUid())
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	leftovers, err := s.o.Store.ListLeftovers(ctx, strings.ToLower(r.GetClusterUid()), f.After, r.GetGone(), f.Limit)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListDeletionLeftoversResponse{}
 	for _, l := range leftovers {

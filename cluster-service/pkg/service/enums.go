@@ -17,7 +17,7 @@ import (
 func RejectUnknownEnums(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if m, ok := request.(proto.Message); ok {
 		if err := apierror.InvalidFields(unknownEnums(m.ProtoReflect(), "")); err != nil {
-			return nil, answer(ctx, err)
+			return nil, apierror.ToGRPC(err, Domain)
 		}
 	}
 	return handle(ctx, request)

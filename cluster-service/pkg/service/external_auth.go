@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // ApplyExternalAuth creates an external authentication or stores a newer generation of it.
@@ -26,7 +26,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 	}
 	violations = append(violations, validateExternalAuthSpec(r.GetSpec())...)
 	if err := apierror.InvalidFields(violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	// If it is known under another cluster, it belongs to an aggregate that this request does not lock.
@@ -38,7 +38,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 		err = nil
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var auth *fleet.ExternalAuth
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
@@ -52,7 +52,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 		err = externalAuthExists()
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return auth.Proto(), nil
 }
@@ -87,20 +87,20 @@ func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.ClusterAggreg
 		}
 	}
 	a.Generation, a.Spec = r.GetGeneration(), r.GetSpec()
-	slog.InfoContext(ctx, "stored an external auth's desired state", "external_auth_uid", uid, "cluster_uid", clusterUID, "resource_id", a.ResourceID,
-		"generation", a.Generation)
+	s.o.Log.InfoContext(ctx, "stored the desired state of an external authentication", logkey.ExternalAuthUID, uid, logkey.ClusterUID, clusterUID, logkey.ResourceID, a.ResourceID,
+		logkey.Generation, a.Generation)
 	return a, s.settle(now, t)
 }
 
 // GetExternalAuth returns an external authentication.
 func (s *Service) GetExternalAuth(ctx context.Context, r *csv1.GetExternalAuthRequest) (*csv1.ExternalAuth, error) {
-	return read(ctx, r.GetUid(), s.o.Store.ExternalAuth, ReasonExternalAuthUnknown, "external auth")
+	return read(ctx, s, r.GetUid(), s.o.Store.ExternalAuth, ReasonExternalAuthUnknown, "external auth")
 }
 
 // DeleteExternalAuth requests the deletion of an external authentication.
 func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternalAuthRequest) (*csv1.ExternalAuth, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	// A known external authentication determines its cluster itself.
@@ -112,7 +112,7 @@ func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternal
 		err = validUID("cluster_uid", clusterUID)
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var auth *fleet.ExternalAuth
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
@@ -126,12 +126,12 @@ func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternal
 		if auth.Deleting() {
 			return nil
 		}
-		slog.InfoContext(ctx, "an external auth's deletion begins", "external_auth_uid", uid, "cluster_uid", clusterUID, "resource_id", auth.ResourceID)
+		s.o.Log.InfoContext(ctx, "started the deletion of an external authentication", logkey.ExternalAuthUID, uid, logkey.ClusterUID, clusterUID, logkey.ResourceID, auth.ResourceID)
 		auth.DeleteTime = now
 		return s.settle(now, t)
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return auth.Proto(), nil
 }

@@ -57,11 +57,11 @@ func nextToken(full bool, uid string) string {
 func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest) (*csv1.ListClustersResponse, error) {
 	f, err := page(r.GetPageSize(), r.GetPageToken())
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	f.Shard, f.UIDs = r.GetProvisionShard(), r.GetUids()
 	if err := validUIDs("uids", f.UIDs); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	f.Identifiers = store.Identifiers{
 		ResourceID: r.GetResourceId(), ResourceIDPrefix: r.GetResourceIdPrefix(), Subscription: r.GetSubscriptionId(),
@@ -72,7 +72,7 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 	}
 	clusters, revision, err := s.o.Store.ListClusters(ctx, f)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListClustersResponse{Revision: revision}
 	for _, c := range clusters {
@@ -88,7 +88,7 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 func (s *Service) ListNodePools(ctx context.Context, r *csv1.ListNodePoolsRequest) (*csv1.ListNodePoolsResponse, error) {
 	pools, token, revision, err := listOfCluster(ctx, r, r.GetPhases(), s.o.Store.ListNodePools, func(p *fleet.NodePool) string { return p.UID })
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListNodePoolsResponse{Revision: revision, NextPageToken: token}
 	for _, p := range pools {
@@ -101,7 +101,7 @@ func (s *Service) ListNodePools(ctx context.Context, r *csv1.ListNodePoolsReques
 func (s *Service) ListExternalAuths(ctx context.Context, r *csv1.ListExternalAuthsRequest) (*csv1.ListExternalAuthsResponse, error) {
 	auths, token, revision, err := listOfCluster(ctx, r, r.GetPhases(), s.o.Store.ListExternalAuths, func(a *fleet.ExternalAuth) string { return a.UID })
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListExternalAuthsResponse{Revision: revision, NextPageToken: token}
 	for _, a := range auths {
@@ -114,7 +114,7 @@ func (s *Service) ListExternalAuths(ctx context.Context, r *csv1.ListExternalAut
 func (s *Service) ListBreakGlassCredentials(ctx context.Context, r *csv1.ListBreakGlassCredentialsRequest) (*csv1.ListBreakGlassCredentialsResponse, error) {
 	credentials, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListCredentials, func(c *fleet.Credential) string { return c.UID })
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListBreakGlassCredentialsResponse{Revision: revision, NextPageToken: token}
 	for _, c := range credentials {
@@ -127,7 +127,7 @@ func (s *Service) ListBreakGlassCredentials(ctx context.Context, r *csv1.ListBre
 func (s *Service) ListBreakGlassRevocations(ctx context.Context, r *csv1.ListBreakGlassRevocationsRequest) (*csv1.ListBreakGlassRevocationsResponse, error) {
 	revocations, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListRevocations, func(v *fleet.Revocation) string { return v.UID })
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListBreakGlassRevocationsResponse{Revision: revision, NextPageToken: token}
 	for _, v := range revocations {
@@ -166,10 +166,10 @@ func listOfCluster[T any, P ~int32](ctx context.Context, r interface {
 func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[csv1.WatchResponse]) error {
 	ctx, after := stream.Context(), r.GetAfterRevision()
 	if after < 0 {
-		return answer(ctx, apierror.InvalidFields([]apierror.Violation{{Field: "after_revision", Message: "Invalid value: must not be negative"}}))
+		return s.answer(ctx, apierror.InvalidFields([]apierror.Violation{{Field: "after_revision", Message: "Invalid value: must not be negative"}}))
 	}
 	if err := s.o.Hub.Check(ctx, after); err != nil {
-		return answer(ctx, ended(err))
+		return s.answer(ctx, ended(err))
 	}
 	// The first wait is short, so that the bookmark after catching up is sent soon.
 	caughtUp := false
@@ -180,7 +180,7 @@ func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[
 		}
 		batch, err := s.o.Hub.Next(ctx, after, patience)
 		if err != nil {
-			return answer(ctx, ended(err))
+			return s.answer(ctx, ended(err))
 		}
 		for _, change := range batch.Changes {
 			if err := stream.Send(watchResponse(change)); err != nil {

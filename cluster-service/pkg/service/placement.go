@@ -13,19 +13,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // ExplainPlacement explains why a cluster is on its shard, or why it has none.
 func (s *Service) ExplainPlacement(ctx context.Context, r *csv1.ExplainPlacementRequest) (*csv1.PlacementExplanation, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	e, err := s.o.Store.Placement(ctx, strings.ToLower(r.GetUid()))
 	if errors.Is(err, store.ErrUnknown) {
 		err = unknown(ReasonClusterUnknown, "cluster", r.GetUid())
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return s.explain(e), nil
 }
@@ -40,7 +41,7 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 	c.problems(s.rules().Check("policy.", policy))
 	c.actor("actor", r.GetActor())
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
 	if err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
@@ -57,9 +58,9 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 		tx.SetPolicyOverride(uid, override)
 		return nil
 	}); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "set placement policy", uid, r.GetActor(), "policy", policy.Describe())
+	s.audit(ctx, "set placement policy", uid, r.GetActor(), logkey.Policy, policy.Describe())
 	return s.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid})
 }
 
@@ -180,11 +181,11 @@ func policyProto(p placement.Policy) *csv1.PlacementPolicy {
 func (s *Service) PlanDrain(ctx context.Context, r *csv1.PlanDrainRequest) (*csv1.DrainPlan, error) {
 	shard, others, err := s.findShard(ctx, r.GetName())
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	aggregates, overrides, err := s.o.Store.ClustersOnShard(ctx, shard.Name)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	now := s.o.Store.Now()
 	var facts []placement.Shard

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"encoding/base64"
-	"log/slog"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -38,11 +38,11 @@ func (s *Service) ListInventory(ctx context.Context, r *csv1.ListInventoryReques
 		c.fail("page_token", "Invalid value: must be a token of an earlier page")
 	}
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	entries, revision, err := s.o.Store.Inventory(ctx, string(after), limit)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListInventoryResponse{Revision: revision, Entries: make([]*csv1.InventoryEntry, len(entries))}
 	for i, e := range entries {
@@ -58,11 +58,11 @@ func (s *Service) ListInventory(ctx context.Context, r *csv1.ListInventoryReques
 // GetClusterRecovery returns the state of a cluster that cannot be derived from a request.
 func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterRecoveryRequest) (*csv1.ClusterRecovery, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	aggregate, err := s.o.Store.Read(ctx, r.GetUid())
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	c := aggregate.Cluster
 	switch {
@@ -74,7 +74,7 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 		err = failedPrecondition(ReasonClusterUnplaced, "The cluster waits for a place, and has nothing yet that could be lost.")
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return &csv1.ClusterRecovery{ProvisionShard: c.Shard, ReleaseVersion: c.Release.Version, ReleaseImage: c.Release.Image,
 		BaseDomainPrefix: c.Status.GetBaseDomainPrefix(), SigningKey: c.SigningKey, CreateTime: timestamppb.New(c.CreateTime),
@@ -99,7 +99,7 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 	if len(r.GetSigningKey()) > 0 {
 		// Only a key that this service sealed for this cluster can be opened, so no other key is accepted.
 		if _, err := s.o.Keeper.Open(c.UID, r.GetSigningKey()); err != nil {
-			slog.ErrorContext(ctx, "the signing key of a lost cluster cannot be opened, and it gets another: its tokens end", "cluster_uid", c.UID, "error", err)
+			s.o.Log.ErrorContext(ctx, "the signing key of a recovered cluster cannot be decrypted; a new key invalidates its tokens", logkey.ClusterUID, c.UID, logkey.Error, err)
 		} else {
 			c.SigningKey = r.GetSigningKey()
 		}
@@ -117,21 +117,21 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 		// On another shard it would be a second control plane.
 		return false, failedPrecondition(ReasonShardUnknown, "The cluster lives on the provision shard '"+r.GetProvisionShard()+"', which is not known here: register it again.")
 	}
-	slog.WarnContext(ctx, "a cluster that was lost here is known again", "cluster_uid", c.UID, "cluster_id", c.ID(), "resource_id", c.ResourceID,
-		"shard", r.GetProvisionShard(), "version", c.Release.Version)
+	s.o.Log.WarnContext(ctx, "recovered a lost cluster", logkey.ClusterUID, c.UID, logkey.ClusterID, c.ID(), logkey.ResourceID, c.ResourceID,
+		logkey.Shard, r.GetProvisionShard(), logkey.Version, c.Release.Version)
 	return true, nil
 }
 
 // raise sets the release of a cluster to the one that its control plane got after the state in this database. With the
 // older release the control plane would be downgraded.
-func raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (raised bool) {
+func (s *Service) raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (raised bool) {
 	is, err := release.ParseVersion(c.Release.Version)
 	was, wasErr := release.ParseVersion(r.GetReleaseVersion())
 	if err != nil || wasErr != nil || r.GetReleaseImage() == "" || was.Compare(is) <= 0 {
 		return false
 	}
-	slog.WarnContext(ctx, "a cluster's release was lost here, and is known again", "cluster_uid", c.UID, "resource_id", c.ResourceID,
-		"version", r.GetReleaseVersion(), "known", c.Release.Version)
+	s.o.Log.WarnContext(ctx, "recovered the lost release of a cluster", logkey.ClusterUID, c.UID, logkey.ResourceID, c.ResourceID,
+		logkey.Version, r.GetReleaseVersion(), logkey.Known, c.Release.Version)
 	c.Release = fleet.Release{Version: r.GetReleaseVersion(), Image: r.GetReleaseImage()}
 	return true
 }

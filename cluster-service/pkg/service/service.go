@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -63,6 +64,8 @@ const (
 
 // Options configure the service.
 type Options struct {
+	// Log receives the log and audit records; nil discards them.
+	Log      *slog.Logger
 	Store    *store.Store
 	Hub      *watch.Hub
 	Renderer *render.Renderer
@@ -84,10 +87,15 @@ type Service struct {
 }
 
 // New returns a service.
-func New(o Options) *Service { return &Service{o: o} }
+func New(o Options) *Service {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{o: o}
+}
 
 // answer converts an error to a gRPC status and logs unexpected errors.
-func answer(ctx context.Context, err error) error {
+func (s *Service) answer(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -100,9 +108,9 @@ func answer(ctx context.Context, err error) error {
 		err = apierror.New(apierror.Unavailable, "The request was given up before it was done.").WithCause(err)
 	case store.IsUnavailable(err):
 		err = apierror.New(apierror.Unavailable, "The database cannot be reached.").WithRetryAfter(time.Second).WithCause(err)
-		slog.WarnContext(ctx, "a request was not served", "error", err)
+		s.o.Log.WarnContext(ctx, "the database is unavailable for a request", logkey.Error, err)
 	default:
-		slog.ErrorContext(ctx, "a request failed", "error", err)
+		s.o.Log.ErrorContext(ctx, "a request failed unexpectedly", logkey.Error, err)
 	}
 	return apierror.ToGRPC(err, Domain)
 }
@@ -119,7 +127,7 @@ func unknown(reason, what, uid string) error {
 func (s *Service) ApplyCluster(ctx context.Context, r *csv1.ApplyClusterRequest) (*csv1.Cluster, error) {
 	c, err := s.applyCluster(ctx, r)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return c.Proto(), nil
 }
@@ -160,7 +168,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	switch {
 	case c != nil && c.Deleting():
 		return nil, failedPrecondition(ReasonUIDDeleted, "The cluster is being deleted, or is deleted.")
-	case c != nil && r.GetGeneration() == c.Generation && raise(ctx, c, r.GetRecovery()):
+	case c != nil && r.GetGeneration() == c.Generation && s.raise(ctx, c, r.GetRecovery()):
 		return c, s.settle(now, t)
 	case c != nil && r.GetGeneration() <= c.Generation:
 		return c, nil
@@ -181,10 +189,10 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 			if err != nil {
 				return nil, err
 			}
-			slog.InfoContext(ctx, "decided on a cluster's place", "cluster_uid", uid, "resource_id", c.ResourceID, "shard", decision.Shard, "decision", decision.Message())
+			s.o.Log.InfoContext(ctx, "chose a provision shard for a cluster", logkey.ClusterUID, uid, logkey.ResourceID, c.ResourceID, logkey.Shard, decision.Shard, logkey.Decision, decision.Message())
 		}
 	} else {
-		raise(ctx, c, r.GetRecovery())
+		s.raise(ctx, c, r.GetRecovery())
 		if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
 			return nil, err
 		}
@@ -194,8 +202,8 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	}
 	c.Generation, c.Spec = r.GetGeneration(), r.GetSpec()
 	if c.Shard != "" {
-		slog.InfoContext(ctx, "stored a cluster's desired state", "cluster_uid", uid, "cluster_id", c.ID(), "resource_id", c.ResourceID,
-			"generation", c.Generation, "shard", c.Shard, "version", c.Release.Version)
+		s.o.Log.InfoContext(ctx, "stored the desired state of a cluster", logkey.ClusterUID, uid, logkey.ClusterID, c.ID(), logkey.ResourceID, c.ResourceID,
+			logkey.Generation, c.Generation, logkey.Shard, c.Shard, logkey.Version, c.Release.Version)
 	}
 	return c, s.settle(now, t)
 }
@@ -245,30 +253,30 @@ func channelGroup(v *csv1.Version) string {
 }
 
 // read returns the stored resource with a UID. reason is the reason of the error for an unknown UID.
-func read[T interface{ Proto() P }, P any](ctx context.Context, uid string, find func(context.Context, string) (T, error), reason, kind string) (P, error) {
+func read[T interface{ Proto() P }, P any](ctx context.Context, s *Service, uid string, find func(context.Context, string) (T, error), reason, kind string) (P, error) {
 	var none P
 	if err := validUID("uid", uid); err != nil {
-		return none, answer(ctx, err)
+		return none, s.answer(ctx, err)
 	}
 	found, err := find(ctx, uid)
 	if errors.Is(err, store.ErrUnknown) {
 		err = unknown(reason, kind, uid)
 	}
 	if err != nil {
-		return none, answer(ctx, err)
+		return none, s.answer(ctx, err)
 	}
 	return found.Proto(), nil
 }
 
 // GetCluster returns a cluster.
 func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
-	return read(ctx, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
+	return read(ctx, s, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
 }
 
 // DeleteCluster requests the deletion of a cluster and its children. For an unknown UID it stores a tombstone.
 func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterRequest) (*csv1.Cluster, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
 	var cluster *fleet.Cluster
@@ -282,12 +290,12 @@ func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterReques
 		if cluster.Deleting() {
 			return nil
 		}
-		slog.InfoContext(ctx, "a cluster's deletion begins", "cluster_uid", uid, "cluster_id", cluster.ID(), "resource_id", cluster.ResourceID)
+		s.o.Log.InfoContext(ctx, "started the deletion of a cluster", logkey.ClusterUID, uid, logkey.ClusterID, cluster.ID(), logkey.ResourceID, cluster.ResourceID)
 		cluster.DeleteTime = now
 		return s.settle(now, t)
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return cluster.Proto(), nil
 }
@@ -300,11 +308,11 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 	}
 	violations = append(violations, validateNodePoolSpec(r.GetSpec())...)
 	if err := apierror.InvalidFields(violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	if err := s.sameCluster(ctx, uid, clusterUID); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var pool *fleet.NodePool
 	err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
@@ -315,7 +323,7 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 		err = failedPrecondition(ReasonResourceIDInUse, "Another node pool holds the resource id and is not fully deleted.")
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return pool.Proto(), nil
 }
@@ -359,8 +367,8 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 		return nil, err
 	}
 	p.Generation, p.Spec, p.Release = r.GetGeneration(), r.GetSpec(), chosen
-	slog.InfoContext(ctx, "stored a node pool's desired state", "node_pool_uid", uid, "cluster_uid", clusterUID, "resource_id", p.ResourceID,
-		"generation", p.Generation, "version", p.Release.Version)
+	s.o.Log.InfoContext(ctx, "stored the desired state of a node pool", logkey.NodePoolUID, uid, logkey.ClusterUID, clusterUID, logkey.ResourceID, p.ResourceID,
+		logkey.Generation, p.Generation, logkey.Version, p.Release.Version)
 	return p, s.settle(now, t)
 }
 
@@ -410,13 +418,13 @@ func lowestVersion(c *fleet.Cluster) string {
 
 // GetNodePool returns a node pool.
 func (s *Service) GetNodePool(ctx context.Context, r *csv1.GetNodePoolRequest) (*csv1.NodePool, error) {
-	return read(ctx, r.GetUid(), s.o.Store.NodePool, ReasonNodePoolUnknown, "node pool")
+	return read(ctx, s, r.GetUid(), s.o.Store.NodePool, ReasonNodePoolUnknown, "node pool")
 }
 
 // DeleteNodePool requests the deletion of a node pool.
 func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequest) (*csv1.NodePool, error) {
 	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
 	// A known node pool determines its cluster itself.
@@ -426,10 +434,10 @@ func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequ
 	case err == nil:
 		clusterUID = known.ClusterUID
 	case !errors.Is(err, store.ErrUnknown):
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	default:
 		if err := validUID("cluster_uid", clusterUID); err != nil {
-			return nil, answer(ctx, err)
+			return nil, s.answer(ctx, err)
 		}
 	}
 	var pool *fleet.NodePool
@@ -444,12 +452,12 @@ func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequ
 		if pool.Deleting() {
 			return nil
 		}
-		slog.InfoContext(ctx, "a node pool's deletion begins", "node_pool_uid", uid, "cluster_uid", clusterUID, "resource_id", pool.ResourceID)
+		s.o.Log.InfoContext(ctx, "started the deletion of a node pool", logkey.NodePoolUID, uid, logkey.ClusterUID, clusterUID, logkey.ResourceID, pool.ResourceID)
 		pool.DeleteTime = now
 		return s.settle(now, t)
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return pool.Proto(), nil
 }

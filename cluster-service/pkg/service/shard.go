@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // The actions in the history of a shard.
@@ -33,7 +34,7 @@ func (s *Service) rules() *placement.Rules { return s.o.Renderer.Placement() }
 func (s *Service) ListProvisionShards(ctx context.Context, r *csv1.ListProvisionShardsRequest) (*csv1.ListProvisionShardsResponse, error) {
 	shards, err := s.o.Store.Shards(ctx)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListProvisionShardsResponse{}
 	for _, shard := range shards {
@@ -48,19 +49,19 @@ func (s *Service) ListProvisionShards(ctx context.Context, r *csv1.ListProvision
 func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionShardRequest) (*csv1.ProvisionShardReport, error) {
 	shard, _, err := s.findShard(ctx, r.GetName())
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	aggregates, overrides, err := s.o.Store.ClustersOnShard(ctx, shard.Name)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	history, err := s.o.Store.ShardChanges(ctx, shard.Name)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	report := &csv1.ProvisionShardReport{ProvisionShard: s.shardProto(shard), UnansweredWorks: shard.Unanswered}
 	if report.WaitingClusters, err = s.o.Store.CountUnplaced(ctx); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	// The rules may change at any time. This call uses one version of them.
 	rules := s.rules()
@@ -253,7 +254,7 @@ func (s *Service) changeShard(ctx context.Context, name string, among scope, act
 	change func(shard *store.Shard, others []store.Shard) (action string, changes []string, err error)) (*csv1.ProvisionShard, error) {
 	c.actor("actor", actor)
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var done string
 	var what []string
@@ -274,10 +275,10 @@ func (s *Service) changeShard(ctx context.Context, name string, among scope, act
 		return shard, &store.ShardChange{Time: s.o.Store.Now(), Actor: storedActor(actor), Action: done, Changes: what}, nil
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	if done != "" {
-		audit(ctx, "shard "+done, "", actor, "shard", name, "changes", strings.Join(what, ", "), "version", shard.Version)
+		s.audit(ctx, "shard "+done, "", actor, logkey.Shard, name, logkey.Changes, strings.Join(what, ", "), logkey.Version, shard.Version)
 	}
 	return s.shardProto(shard), nil
 }

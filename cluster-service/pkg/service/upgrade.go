@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -61,8 +61,8 @@ func (s *Service) customerVersion(ctx context.Context, t *fleet.ClusterAggregate
 	t.Upgrades = append(t.Upgrades, u)
 	// A customer who requests another minor version thereby agrees to it.
 	_ = u.Acknowledge(now, t, fleet.GateMinorVersion, nil)
-	slog.InfoContext(ctx, "a cluster's customer asks for an upgrade", "upgrade_uid", uid, "cluster_uid", c.UID, "resource_id", c.ResourceID,
-		"from", from.String(), "to", target.Version.String(), "generation", r.GetGeneration())
+	s.o.Log.InfoContext(ctx, "a customer requested an upgrade", logkey.UpgradeUID, uid, logkey.ClusterUID, c.UID, logkey.ResourceID, c.ResourceID,
+		logkey.From, from.String(), logkey.To, target.Version.String(), logkey.Generation, r.GetGeneration())
 	return nil
 }
 
@@ -183,14 +183,14 @@ func (s *Service) withdraw(now time.Time, t *fleet.ClusterAggregate, spec *csv1.
 // PlanUpgrade returns what an upgrade would do.
 func (s *Service) PlanUpgrade(ctx context.Context, r *csv1.PlanUpgradeRequest) (*csv1.UpgradePlan, error) {
 	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	t, err := s.o.Store.Read(ctx, strings.ToLower(r.GetClusterUid()))
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	if t.Cluster == nil {
-		return nil, answer(ctx, unknown(ReasonClusterUnknown, "cluster", r.GetClusterUid()))
+		return nil, s.answer(ctx, unknown(ReasonClusterUnknown, "cluster", r.GetClusterUid()))
 	}
 	plan := upgradeplan.Plan(s.o.Store.Now(), t, s.o.Releases.Catalog(), r.GetVersion(), r.GetNodePools())
 	if t.Cluster.Deleting() {
@@ -208,7 +208,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 		c.fail("not_before", "Invalid value: is no time")
 	}
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	spec := &csv1.UpgradeSpec{Version: r.GetVersion(), NodePools: r.GetNodePools(), NotBefore: r.GetNotBefore(), Actor: r.GetActor(),
@@ -217,11 +217,11 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 	switch {
 	case err == nil:
 		if err := sameUpgrade(known, clusterUID, spec); err != nil {
-			return nil, answer(ctx, err)
+			return nil, s.answer(ctx, err)
 		}
 		return known.Proto(), nil
 	case !errors.Is(err, store.ErrUnknown):
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	var upgrade *fleet.Upgrade
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
@@ -229,9 +229,9 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 		return err
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "an upgrade is begun", clusterUID, r.GetActor(), "upgrade_uid", uid, "to", r.GetVersion(), "state", upgrade.State().String())
+	s.audit(ctx, "an upgrade is begun", clusterUID, r.GetActor(), logkey.UpgradeUID, uid, logkey.To, r.GetVersion(), logkey.State, upgrade.State().String())
 	return upgrade.Proto(), nil
 }
 
@@ -277,14 +277,14 @@ func refused(err error) error {
 
 // GetUpgrade returns an upgrade.
 func (s *Service) GetUpgrade(ctx context.Context, r *csv1.GetUpgradeRequest) (*csv1.Upgrade, error) {
-	return read(ctx, r.GetUid(), s.o.Store.Upgrade, ReasonUpgradeUnknown, "upgrade")
+	return read(ctx, s, r.GetUid(), s.o.Store.Upgrade, ReasonUpgradeUnknown, "upgrade")
 }
 
 // ListUpgrades returns a page of upgrades.
 func (s *Service) ListUpgrades(ctx context.Context, r *csv1.ListUpgradesRequest) (*csv1.ListUpgradesResponse, error) {
 	upgrades, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListUpgrades, func(u *fleet.Upgrade) string { return u.UID })
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListUpgradesResponse{Revision: revision, NextPageToken: token}
 	for _, u := range upgrades {
@@ -330,7 +330,7 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 		err = apierror.InvalidFields(c.violations)
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	uid = strings.ToLower(uid)
 	known, err := s.o.Store.Upgrade(ctx, uid)
@@ -338,7 +338,7 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 		err = unknown(ReasonUpgradeUnknown, "upgrade", uid)
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	upgrade := known
 	err = s.o.Store.Update(ctx, []string{known.ClusterUID}, func(_ context.Context, tx *store.Tx) error {
@@ -353,8 +353,8 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 		return s.settle(now, t)
 	})
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, what, upgrade.ClusterUID, actor, "upgrade_uid", uid, "state", upgrade.State().String())
+	s.audit(ctx, what, upgrade.ClusterUID, actor, logkey.UpgradeUID, uid, logkey.State, upgrade.State().String())
 	return upgrade.Proto(), nil
 }

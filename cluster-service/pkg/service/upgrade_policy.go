@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 var policyName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -33,16 +34,16 @@ func (s *Service) ApplyUpgradePolicy(ctx context.Context, r *csv1.ApplyUpgradePo
 	c.actor("actor", r.GetActor())
 	c.policy(r.GetSpec())
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	if uid := r.GetSpec().GetClusterUid(); uid != "" {
 		r.Spec.ClusterUid = strings.ToLower(uid)
 	}
 	policy, err := s.o.Store.SaveUpgradePolicy(ctx, r.GetName(), r.GetSpec(), r.GetActor())
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "an upgrade policy is stored", r.GetSpec().GetClusterUid(), r.GetActor(), "upgrade_policy", r.GetName())
+	s.audit(ctx, "an upgrade policy is stored", r.GetSpec().GetClusterUid(), r.GetActor(), logkey.UpgradePolicy, r.GetName())
 	return policy, nil
 }
 
@@ -86,7 +87,7 @@ func (s *Service) GetUpgradePolicy(ctx context.Context, r *csv1.GetUpgradePolicy
 		policy.Status, err = s.policyStatus(ctx, policy)
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return policy, nil
 }
@@ -128,7 +129,7 @@ func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv
 func (s *Service) ListUpgradePolicies(ctx context.Context, _ *csv1.ListUpgradePoliciesRequest) (*csv1.ListUpgradePoliciesResponse, error) {
 	policies, err := s.o.Store.UpgradePolicies(ctx)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	return &csv1.ListUpgradePoliciesResponse{Policies: policies}, nil
 }
@@ -145,8 +146,8 @@ func (s *Service) DeleteUpgradePolicy(ctx context.Context, r *csv1.DeleteUpgrade
 		err = unknown(ReasonPolicyUnknown, "upgrade policy", r.GetName())
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
-	audit(ctx, "an upgrade policy is removed", "", r.GetActor(), "upgrade_policy", r.GetName())
+	s.audit(ctx, "an upgrade policy is removed", "", r.GetActor(), logkey.UpgradePolicy, r.GetName())
 	return &csv1.DeleteUpgradePolicyResponse{}, nil
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // ListWorks returns the works of a cluster, or the works with some IDs.
 func (s *Service) ListWorks(ctx context.Context, r *csv1.ListWorksRequest) (*csv1.ListWorksResponse, error) {
 	works, err := s.works(ctx, r)
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	response := &csv1.ListWorksResponse{}
 	for _, w := range works {
@@ -58,19 +59,19 @@ func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest)
 	c.required("provision_shard", r.GetProvisionShard())
 	c.actor("actor", r.GetActor())
 	if err := apierror.InvalidFields(c.violations); err != nil {
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	}
 	used, err := s.o.Store.WorkInUse(ctx, r.GetWorkId())
 	switch {
 	case err != nil:
-		return nil, answer(ctx, err)
+		return nil, s.answer(ctx, err)
 	case used:
-		return nil, answer(ctx, failedPrecondition(ReasonWorkInUse, "The bundle is a work of a cluster's, or is being removed already."))
+		return nil, s.answer(ctx, failedPrecondition(ReasonWorkInUse, "The bundle is a work of a cluster's, or is being removed already."))
 	}
 	err = s.o.DeleteBundle(ctx, &maestro.Bundle{ID: strings.ToLower(r.GetWorkId()), Name: "orphan", Consumer: r.GetProvisionShard()})
 	if err != nil && !errors.Is(err, maestro.ErrNotFound) {
-		return nil, answer(ctx, apierror.New(apierror.Unavailable, "Maestro did not take the deletion.").WithRetryAfter(time.Second).WithCause(err))
+		return nil, s.answer(ctx, apierror.New(apierror.Unavailable, "Maestro did not take the deletion.").WithRetryAfter(time.Second).WithCause(err))
 	}
-	audit(ctx, "DeleteOrphan", "", r.GetActor(), "work_id", r.GetWorkId(), "shard", r.GetProvisionShard())
+	s.audit(ctx, "DeleteOrphan", "", r.GetActor(), logkey.BundleID, r.GetWorkId(), logkey.Shard, r.GetProvisionShard())
 	return &csv1.DeleteOrphanResponse{}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
@@ -35,6 +36,7 @@ var ErrCompacted = errors.New("the revision is not kept any more, or is from ano
 
 // Hub follows the changes of the fleet.
 type Hub struct {
+	log    *slog.Logger
 	source Source
 	size   int
 	woken  chan struct{}
@@ -53,8 +55,8 @@ type Hub struct {
 }
 
 // NewHub returns a hub that stores up to size changes. Run runs it.
-func NewHub(source Source, size int) *Hub {
-	return &Hub{source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
+func NewHub(source Source, size int, log *slog.Logger) *Hub {
+	return &Hub{log: log, source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
 }
 
 // Wake makes the hub read soon unless it has read up to revision; 0 always wakes it. It does not block.
@@ -91,7 +93,7 @@ func (h *Hub) Run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			slog.Warn("following the changes failed", "error", err)
+			h.log.Warn("following the changes of the fleet failed", logkey.Error, err)
 			delay = readRetry
 		}
 		timer.Reset(delay)
@@ -132,7 +134,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		h.mu.Lock()
 		if clock.RestartedAt > h.began {
-			slog.Warn("the revisions began anew: the database server is another, or was restarted", "revision", clock.Revision)
+			h.log.Warn("revisions restarted: the database server is another one or was restarted", logkey.Revision, clock.Revision)
 			h.begin(clock)
 			h.mu.Unlock()
 			return nil

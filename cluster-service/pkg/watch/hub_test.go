@@ -3,6 +3,7 @@ package watch_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -69,7 +70,7 @@ func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Chan
 
 func startHub(t *testing.T, source watch.Source, size int) *watch.Hub {
 	t.Helper()
-	hub := watch.NewHub(source, size)
+	hub := watch.NewHub(source, size, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { hub.Run(ctx) })
