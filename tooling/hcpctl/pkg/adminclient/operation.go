@@ -188,7 +188,7 @@ func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*admi
 		case err == nil:
 			operation, heard = current, time.Now()
 		case ctx.Err() != nil:
-			// The next turn says so.
+			// The next iteration returns the error of the context.
 		case !IsRetryable(err) || time.Since(heard) > awayFor:
 			return operation, fmt.Errorf("operation %s was accepted and continues, but its state cannot be read: %w", operation.ID, err)
 		}

@@ -30,7 +30,7 @@ func TestReasonElevatesForOneCommand(t *testing.T) {
 		"no ticket": {"both are wanted", scale("demo", "np", "--replicas", "5", "--reason", "the batch is late"), nil, "ticket"},
 		"no size":   {"a size is wanted", scale("demo", "np"), nil, "replicas"},
 		"no min":    {"a bound alone is none", scale("demo", "np", "--max", "3"), nil, "min"},
-		"drift":     {"and what is asked of the region", append([]string{"drift", "reconcile"}, because...), []string{elevate, "POST /drift/reconcile", end}, ""},
+		"drift":     {"and an action on the region", append([]string{"drift", "reconcile"}, because...), []string{elevate, "POST /drift/reconcile", end}, ""},
 		"orphan": {"each command takes the role that it needs", append([]string{"orphan", "delete", "b"}, because...),
 			[]string{strings.Replace(elevate, "operator", "break-glass", 1), "DELETE /orphans/b", end}, ""},
 	} {

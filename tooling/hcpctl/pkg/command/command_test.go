@@ -266,13 +266,13 @@ func TestErrorsNameTheProblem(t *testing.T) {
 		"unknown flag":       {"a misspelt flag must not be ignored", []string{"cluster", "list", "--grup", "x"}, "unknown flag: --grup"},
 		"unknown command":    {"nor a command", []string{"cluster", "lst"}, `unknown command "lst"`},
 		"output":             {"there are three", []string{"cluster", "list", "-o", "xml"}, `--output: "xml" is not one of table, json, yaml`},
-		"missing name":       {"cobra says what is expected", []string{"cluster", "get"}, "accepts 1 arg(s), received 0"},
+		"missing name":       {"cobra states what is expected", []string{"cluster", "get"}, "accepts 1 arg(s), received 0"},
 		"tag":                {"a tag has a value", []string{"cluster", "create", "a", "--tag", "team"}, `invalid tag "team"`},
 		"issuer":             {"there is no default", []string{"externalauth", "create", "a", "entra", "--audience", "x"}, "--issuer and --audience are required, or --file"},
 		"replicas":           {"scaling to 0 must be meant", []string{"nodepool", "scale", "a", "workers"}, "[replicas max]"},
 		"every field error":  {"all that is wrong is said at once", []string{"cluster", "create", "a", "-f", file("location: mars\nproperties: {}\n")}, "location: InvalidRequestContent: Unsupported value: \"mars\"\n  properties.network.hostPrefix"},
 		"unknown field":      {"the SDK would leave it out without a word", []string{"cluster", "create", "a", "-f", file("location: westus3\nspec: {}\n")}, `unknown field "spec"`},
-		"missing state":      {"it says what to do", []string{"region", "status", "--state-dir", t.TempDir()}, "the region does not run"},
+		"missing state":      {"it states what to do", []string{"region", "status", "--state-dir", t.TempDir()}, "the region does not run"},
 		"unknown region key": {"the field is named", []string{"region", "up", "--state-dir", t.TempDir(), "--config", file("fidelty: status\n")}, `unknown field "fidelty"`},
 	}
 	for name, test := range tests {

@@ -96,7 +96,7 @@ func TestDeletion(t *testing.T) {
 		args   []string
 		says   string
 	}{
-		"Over":      {"the tombstone says so", []string{"show", "over"}, "; deleted"},
+		"Over":      {"the tombstone reports it", []string{"show", "over"}, "; deleted"},
 		"Calm":      {"nothing is being deleted", []string{"show", "calm"}, "is Succeeded; no deletion is in progress"},
 		"Leftovers": {"what a forced step left", []string{"leftovers", "mine", "--gone"}, "kernel update"},
 	} {
