@@ -303,7 +303,7 @@ func (x *BreakGlassCredential) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// BreakGlassCredentialSpec is what was asked for.
+// BreakGlassCredentialSpec is the request for a credential.
 type BreakGlassCredentialSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Class BreakGlassClass        `protobuf:"varint,1,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`

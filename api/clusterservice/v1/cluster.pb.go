@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Visibility says from where an endpoint can be reached.
+// Visibility is the network from which an endpoint is reachable.
 type Visibility int32
 
 const (
@@ -82,7 +82,7 @@ const (
 	ClusterPhase_CLUSTER_PHASE_PENDING ClusterPhase = 1
 	// Placed; its control plane is being brought up.
 	ClusterPhase_CLUSTER_PHASE_INSTALLING ClusterPhase = 2
-	// Its control plane answers and carries the observed generation.
+	// The control plane is available and has the observed generation.
 	ClusterPhase_CLUSTER_PHASE_READY ClusterPhase = 3
 	// Ready before; a newer generation is on its way.
 	ClusterPhase_CLUSTER_PHASE_UPDATING ClusterPhase = 4
@@ -162,7 +162,7 @@ type Cluster struct {
 	// The revision of the last change of any field. Revisions order all changes of all resources of a Cluster Service.
 	Revision   int64                  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When deletion was asked for; absent while the cluster is wanted.
+	// When the deletion was requested; absent if it was not.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// What SREs have decided over the spec.
 	Overrides     *ClusterOverrides `protobuf:"bytes,20,opt,name=overrides,proto3" json:"overrides,omitempty"`
@@ -857,7 +857,7 @@ func (x *Platform) GetServiceManagedIdentity() string {
 	return ""
 }
 
-// UserAssignedIdentity is what ARM told of an identity that is assigned to the resource.
+// UserAssignedIdentity is what ARM returns for an identity of the resource.
 type UserAssignedIdentity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClientId      string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
@@ -1156,14 +1156,14 @@ func (x *ImageDigestMirror) GetMirrors() []string {
 type ClusterStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase ClusterPhase           `protobuf:"varint,1,opt,name=phase,proto3,enum=hcpmesh.clusterservice.v1.ClusterPhase" json:"phase,omitempty"`
-	// The newest generation that has taken full effect. It reaches the cluster's generation when nothing is left to do.
+	// The newest generation that has taken full effect. It equals the cluster's generation if nothing is left to do.
 	ObservedGeneration int64        `protobuf:"varint,2,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	Conditions         []*Condition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The 32-character id under which the fleet knows the cluster; every name below Cluster Service derives from it.
 	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// The provision shard (management cluster) that hosts it; empty until placed.
 	ProvisionShard string `protobuf:"bytes,5,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// The prefix that was chosen, or taken from the spec.
+	// The base domain prefix of the spec, or the generated one.
 	BaseDomainPrefix string `protobuf:"bytes,6,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
 	BaseDomain       string `protobuf:"bytes,7,opt,name=base_domain,json=baseDomain,proto3" json:"base_domain,omitempty"`
 	// URL of the hosted Kubernetes API; empty until known.
@@ -1301,7 +1301,7 @@ func (x *ClusterStatus) GetDeletion() *Deletion {
 	return nil
 }
 
-// LayerProgress says how far one layer has come with a resource.
+// LayerProgress is the progress of a resource in one layer.
 type LayerProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of placement, azure, maestro, management-cluster, control-plane, node-pool, upgrade.

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OidcClientType says whether a client can keep a secret.
+// OidcClientType is the OAuth type of a client: whether it can protect a secret.
 type OidcClientType int32
 
 const (
@@ -72,7 +72,7 @@ func (OidcClientType) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_external_auth_proto_rawDescGZIP(), []int{0}
 }
 
-// UsernamePrefixPolicy says what precedes a user's name.
+// UsernamePrefixPolicy is the rule for the prefix of a user name.
 type UsernamePrefixPolicy int32
 
 const (
@@ -132,7 +132,7 @@ const (
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING ExternalAuthPhase = 1
 	// On its way to the control plane for the first time.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING ExternalAuthPhase = 2
-	// The control plane carries the observed generation and every confidential client has its secret.
+	// The control plane has the observed generation and every confidential client has its secret.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY ExternalAuthPhase = 3
 	// Carried before; a newer generation is on its way.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING ExternalAuthPhase = 4
@@ -218,7 +218,7 @@ type ExternalAuth struct {
 	// See Cluster.revision.
 	Revision   int64                  `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When deletion was asked for, of the external auth or of its cluster; absent while it is wanted.
+	// When the deletion of it or of its cluster was requested; absent if it was not.
 	DeleteTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -327,7 +327,7 @@ type ExternalAuthSpec struct {
 	// At most 20, unique by component and namespace.
 	Clients       []*OidcClient  `protobuf:"bytes,3,rep,name=clients,proto3" json:"clients,omitempty"`
 	ClaimMappings *ClaimMappings `protobuf:"bytes,4,opt,name=claim_mappings,json=claimMappings,proto3" json:"claim_mappings,omitempty"`
-	// A token is taken only if it satisfies all of these.
+	// A token is accepted only if it satisfies all of these.
 	RequiredClaims []*RequiredClaim `protobuf:"bytes,5,rep,name=required_claims,json=requiredClaims,proto3" json:"required_claims,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PlacementStrategy says which of the shards that can take a cluster gets it.
+// PlacementStrategy determines which of the shards that accept a cluster is chosen.
 type PlacementStrategy int32
 
 const (
@@ -449,7 +449,7 @@ func (x *PlacementObstacle) GetRemedy() string {
 	return ""
 }
 
-// PlacementExplanation says why a cluster is where it is, or why it waits.
+// PlacementExplanation explains why a cluster is on its shard, or why it waits.
 type PlacementExplanation struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -676,7 +676,7 @@ func (x *SetPlacementPolicyRequest) GetActor() *Actor {
 	return nil
 }
 
-// DrainPlan says where the clusters of a shard would go.
+// DrainPlan contains the shards that the clusters of a shard would move to.
 type DrainPlan struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProvisionShard *ProvisionShard        `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ProvisionShardState says whether a shard takes clusters.
+// ProvisionShardState is the state of a shard for new clusters.
 type ProvisionShardState int32
 
 const (
@@ -263,13 +263,13 @@ func (x *ProvisionShard) GetStateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ProvisionShardReport is a shard with what it carries.
+// ProvisionShardReport is a shard with its history and clusters.
 type ProvisionShardReport struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProvisionShard *ProvisionShard        `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
 	// Clusters that are being deleted, of those it holds.
 	DeletingClusters int32 `protobuf:"varint,2,opt,name=deleting_clusters,json=deletingClusters,proto3" json:"deleting_clusters,omitempty"`
-	// Nodes of its clusters: those that exist, and those that were asked for (the maximum where they autoscale).
+	// Nodes of its clusters: existing ones, and desired ones (the maximum for autoscaled pools).
 	Nodes       int32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	WantedNodes int32 `protobuf:"varint,4,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
 	// In order of size.

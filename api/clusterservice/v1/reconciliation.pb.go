@@ -75,7 +75,7 @@ func (InventoryKind) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_reconciliation_proto_rawDescGZIP(), []int{0}
 }
 
-// InventoryEntry is a resource that is not gone, with no more of it than says whether it is what was promised.
+// InventoryEntry is a resource that is not gone, with the fields that reconciliation compares.
 type InventoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  InventoryKind          `protobuf:"varint,1,opt,name=kind,proto3,enum=hcpmesh.clusterservice.v1.InventoryKind" json:"kind,omitempty"`
@@ -85,7 +85,7 @@ type InventoryEntry struct {
 	// As in the resource, in the casing of the create request.
 	ResourceId string `protobuf:"bytes,4,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
 	Generation int64  `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Whether its deletion was asked for.
+	// Whether its deletion was requested.
 	Deleting   bool                   `protobuf:"varint,6,opt,name=deleting,proto3" json:"deleting,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The release that a cluster's control plane is to run.

@@ -79,123 +79,126 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ClusterService owns the fleet: it places clusters on provision shards and drives them, their node pools and their
-// external auths to their desired state, and has their control planes sign and revoke break-glass credentials.
+// ClusterService owns the fleet of a region. It places clusters on provision shards and drives them, their node pools and
+// their external authentications to their desired state. It also lets their control planes sign and revoke break-glass
+// credentials.
 //
-// Every write is idempotent. It is keyed by a uid and a generation: the same pair has its effect once, however often it
-// arrives; an older generation changes nothing and is answered with the resource as it stands; a uid that was deleted
-// never comes back.
+// Every write is idempotent by uid and generation. A repeated pair has no further effect, and an older generation changes
+// nothing; both return the stored resource. A deleted uid never returns.
 //
-// Errors carry google.rpc details: BadRequest with a field violation per wrong field (INVALID_ARGUMENT), ErrorInfo of
-// domain `clusterservice.hcpmesh` with a reason (FAILED_PRECONDITION, NOT_FOUND, OUT_OF_RANGE), RetryInfo (UNAVAILABLE,
-// RESOURCE_EXHAUSTED).
+// Errors carry google.rpc details: BadRequest with a violation per invalid field (INVALID_ARGUMENT), ErrorInfo of domain
+// `clusterservice.hcpmesh` with a reason (FAILED_PRECONDITION, NOT_FOUND, OUT_OF_RANGE), RetryInfo (UNAVAILABLE,
+// RESOURCE_EXHAUSTED). An enumeration value that is not defined here is an invalid field.
 type ClusterServiceClient interface {
-	// Creates the cluster of a new uid, or stores a newer generation of a known one.
+	// Creates a cluster for a new uid, or stores a newer generation of a known one.
 	//
-	// FAILED_PRECONDITION: UID_DELETED (deletion was asked for), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted holds the resource id), PROVISION_SHARD_UNKNOWN (a lost cluster lives where nothing is known to be).
-	// INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
+	// FAILED_PRECONDITION: UID_DELETED (its deletion was requested), RESOURCE_ID_IN_USE (another uid that is not fully
+	// deleted has the resource ID), PROVISION_SHARD_UNKNOWN (the shard of a lost cluster is not registered).
+	// INVALID_ARGUMENT: an invalid field of the spec, or a change of a create-only field.
 	ApplyCluster(ctx context.Context, in *ApplyClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
-	// NOT_FOUND: CLUSTER_UNKNOWN. A deleted cluster is found, in phase DELETED, while its tombstone is kept.
+	// Returns a cluster. A deleted cluster is returned in phase DELETED while its tombstone is stored. NOT_FOUND:
+	// CLUSTER_UNKNOWN.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
-	// Lists in order of uid, a page at a time.
+	// Returns a page of clusters in order of uid.
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
-	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and its external
-	// auth go with it; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored, so that an
-	// Apply still under way cannot bring it to life.
+	// Requests the deletion of a cluster and returns it in phase DELETING or DELETED. Its node pools and its external
+	// authentication are deleted, too; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored,
+	// so that a delayed ApplyCluster cannot create the cluster.
 	DeleteCluster(ctx context.Context, in *DeleteClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
-	// What has to be given with ApplyCluster should the cluster be lost here. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
-	// CLUSTER_DELETING; CLUSTER_UNPLACED (it has nothing yet that could be lost).
+	// Returns what ApplyCluster needs to recover the cluster if this database loses it. NOT_FOUND: CLUSTER_UNKNOWN.
+	// FAILED_PRECONDITION: CLUSTER_DELETING; CLUSTER_UNPLACED (there is nothing to recover yet).
 	GetClusterRecovery(ctx context.Context, in *GetClusterRecoveryRequest, opts ...grpc.CallOption) (*ClusterRecovery, error)
-	// Lists what is not gone, compactly, in the order of resource ids: for comparing it with what was promised.
+	// Returns a page of the resources that are not gone, in order of resource ID, with the fields that reconciliation
+	// compares.
 	ListInventory(ctx context.Context, in *ListInventoryRequest, opts ...grpc.CallOption) (*ListInventoryResponse, error)
-	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
+	// Creates a node pool or stores a newer generation, as ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not
+	// applied yet), CLUSTER_DELETING.
 	ApplyNodePool(ctx context.Context, in *ApplyNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
 	// NOT_FOUND: NODE_POOL_UNKNOWN.
 	GetNodePool(ctx context.Context, in *GetNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
 	ListNodePools(ctx context.Context, in *ListNodePoolsRequest, opts ...grpc.CallOption) (*ListNodePoolsResponse, error)
-	// As DeleteCluster.
+	// Requests the deletion of a node pool, as DeleteCluster.
 	DeleteNodePool(ctx context.Context, in *DeleteNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
-	// As ApplyNodePool. FAILED_PRECONDITION also: EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being
-	// deleted).
+	// Creates an external authentication or stores a newer generation, as ApplyNodePool. FAILED_PRECONDITION also:
+	// EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being deleted).
 	ApplyExternalAuth(ctx context.Context, in *ApplyExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
 	// NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
 	GetExternalAuth(ctx context.Context, in *GetExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
 	ListExternalAuths(ctx context.Context, in *ListExternalAuthsRequest, opts ...grpc.CallOption) (*ListExternalAuthsResponse, error)
-	// As DeleteCluster.
+	// Requests the deletion of an external authentication, as DeleteCluster.
 	DeleteExternalAuth(ctx context.Context, in *DeleteExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
-	// Asks for a credential and returns at once, with the credential as it stands: PENDING the first time. The same uid has
-	// its effect once, however often it arrives; with another content it is refused (INVALID_ARGUMENT).
+	// Requests a credential and returns its current state, PENDING the first time. A repeated uid has no further effect; with
+	// other content it is refused (INVALID_ARGUMENT).
 	//
-	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
-	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 that are pending). A uid that is known is
-	// answered before any of these is looked at.
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not applied yet), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
+	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 pending ones). A known uid is returned before
+	// these are checked.
 	ApplyBreakGlassCredential(ctx context.Context, in *ApplyBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error)
-	// NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN. Credentials are kept for 7 days after they came to an end.
+	// Returns a credential. Credentials are stored for 7 days after they ended. NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN.
 	GetBreakGlassCredential(ctx context.Context, in *GetBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error)
 	ListBreakGlassCredentials(ctx context.Context, in *ListBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*ListBreakGlassCredentialsResponse, error)
-	// Revokes all credentials of a class, and returns at once, with the revocation as it stands: PENDING the first time,
-	// the credentials that were pending CANCELED and those that were issued AWAITING_REVOCATION. The same uid has its
-	// effect once, however often it arrives. Until the revocation is final, credentials of the class are refused.
+	// Revokes all credentials of a class and returns the current state of the revocation, PENDING the first time. Pending
+	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
+	// revocation has ended, credentials of the class are refused.
 	//
-	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one, of the class; with
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
 	// RetryInfo).
 	RevokeBreakGlassCredentials(ctx context.Context, in *RevokeBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
-	// NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN. Revocations are kept for 7 days after they came to an end.
+	// Returns a revocation. Revocations are stored for 7 days after they ended. NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN.
 	GetBreakGlassRevocation(ctx context.Context, in *GetBreakGlassRevocationRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
 	ListBreakGlassRevocations(ctx context.Context, in *ListBreakGlassRevocationsRequest, opts ...grpc.CallOption) (*ListBreakGlassRevocationsResponse, error)
-	// Has everything that the deletions of a cluster, or of its node pools and external auths, wait for tried or asked for at
-	// once. How they stand is in the resources' status (ClusterStatus.deletion).
+	// Retries all pending steps of the deletions of a cluster and of its children at once. ClusterStatus.deletion contains
+	// their state.
 	//
 	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: NO_DELETION_UNDER_WAY.
 	RetryDeletion(ctx context.Context, in *RetryDeletionRequest, opts ...grpc.CallOption) (*RetryDeletionResponse, error)
-	// Has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step goes on,
-	// and ends when everything is gone.
+	// Makes the agent remove finalizers of controllers that no longer exist from the objects of a step of a deletion. The
+	// step ends when all objects are gone.
 	//
 	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (the step waits for
-	// no finalizer, or the finalizer is of a controller that has still to do its work; the message says what is allowed).
+	// no finalizer, or the controller of the finalizer still has to act; the message states what is allowed).
 	ReleaseDeletionFinalizers(ctx context.Context, in *ReleaseDeletionFinalizersRequest, opts ...grpc.CallOption) (*DeletionStep, error)
-	// Has nobody wait for a stuck step of a deletion any more, and answers with the step, which says what may be left behind.
-	// That is kept as a DeletionLeftover, and asked to go until it has gone.
+	// Ends a stuck step of a deletion without the confirmation that it waits for, and returns the step with what may be left
+	// behind. That is stored as a DeletionLeftover; its deletion is requested until it is confirmed.
 	//
-	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (it would harm
-	// somebody else, or the step is not stuck yet; the message says what is allowed).
+	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (forcing the step
+	// would harm others, or it is not stuck; the message states what is allowed).
 	ForceDeletionStep(ctx context.Context, in *ForceDeletionStepRequest, opts ...grpc.CallOption) (*DeletionStep, error)
-	// Lists in order of work id, a page at a time. Those that have gone are kept for 7 days.
+	// Returns a page of leftovers in order of work ID. Leftovers that are gone are stored for 7 days.
 	ListDeletionLeftovers(ctx context.Context, in *ListDeletionLeftoversRequest, opts ...grpc.CallOption) (*ListDeletionLeftoversResponse, error)
-	// Says what an upgrade would do as things stand, why it would be refused, and what would be allowed. Without a version it
-	// is for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
+	// Returns what an upgrade would do now, why it would be refused, and which versions are possible. Without a version it
+	// plans for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
 	PlanUpgrade(ctx context.Context, in *PlanUpgradeRequest, opts ...grpc.CallOption) (*UpgradePlan, error)
-	// Begins an upgrade and returns at once, with the upgrade as it stands. The same uid has its effect once, however often
-	// it arrives; with another content it is refused (INVALID_ARGUMENT).
+	// Starts an upgrade and returns its current state. A repeated uid has no further effect; with other content it is refused
+	// (INVALID_ARGUMENT).
 	//
-	// FAILED_PRECONDITION, each with what would be allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
-	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (nothing lowers a version), MINOR_VERSION_SKIPPED
-	// (at most one minor version up), NO_UPDATE_PATH (the update graph leads not there), VERSION_SKEW (a node pool would be
-	// too far behind).
+	// FAILED_PRECONDITION, each with what is allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
+	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (a version cannot be lowered),
+	// MINOR_VERSION_SKIPPED (at most one minor version up), NO_UPDATE_PATH (the update graph has no path), VERSION_SKEW (a
+	// node pool would be too far behind).
 	StartUpgrade(ctx context.Context, in *StartUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
-	// NOT_FOUND: UPGRADE_UNKNOWN. Upgrades are kept for 7 days after they came to an end.
+	// Returns an upgrade. Upgrades are stored for 7 days after they ended. NOT_FOUND: UPGRADE_UNKNOWN.
 	GetUpgrade(ctx context.Context, in *GetUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
 	ListUpgrades(ctx context.Context, in *ListUpgradesRequest, opts ...grpc.CallOption) (*ListUpgradesResponse, error)
-	// Holds an upgrade: what has begun goes on, nothing new begins. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the
-	// control plane rolls its last release out, which cannot be held, and nothing comes after it).
+	// Pauses an upgrade: a running step continues, and no other step starts. FAILED_PRECONDITION: UPGRADE_ENDED,
+	// UPGRADE_MOVING (the control plane rolls out its last release and nothing follows).
 	PauseUpgrade(ctx context.Context, in *PauseUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
-	// FAILED_PRECONDITION: UPGRADE_ENDED.
+	// Resumes a paused upgrade. FAILED_PRECONDITION: UPGRADE_ENDED.
 	ResumeUpgrade(ctx context.Context, in *ResumeUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
-	// Gives an upgrade up before its control plane, or the next of its steps, has begun; node pools that have begun are
-	// finished, the others stay. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the control plane rolls a release out,
-	// and nothing lowers a version).
+	// Aborts an upgrade before the next release of its control plane. Node pools that have started are completed; the others
+	// are not upgraded. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the control plane rolls out a release, and a
+	// version cannot be lowered).
 	AbortUpgrade(ctx context.Context, in *AbortUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
-	// Passes a gate that can be passed by taking responsibility. FAILED_PRECONDITION: UPGRADE_ENDED, GATE_UNKNOWN,
+	// Acknowledges a gate that an SRE may acknowledge. FAILED_PRECONDITION: UPGRADE_ENDED, GATE_UNKNOWN,
 	// GATE_NOT_ACKNOWLEDGEABLE.
 	AcknowledgeUpgradeGate(ctx context.Context, in *AcknowledgeUpgradeGateRequest, opts ...grpc.CallOption) (*Upgrade, error)
-	// Stores a policy under its name, in the place of the one that was there.
+	// Stores a policy under its name and replaces an existing one.
 	ApplyUpgradePolicy(ctx context.Context, in *ApplyUpgradePolicyRequest, opts ...grpc.CallOption) (*UpgradePolicy, error)
-	// NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	// Returns a policy with its status. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
 	GetUpgradePolicy(ctx context.Context, in *GetUpgradePolicyRequest, opts ...grpc.CallOption) (*UpgradePolicy, error)
-	// Lists all in order of name, without their status.
+	// Returns all policies in order of name, without their status.
 	ListUpgradePolicies(ctx context.Context, in *ListUpgradePoliciesRequest, opts ...grpc.CallOption) (*ListUpgradePoliciesResponse, error)
-	// Ends a policy; its upgrades that are under way go on. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	// Deletes a policy. Its active upgrades continue. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
 	DeleteUpgradePolicy(ctx context.Context, in *DeleteUpgradePolicyRequest, opts ...grpc.CallOption) (*DeleteUpgradePolicyResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
@@ -219,30 +222,29 @@ type ClusterServiceClient interface {
 	ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*ClusterAction, error)
 	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
 	ListClusterActions(ctx context.Context, in *ListClusterActionsRequest, opts ...grpc.CallOption) (*ListClusterActionsResponse, error)
-	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
+	// Returns the works of a cluster by kind and name; empty for an unknown uid and for a deleted cluster.
 	ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error)
-	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
-	// may be asked again. FAILED_PRECONDITION: WORK_IN_USE (it is a work, or one that is left of a forced deletion).
+	// Requests the deletion of a Maestro bundle that is not a work, for example one that a lost database left behind. The
+	// request may be repeated. FAILED_PRECONDITION: WORK_IN_USE (the bundle is a work or a leftover of a forced deletion).
 	DeleteOrphan(ctx context.Context, in *DeleteOrphanRequest, opts ...grpc.CallOption) (*DeleteOrphanResponse, error)
-	// Lists by name.
+	// Returns the shards in order of name.
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
 	GetProvisionShard(ctx context.Context, in *GetProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShardReport, error)
-	// Makes a management cluster a shard, CORDONED: opening it is a step of its own. Its Maestro consumer must be registered.
-	// Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
+	// Registers a management cluster as a shard in state CORDONED; uncordon it to use it. Its Maestro consumer must be
+	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
 	RegisterProvisionShard(ctx context.Context, in *RegisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
-	// Sets what an operator decides of a shard. Uncordoning ends a drain, too. FAILED_PRECONDITION:
-	// PROVISION_SHARD_NOT_CONFIGURED (uncordoning what is in no file and not registered), LAST_PROVISION_SHARD (no other
-	// would take clusters).
+	// Changes the settings of a shard. Uncordoning also ends a drain. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CONFIGURED (it
+	// is neither in the shards file nor registered), LAST_PROVISION_SHARD (no other shard would accept clusters).
 	UpdateProvisionShard(ctx context.Context, in *UpdateProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
-	// Cordons a shard for good, so that it can be emptied, and plans where its clusters would go. Nothing moves.
-	// FAILED_PRECONDITION: LAST_PROVISION_SHARD.
+	// Starts to drain a shard: it gets no new clusters, and the response plans the shards for its clusters. No cluster is
+	// moved. FAILED_PRECONDITION: LAST_PROVISION_SHARD.
 	DrainProvisionShard(ctx context.Context, in *DrainProvisionShardRequest, opts ...grpc.CallOption) (*DrainPlan, error)
-	// Plans where the clusters of a shard would go as things stand, whether or not it is being drained. Changes nothing.
+	// Returns the shards that the clusters of a shard would move to now, also if it is not being drained. Changes nothing.
 	PlanDrain(ctx context.Context, in *PlanDrainRequest, opts ...grpc.CallOption) (*DrainPlan, error)
-	// Forgets a shard. Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CORDONED,
+	// Deregisters a shard. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CORDONED,
 	// PROVISION_SHARD_NOT_EMPTY.
 	DeregisterProvisionShard(ctx context.Context, in *DeregisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
-	// Why a cluster is where it is, or why it waits and for what. NOT_FOUND: CLUSTER_UNKNOWN.
+	// Explains why a cluster is on its shard, or what it waits for. NOT_FOUND: CLUSTER_UNKNOWN.
 	ExplainPlacement(ctx context.Context, in *ExplainPlacementRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
 	// Sets the rules of one cluster over the region's, or takes them back; audited and kept with the cluster. A cluster that
 	// waits is decided on anew at once; one that is placed stays, and a drain plan goes by the new rules. NOT_FOUND:
@@ -811,123 +813,126 @@ func (c *clusterServiceClient) SetPlacementPolicy(ctx context.Context, in *SetPl
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
 //
-// ClusterService owns the fleet: it places clusters on provision shards and drives them, their node pools and their
-// external auths to their desired state, and has their control planes sign and revoke break-glass credentials.
+// ClusterService owns the fleet of a region. It places clusters on provision shards and drives them, their node pools and
+// their external authentications to their desired state. It also lets their control planes sign and revoke break-glass
+// credentials.
 //
-// Every write is idempotent. It is keyed by a uid and a generation: the same pair has its effect once, however often it
-// arrives; an older generation changes nothing and is answered with the resource as it stands; a uid that was deleted
-// never comes back.
+// Every write is idempotent by uid and generation. A repeated pair has no further effect, and an older generation changes
+// nothing; both return the stored resource. A deleted uid never returns.
 //
-// Errors carry google.rpc details: BadRequest with a field violation per wrong field (INVALID_ARGUMENT), ErrorInfo of
-// domain `clusterservice.hcpmesh` with a reason (FAILED_PRECONDITION, NOT_FOUND, OUT_OF_RANGE), RetryInfo (UNAVAILABLE,
-// RESOURCE_EXHAUSTED).
+// Errors carry google.rpc details: BadRequest with a violation per invalid field (INVALID_ARGUMENT), ErrorInfo of domain
+// `clusterservice.hcpmesh` with a reason (FAILED_PRECONDITION, NOT_FOUND, OUT_OF_RANGE), RetryInfo (UNAVAILABLE,
+// RESOURCE_EXHAUSTED). An enumeration value that is not defined here is an invalid field.
 type ClusterServiceServer interface {
-	// Creates the cluster of a new uid, or stores a newer generation of a known one.
+	// Creates a cluster for a new uid, or stores a newer generation of a known one.
 	//
-	// FAILED_PRECONDITION: UID_DELETED (deletion was asked for), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted holds the resource id), PROVISION_SHARD_UNKNOWN (a lost cluster lives where nothing is known to be).
-	// INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
+	// FAILED_PRECONDITION: UID_DELETED (its deletion was requested), RESOURCE_ID_IN_USE (another uid that is not fully
+	// deleted has the resource ID), PROVISION_SHARD_UNKNOWN (the shard of a lost cluster is not registered).
+	// INVALID_ARGUMENT: an invalid field of the spec, or a change of a create-only field.
 	ApplyCluster(context.Context, *ApplyClusterRequest) (*Cluster, error)
-	// NOT_FOUND: CLUSTER_UNKNOWN. A deleted cluster is found, in phase DELETED, while its tombstone is kept.
+	// Returns a cluster. A deleted cluster is returned in phase DELETED while its tombstone is stored. NOT_FOUND:
+	// CLUSTER_UNKNOWN.
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)
-	// Lists in order of uid, a page at a time.
+	// Returns a page of clusters in order of uid.
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
-	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and its external
-	// auth go with it; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored, so that an
-	// Apply still under way cannot bring it to life.
+	// Requests the deletion of a cluster and returns it in phase DELETING or DELETED. Its node pools and its external
+	// authentication are deleted, too; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored,
+	// so that a delayed ApplyCluster cannot create the cluster.
 	DeleteCluster(context.Context, *DeleteClusterRequest) (*Cluster, error)
-	// What has to be given with ApplyCluster should the cluster be lost here. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
-	// CLUSTER_DELETING; CLUSTER_UNPLACED (it has nothing yet that could be lost).
+	// Returns what ApplyCluster needs to recover the cluster if this database loses it. NOT_FOUND: CLUSTER_UNKNOWN.
+	// FAILED_PRECONDITION: CLUSTER_DELETING; CLUSTER_UNPLACED (there is nothing to recover yet).
 	GetClusterRecovery(context.Context, *GetClusterRecoveryRequest) (*ClusterRecovery, error)
-	// Lists what is not gone, compactly, in the order of resource ids: for comparing it with what was promised.
+	// Returns a page of the resources that are not gone, in order of resource ID, with the fields that reconciliation
+	// compares.
 	ListInventory(context.Context, *ListInventoryRequest) (*ListInventoryResponse, error)
-	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
+	// Creates a node pool or stores a newer generation, as ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not
+	// applied yet), CLUSTER_DELETING.
 	ApplyNodePool(context.Context, *ApplyNodePoolRequest) (*NodePool, error)
 	// NOT_FOUND: NODE_POOL_UNKNOWN.
 	GetNodePool(context.Context, *GetNodePoolRequest) (*NodePool, error)
 	ListNodePools(context.Context, *ListNodePoolsRequest) (*ListNodePoolsResponse, error)
-	// As DeleteCluster.
+	// Requests the deletion of a node pool, as DeleteCluster.
 	DeleteNodePool(context.Context, *DeleteNodePoolRequest) (*NodePool, error)
-	// As ApplyNodePool. FAILED_PRECONDITION also: EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being
-	// deleted).
+	// Creates an external authentication or stores a newer generation, as ApplyNodePool. FAILED_PRECONDITION also:
+	// EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being deleted).
 	ApplyExternalAuth(context.Context, *ApplyExternalAuthRequest) (*ExternalAuth, error)
 	// NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
 	GetExternalAuth(context.Context, *GetExternalAuthRequest) (*ExternalAuth, error)
 	ListExternalAuths(context.Context, *ListExternalAuthsRequest) (*ListExternalAuthsResponse, error)
-	// As DeleteCluster.
+	// Requests the deletion of an external authentication, as DeleteCluster.
 	DeleteExternalAuth(context.Context, *DeleteExternalAuthRequest) (*ExternalAuth, error)
-	// Asks for a credential and returns at once, with the credential as it stands: PENDING the first time. The same uid has
-	// its effect once, however often it arrives; with another content it is refused (INVALID_ARGUMENT).
+	// Requests a credential and returns its current state, PENDING the first time. A repeated uid has no further effect; with
+	// other content it is refused (INVALID_ARGUMENT).
 	//
-	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
-	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 that are pending). A uid that is known is
-	// answered before any of these is looked at.
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not applied yet), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
+	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 pending ones). A known uid is returned before
+	// these are checked.
 	ApplyBreakGlassCredential(context.Context, *ApplyBreakGlassCredentialRequest) (*BreakGlassCredential, error)
-	// NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN. Credentials are kept for 7 days after they came to an end.
+	// Returns a credential. Credentials are stored for 7 days after they ended. NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN.
 	GetBreakGlassCredential(context.Context, *GetBreakGlassCredentialRequest) (*BreakGlassCredential, error)
 	ListBreakGlassCredentials(context.Context, *ListBreakGlassCredentialsRequest) (*ListBreakGlassCredentialsResponse, error)
-	// Revokes all credentials of a class, and returns at once, with the revocation as it stands: PENDING the first time,
-	// the credentials that were pending CANCELED and those that were issued AWAITING_REVOCATION. The same uid has its
-	// effect once, however often it arrives. Until the revocation is final, credentials of the class are refused.
+	// Revokes all credentials of a class and returns the current state of the revocation, PENDING the first time. Pending
+	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
+	// revocation has ended, credentials of the class are refused.
 	//
-	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one, of the class; with
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
 	// RetryInfo).
 	RevokeBreakGlassCredentials(context.Context, *RevokeBreakGlassCredentialsRequest) (*BreakGlassRevocation, error)
-	// NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN. Revocations are kept for 7 days after they came to an end.
+	// Returns a revocation. Revocations are stored for 7 days after they ended. NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN.
 	GetBreakGlassRevocation(context.Context, *GetBreakGlassRevocationRequest) (*BreakGlassRevocation, error)
 	ListBreakGlassRevocations(context.Context, *ListBreakGlassRevocationsRequest) (*ListBreakGlassRevocationsResponse, error)
-	// Has everything that the deletions of a cluster, or of its node pools and external auths, wait for tried or asked for at
-	// once. How they stand is in the resources' status (ClusterStatus.deletion).
+	// Retries all pending steps of the deletions of a cluster and of its children at once. ClusterStatus.deletion contains
+	// their state.
 	//
 	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: NO_DELETION_UNDER_WAY.
 	RetryDeletion(context.Context, *RetryDeletionRequest) (*RetryDeletionResponse, error)
-	// Has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step goes on,
-	// and ends when everything is gone.
+	// Makes the agent remove finalizers of controllers that no longer exist from the objects of a step of a deletion. The
+	// step ends when all objects are gone.
 	//
 	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (the step waits for
-	// no finalizer, or the finalizer is of a controller that has still to do its work; the message says what is allowed).
+	// no finalizer, or the controller of the finalizer still has to act; the message states what is allowed).
 	ReleaseDeletionFinalizers(context.Context, *ReleaseDeletionFinalizersRequest) (*DeletionStep, error)
-	// Has nobody wait for a stuck step of a deletion any more, and answers with the step, which says what may be left behind.
-	// That is kept as a DeletionLeftover, and asked to go until it has gone.
+	// Ends a stuck step of a deletion without the confirmation that it waits for, and returns the step with what may be left
+	// behind. That is stored as a DeletionLeftover; its deletion is requested until it is confirmed.
 	//
-	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (it would harm
-	// somebody else, or the step is not stuck yet; the message says what is allowed).
+	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (forcing the step
+	// would harm others, or it is not stuck; the message states what is allowed).
 	ForceDeletionStep(context.Context, *ForceDeletionStepRequest) (*DeletionStep, error)
-	// Lists in order of work id, a page at a time. Those that have gone are kept for 7 days.
+	// Returns a page of leftovers in order of work ID. Leftovers that are gone are stored for 7 days.
 	ListDeletionLeftovers(context.Context, *ListDeletionLeftoversRequest) (*ListDeletionLeftoversResponse, error)
-	// Says what an upgrade would do as things stand, why it would be refused, and what would be allowed. Without a version it
-	// is for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
+	// Returns what an upgrade would do now, why it would be refused, and which versions are possible. Without a version it
+	// plans for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
 	PlanUpgrade(context.Context, *PlanUpgradeRequest) (*UpgradePlan, error)
-	// Begins an upgrade and returns at once, with the upgrade as it stands. The same uid has its effect once, however often
-	// it arrives; with another content it is refused (INVALID_ARGUMENT).
+	// Starts an upgrade and returns its current state. A repeated uid has no further effect; with other content it is refused
+	// (INVALID_ARGUMENT).
 	//
-	// FAILED_PRECONDITION, each with what would be allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
-	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (nothing lowers a version), MINOR_VERSION_SKIPPED
-	// (at most one minor version up), NO_UPDATE_PATH (the update graph leads not there), VERSION_SKEW (a node pool would be
-	// too far behind).
+	// FAILED_PRECONDITION, each with what is allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
+	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (a version cannot be lowered),
+	// MINOR_VERSION_SKIPPED (at most one minor version up), NO_UPDATE_PATH (the update graph has no path), VERSION_SKEW (a
+	// node pool would be too far behind).
 	StartUpgrade(context.Context, *StartUpgradeRequest) (*Upgrade, error)
-	// NOT_FOUND: UPGRADE_UNKNOWN. Upgrades are kept for 7 days after they came to an end.
+	// Returns an upgrade. Upgrades are stored for 7 days after they ended. NOT_FOUND: UPGRADE_UNKNOWN.
 	GetUpgrade(context.Context, *GetUpgradeRequest) (*Upgrade, error)
 	ListUpgrades(context.Context, *ListUpgradesRequest) (*ListUpgradesResponse, error)
-	// Holds an upgrade: what has begun goes on, nothing new begins. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the
-	// control plane rolls its last release out, which cannot be held, and nothing comes after it).
+	// Pauses an upgrade: a running step continues, and no other step starts. FAILED_PRECONDITION: UPGRADE_ENDED,
+	// UPGRADE_MOVING (the control plane rolls out its last release and nothing follows).
 	PauseUpgrade(context.Context, *PauseUpgradeRequest) (*Upgrade, error)
-	// FAILED_PRECONDITION: UPGRADE_ENDED.
+	// Resumes a paused upgrade. FAILED_PRECONDITION: UPGRADE_ENDED.
 	ResumeUpgrade(context.Context, *ResumeUpgradeRequest) (*Upgrade, error)
-	// Gives an upgrade up before its control plane, or the next of its steps, has begun; node pools that have begun are
-	// finished, the others stay. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the control plane rolls a release out,
-	// and nothing lowers a version).
+	// Aborts an upgrade before the next release of its control plane. Node pools that have started are completed; the others
+	// are not upgraded. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the control plane rolls out a release, and a
+	// version cannot be lowered).
 	AbortUpgrade(context.Context, *AbortUpgradeRequest) (*Upgrade, error)
-	// Passes a gate that can be passed by taking responsibility. FAILED_PRECONDITION: UPGRADE_ENDED, GATE_UNKNOWN,
+	// Acknowledges a gate that an SRE may acknowledge. FAILED_PRECONDITION: UPGRADE_ENDED, GATE_UNKNOWN,
 	// GATE_NOT_ACKNOWLEDGEABLE.
 	AcknowledgeUpgradeGate(context.Context, *AcknowledgeUpgradeGateRequest) (*Upgrade, error)
-	// Stores a policy under its name, in the place of the one that was there.
+	// Stores a policy under its name and replaces an existing one.
 	ApplyUpgradePolicy(context.Context, *ApplyUpgradePolicyRequest) (*UpgradePolicy, error)
-	// NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	// Returns a policy with its status. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
 	GetUpgradePolicy(context.Context, *GetUpgradePolicyRequest) (*UpgradePolicy, error)
-	// Lists all in order of name, without their status.
+	// Returns all policies in order of name, without their status.
 	ListUpgradePolicies(context.Context, *ListUpgradePoliciesRequest) (*ListUpgradePoliciesResponse, error)
-	// Ends a policy; its upgrades that are under way go on. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	// Deletes a policy. Its active upgrades continue. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
 	DeleteUpgradePolicy(context.Context, *DeleteUpgradePolicyRequest) (*DeleteUpgradePolicyResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
@@ -951,30 +956,29 @@ type ClusterServiceServer interface {
 	ForceClusterStep(context.Context, *ForceClusterStepRequest) (*ClusterAction, error)
 	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
 	ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error)
-	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
+	// Returns the works of a cluster by kind and name; empty for an unknown uid and for a deleted cluster.
 	ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error)
-	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
-	// may be asked again. FAILED_PRECONDITION: WORK_IN_USE (it is a work, or one that is left of a forced deletion).
+	// Requests the deletion of a Maestro bundle that is not a work, for example one that a lost database left behind. The
+	// request may be repeated. FAILED_PRECONDITION: WORK_IN_USE (the bundle is a work or a leftover of a forced deletion).
 	DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error)
-	// Lists by name.
+	// Returns the shards in order of name.
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
 	GetProvisionShard(context.Context, *GetProvisionShardRequest) (*ProvisionShardReport, error)
-	// Makes a management cluster a shard, CORDONED: opening it is a step of its own. Its Maestro consumer must be registered.
-	// Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
+	// Registers a management cluster as a shard in state CORDONED; uncordon it to use it. Its Maestro consumer must be
+	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
 	RegisterProvisionShard(context.Context, *RegisterProvisionShardRequest) (*ProvisionShard, error)
-	// Sets what an operator decides of a shard. Uncordoning ends a drain, too. FAILED_PRECONDITION:
-	// PROVISION_SHARD_NOT_CONFIGURED (uncordoning what is in no file and not registered), LAST_PROVISION_SHARD (no other
-	// would take clusters).
+	// Changes the settings of a shard. Uncordoning also ends a drain. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CONFIGURED (it
+	// is neither in the shards file nor registered), LAST_PROVISION_SHARD (no other shard would accept clusters).
 	UpdateProvisionShard(context.Context, *UpdateProvisionShardRequest) (*ProvisionShard, error)
-	// Cordons a shard for good, so that it can be emptied, and plans where its clusters would go. Nothing moves.
-	// FAILED_PRECONDITION: LAST_PROVISION_SHARD.
+	// Starts to drain a shard: it gets no new clusters, and the response plans the shards for its clusters. No cluster is
+	// moved. FAILED_PRECONDITION: LAST_PROVISION_SHARD.
 	DrainProvisionShard(context.Context, *DrainProvisionShardRequest) (*DrainPlan, error)
-	// Plans where the clusters of a shard would go as things stand, whether or not it is being drained. Changes nothing.
+	// Returns the shards that the clusters of a shard would move to now, also if it is not being drained. Changes nothing.
 	PlanDrain(context.Context, *PlanDrainRequest) (*DrainPlan, error)
-	// Forgets a shard. Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CORDONED,
+	// Deregisters a shard. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CORDONED,
 	// PROVISION_SHARD_NOT_EMPTY.
 	DeregisterProvisionShard(context.Context, *DeregisterProvisionShardRequest) (*ProvisionShard, error)
-	// Why a cluster is where it is, or why it waits and for what. NOT_FOUND: CLUSTER_UNKNOWN.
+	// Explains why a cluster is on its shard, or what it waits for. NOT_FOUND: CLUSTER_UNKNOWN.
 	ExplainPlacement(context.Context, *ExplainPlacementRequest) (*PlacementExplanation, error)
 	// Sets the rules of one cluster over the region's, or takes them back; audited and kept with the cluster. A cluster that
 	// waits is decided on anew at once; one that is placed stays, and a drain plan goes by the new rules. NOT_FOUND:

@@ -77,7 +77,7 @@ func (UpgradeOrigin) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{0}
 }
 
-// NodePoolFollow says which node pools follow their control plane, one after the other, when it has arrived.
+// NodePoolFollow selects the node pools that are upgraded after the control plane, one after the other.
 type NodePoolFollow int32
 
 const (
@@ -140,7 +140,7 @@ const (
 	// Accepted: the next release is not given to the control plane until every gate is passed, the time has come and nobody
 	// has paused it. So it is before the first step, and between the steps of a control plane that needs several.
 	UpgradeState_UPGRADE_STATE_WAITING UpgradeState = 1
-	// The control plane has been given a release and rolls it out. That cannot be taken back.
+	// The control plane rolls out a release. A rollout cannot be reverted.
 	UpgradeState_UPGRADE_STATE_CONTROL_PLANE UpgradeState = 2
 	// The control plane has arrived; node pools follow.
 	UpgradeState_UPGRADE_STATE_NODE_POOLS UpgradeState = 3
@@ -148,7 +148,7 @@ const (
 	UpgradeState_UPGRADE_STATE_COMPLETED UpgradeState = 4
 	// Given up by an SRE; what was done by then stays.
 	UpgradeState_UPGRADE_STATE_ABORTED UpgradeState = 5
-	// The cluster is deleted, or its customer asked for something else before it began.
+	// The cluster is deleted, or the customer requested another version before it started.
 	UpgradeState_UPGRADE_STATE_CANCELED UpgradeState = 6
 	// The management cluster will not take the release.
 	UpgradeState_UPGRADE_STATE_FAILED UpgradeState = 7
@@ -319,7 +319,7 @@ const (
 	UpgradeGateState_UPGRADE_GATE_STATE_UNSPECIFIED UpgradeGateState = 0
 	UpgradeGateState_UPGRADE_GATE_STATE_WAITING     UpgradeGateState = 1
 	UpgradeGateState_UPGRADE_GATE_STATE_PASSED      UpgradeGateState = 2
-	// Passed because somebody takes the responsibility.
+	// An SRE acknowledged the gate.
 	UpgradeGateState_UPGRADE_GATE_STATE_ACKNOWLEDGED UpgradeGateState = 3
 )
 
@@ -454,7 +454,7 @@ func (x *Upgrade) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// UpgradeSpec is what was asked for.
+// UpgradeSpec is the immutable request of an upgrade.
 type UpgradeSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// MAJOR.MINOR.PATCH.
@@ -467,7 +467,7 @@ type UpgradeSpec struct {
 	Actor *Actor `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The policy by which it began.
 	Policy string `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The generation of the cluster that asked for it; that generation is observed when the upgrade is completed.
+	// The generation of the cluster that requested it. The generation is observed when the upgrade is completed.
 	ClusterGeneration int64 `protobuf:"varint,7,opt,name=cluster_generation,json=clusterGeneration,proto3" json:"cluster_generation,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1249,7 +1249,7 @@ type UpgradePolicySpec struct {
 	ChannelGroups   []string `protobuf:"bytes,2,rep,name=channel_groups,json=channelGroups,proto3" json:"channel_groups,omitempty"`
 	MinorVersions   []string `protobuf:"bytes,3,rep,name=minor_versions,json=minorVersions,proto3" json:"minor_versions,omitempty"`
 	ProvisionShards []string `protobuf:"bytes,4,rep,name=provision_shards,json=provisionShards,proto3" json:"provision_shards,omitempty"`
-	// When upgrades may begin; absent means at any time. One that has begun goes on when the window closes.
+	// When upgrades may start; absent means at any time. An upgrade that has started continues when the window closes.
 	Schedule *UpgradeSchedule `protobuf:"bytes,5,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// How many of its upgrades may be under way at once, 1 to 1000; 0 leaves it to the region's limit, which holds besides.
 	MaxConcurrent int32          `protobuf:"varint,6,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
@@ -1346,7 +1346,7 @@ func (x *UpgradePolicySpec) GetPaused() bool {
 	return false
 }
 
-// UpgradeSchedule says when upgrades may begin. Times are UTC.
+// UpgradeSchedule is a maintenance schedule. Times are UTC.
 type UpgradeSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A window opens at each time that this matches: five fields, minute hour day-of-month month day-of-week.

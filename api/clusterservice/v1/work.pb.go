@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WorkKind says what a work carries.
+// WorkKind is the kind of content of a work.
 type WorkKind int32
 
 const (
