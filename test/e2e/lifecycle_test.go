@@ -94,6 +94,8 @@ func TestClusterLifecycle(t *testing.T) {
 	t.Run("external authentication", func(t *testing.T) { testExternalAuth(t, ctx, c, "lifecycle") })
 	t.Run("credentials", func(t *testing.T) { testAdminCredential(t, ctx, c, id) })
 
+	t.Run("documented log records", requireDocumentedRecords)
+
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
