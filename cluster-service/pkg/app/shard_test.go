@@ -248,11 +248,11 @@ func TestShardErrors(t *testing.T) {
 			_, err := service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uuid.NewString()})
 			return err
 		}, codes.NotFound, "CLUSTER_UNKNOWN"},
-		"Rules": {"all wrong fields are named", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{SizeClass: "huge", ProvisionShard: "a", Avoid: []string{"a"}}}),
+		"Policy": {"all wrong fields are named", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{SizeClass: "huge", ProvisionShard: "a", Avoid: []string{"a"}}}),
 			codes.InvalidArgument, "policy.sizeClass policy.avoid"},
-		"Strategy": {"an unknown enumeration value is rejected before the other fields are read", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{Strategy: 9, SizeClass: "huge"}}),
-			codes.InvalidArgument, "policy.strategy"},
-		"Rules of nobody": {"there is none", policy(&csv1.SetPlacementPolicyRequest{Uid: uuid.NewString(), Actor: kim}), codes.NotFound, "CLUSTER_UNKNOWN"},
+		"Policy, strategy": {"a value that this release does not know is rejected before the rest of the request is validated",
+			policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{Strategy: 9, SizeClass: "huge"}}), codes.InvalidArgument, "policy.strategy"},
+		"Policy of an unknown cluster": {"the cluster does not exist", policy(&csv1.SetPlacementPolicyRequest{Uid: uuid.NewString(), Actor: kim}), codes.NotFound, "CLUSTER_UNKNOWN"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
