@@ -6,9 +6,6 @@ import (
 	"go/ast"
 	"go/constant"
 	"go/token"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,64 +33,22 @@ var flagMethods = map[string][3]int{
 
 // TestConfigurationPage compares the flags in docs/operators/configuration.md with the code. With -update it rewrites them.
 func TestConfigurationPage(t *testing.T) {
-	path := filepath.Join(root(t), filepath.FromSlash(configurationPage))
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(page), flagsBegin)
-	current, after, ended := strings.Cut(rest, flagsEnd)
-	if !found || !ended {
-		t.Fatalf("%s has no markers for the flags", configurationPage)
-	}
-	want := flagTables(goFiles(t))
-	if current == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("the flags in %s are out of date: run go test ./test -run TestConfigurationPage -update", configurationPage)
-	}
-	if err := os.WriteFile(path, []byte(before+flagsBegin+want+flagsEnd+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// flagTables returns a table of flags for each folder with programs or with options that programs share.
-func flagTables(files []goFile) string {
-	byModule := map[string][]programFlag{}
-	for _, file := range files {
+	byModule := map[string][]string{}
+	for _, file := range goFiles(t) {
 		if file.test() || file.generated() || file.under("test") || file.under("tooling/hcpctl") || file.under("tooling/third-party") {
 			continue
-		}
-		module := strings.Join(strings.SplitN(file.path, "/", 3)[:2], "/")
-		switch {
-		case !file.under("internal") && !file.under("tooling"):
-			module = strings.SplitN(file.path, "/", 2)[0]
 		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
 			if call, ok := node.(*ast.CallExpr); ok {
 				if f, ok := flagOf(call); ok {
-					byModule[module] = append(byModule[module], f)
+					row := fmt.Sprintf("| `--%s` | %s | %s |\n", f.name, f.value, strings.ReplaceAll(f.usage, "|", "\\|"))
+					byModule[moduleOf(file)] = append(byModule[moduleOf(file)], row)
 				}
 			}
 			return true
 		})
 	}
-	var text strings.Builder
-	modules := make([]string, 0, len(byModule))
-	for module := range byModule {
-		modules = append(modules, module)
-	}
-	slices.Sort(modules)
-	for _, module := range modules {
-		fmt.Fprintf(&text, "\n### %s\n\n| flag | default | meaning |\n|---|---|---|\n", module)
-		flags := byModule[module]
-		slices.SortStableFunc(flags, func(a, b programFlag) int { return strings.Compare(a.name, b.name) })
-		for _, f := range flags {
-			fmt.Fprintf(&text, "| `--%s` | %s | %s |\n", f.name, f.value, strings.ReplaceAll(f.usage, "|", "\\|"))
-		}
-	}
-	return text.String() + "\n"
+	compareGenerated(t, configurationPage, flagsBegin, flagsEnd, tables(byModule, "| flag | default | meaning |\n|---|---|---|\n"))
 }
 
 // flagOf returns the flag that a call defines.

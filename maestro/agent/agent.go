@@ -126,12 +126,12 @@ func New(o Options) (*Agent, error) {
 		Up:        u.up,
 		Log:       o.Log,
 	})
-	gauge := func(name, help string, value func() float64) {
-		o.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "maestro_agent", Name: name, Help: help}, value))
+	gauge := func(options prometheus.GaugeOpts, value func() float64) {
+		o.Registry.MustRegister(prometheus.NewGaugeFunc(options, value))
 	}
-	gauge("works", "Works of the agent.", func() float64 { return float64(len(u.works.list())) })
-	gauge("reports_waiting", "Reports that wait to be sent.", func() float64 { return float64(u.reports.Len()) })
-	gauge("connects", "Connections to the broker since the start.", func() float64 { return float64(u.link.Connects()) })
+	gauge(prometheus.GaugeOpts{Name: "maestro_agent_works", Help: "Works of the agent."}, func() float64 { return float64(len(u.works.list())) })
+	gauge(prometheus.GaugeOpts{Name: "maestro_agent_reports_waiting", Help: "Reports that wait to be sent."}, func() float64 { return float64(u.reports.Len()) })
+	gauge(prometheus.GaugeOpts{Name: "maestro_agent_connects", Help: "Connections to the broker since the start."}, func() float64 { return float64(u.link.Connects()) })
 	return &Agent{o: o, uplink: u}, nil
 }
 

@@ -144,14 +144,10 @@ func ensureSchema(ctx context.Context, p *process.Process, db *database.DB) erro
 }
 
 func registerMetrics(registry prometheus.Registerer, queue *eventqueue.Queue, owner *partition.Owner) {
-	for _, gauge := range []struct {
-		name, help string
-		value      func() int
-	}{
-		{"backend_resources_in_progress", "Resources with open events or operations.", queue.Len},
-		{"backend_resources_queued", "Resources that wait to be processed.", queue.Ready},
-		{"backend_groups_owned", "Groups of subscriptions that this replica owns.", owner.Owned},
-	} {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, func() float64 { return float64(gauge.value()) }))
+	gauge := func(options prometheus.GaugeOpts, value func() int) {
+		registry.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value()) }))
 	}
+	gauge(prometheus.GaugeOpts{Name: "backend_resources_in_progress", Help: "Resources with open events or operations."}, queue.Len)
+	gauge(prometheus.GaugeOpts{Name: "backend_resources_queued", Help: "Resources that wait to be processed."}, queue.Ready)
+	gauge(prometheus.GaugeOpts{Name: "backend_groups_owned", Help: "Groups of subscriptions that this replica owns."}, owner.Owned)
 }

@@ -13,26 +13,26 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "maestro", Name: name, Help: help})
+	counter := func(options prometheus.CounterOpts) prometheus.Counter {
+		c := prometheus.NewCounter(options)
 		registry.MustRegister(c)
 		return c
 	}
-	vec := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "maestro", Name: name, Help: help}, []string{label})
+	vec := func(options prometheus.CounterOpts, label string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(options, []string{label})
 		registry.MustRegister(c)
 		return c
 	}
 	m := &metrics{
-		sent:     vec("deliveries_sent_total", "Events sent to agents.", "action"),
-		reports:  vec("statuses_total", "Statuses received from agents, by outcome.", "outcome"),
-		parked:   counter("deliveries_parked_total", "Deliveries that cannot be sent."),
-		invalid:  counter("invalid_messages_total", "Invalid messages of agents."),
-		dropped:  counter("agent_events_missed_total", "Agent events dropped because the inbox of their consumer was full."),
-		resyncs:  counter("spec_resyncs_total", "Spec resyncs requested by agents."),
-		resent:   counter("deliveries_resent_total", "Deliveries sent again for lack of a confirmation."),
-		failures: counter("delivery_failures_total", "Failed attempts to send deliveries."),
-		unknown:  counter("unknown_works_total", "Reports about works that the server has no record of."),
+		sent:     vec(prometheus.CounterOpts{Name: "maestro_deliveries_sent_total", Help: "Events sent to agents."}, "action"),
+		reports:  vec(prometheus.CounterOpts{Name: "maestro_statuses_total", Help: "Statuses received from agents, by outcome."}, "outcome"),
+		parked:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_parked_total", Help: "Deliveries that cannot be sent."}),
+		invalid:  counter(prometheus.CounterOpts{Name: "maestro_invalid_messages_total", Help: "Invalid messages of agents."}),
+		dropped:  counter(prometheus.CounterOpts{Name: "maestro_agent_events_missed_total", Help: "Agent events dropped because the inbox of their consumer was full."}),
+		resyncs:  counter(prometheus.CounterOpts{Name: "maestro_spec_resyncs_total", Help: "Spec resyncs requested by agents."}),
+		resent:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_resent_total", Help: "Deliveries sent again for lack of a confirmation."}),
+		failures: counter(prometheus.CounterOpts{Name: "maestro_delivery_failures_total", Help: "Failed attempts to send deliveries."}),
+		unknown:  counter(prometheus.CounterOpts{Name: "maestro_unknown_works_total", Help: "Reports about works that the server has no record of."}),
 		serving:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "maestro", Name: "consumers_served", Help: "Consumers that this replica serves."}),
 	}
 	registry.MustRegister(m.serving)

@@ -80,15 +80,14 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 
 // registerMetrics registers the broker's counters as gauges.
 func registerMetrics(metrics *prometheus.Registry, b *broker.Broker) {
-	gauge := func(name, help string, value func(broker.Stats) int64) {
-		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "mqtt", Name: name, Help: help},
-			func() float64 { return float64(value(b.Stats())) }))
+	gauge := func(options prometheus.GaugeOpts, value func(broker.Stats) int64) {
+		metrics.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value(b.Stats())) }))
 	}
-	gauge("sessions", "Number of sessions, connected or not.", func(s broker.Stats) int64 { return s.Sessions })
-	gauge("messages_received", "Number of messages received since the start.", func(s broker.Stats) int64 { return s.Received })
-	gauge("messages_sent", "Number of messages sent since the start.", func(s broker.Stats) int64 { return s.Sent })
-	gauge("refused", "Number of rejected connections, topics and retained messages since the start.", func(s broker.Stats) int64 { return s.Rejected })
-	gauge("overflowed", "Number of sessions closed since the start because their queue was full.", func(s broker.Stats) int64 { return s.Overflowed })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_sessions", Help: "Number of sessions, connected or not."}, func(s broker.Stats) int64 { return s.Sessions })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_messages_received", Help: "Number of messages received since the start."}, func(s broker.Stats) int64 { return s.Received })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_messages_sent", Help: "Number of messages sent since the start."}, func(s broker.Stats) int64 { return s.Sent })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_refused", Help: "Number of rejected connections, topics and retained messages since the start."}, func(s broker.Stats) int64 { return s.Rejected })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_overflowed", Help: "Number of sessions closed since the start because their queue was full."}, func(s broker.Stats) int64 { return s.Overflowed })
 }
 
 // serveFaults serves fault injection. POST /faults/drop?client=NAME drops the connections of a client, or of all clients
