@@ -99,9 +99,9 @@ func TestTheDatabaseIsLookedInto(t *testing.T) {
 	})
 }
 
-// TestBeingToldOftenKeepsNobodyFromLooking: each failure of a publish says when it is tried again, and with enough of them there is
-// always one that says so before the time has come.
-func TestBeingToldOftenKeepsNobodyFromLooking(t *testing.T) {
+// TestFrequentRequestsDoNotPostponeScans: each failure of a publish requests a scan, and with enough of them there is
+// always another request before the time of the scan.
+func TestFrequentRequestsDoNotPostponeScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Visit: func(context.Context, string) error { return nil },
@@ -112,7 +112,7 @@ func TestBeingToldOftenKeepsNobodyFromLooking(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		// Every one and a half seconds or two, depending on what it was told last.
+		// Every one and a half seconds or two, depending on the last request.
 		if looked < 30 {
 			t.Errorf("looked %d times within a minute", looked)
 		}

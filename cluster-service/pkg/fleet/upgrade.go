@@ -257,7 +257,7 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 	case work == nil:
 		return false
 	case work.Refused:
-		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport refuses release "+s.GetToVersion()+" for good: "+work.Error)
+		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport permanently rejects release "+s.GetToVersion()+": "+work.Error)
 		return false
 	}
 	seen := &work.Observed
@@ -382,7 +382,7 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 	switch {
 	case work == nil:
 	case work.Refused:
-		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport refuses release "+s.GetToVersion()+" of node pool "+s.GetNodePool()+" for good: "+work.Error)
+		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport permanently rejects release "+s.GetToVersion()+" of node pool "+s.GetNodePool()+": "+work.Error)
 	case poolArrived(p, work):
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED, "The node pool runs "+p.Release.Version+".")
 	case work.Observed.Condition("UpdatingVersion").Status == "True":

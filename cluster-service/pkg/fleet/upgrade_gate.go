@@ -162,7 +162,7 @@ func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	j.passed = seen.Status != "False"
 	j.message = "The cluster has nothing against another minor version."
 	if !j.passed {
-		j.message = "The cluster says that it is not ready for another minor version: " + strings.TrimSpace(seen.Reason+" "+seen.Message)
+		j.message = "The cluster reports that it is not ready for another minor version: " + strings.TrimSpace(seen.Reason+" "+seen.Message)
 	}
 	return j
 }

@@ -35,7 +35,7 @@ func (c *check) actor(field string, a *csv1.Actor) {
 	}
 }
 
-// audit writes the audit record of an action: what was changed, on which cluster, by whom and why. It is called after the
+// audit writes the audit record of an action: what was changed, on which cluster, with the actor and the reason. It is called after the
 // change is stored. Details are further keys and values, never secrets.
 func (s *Service) audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
 	s.o.Log.InfoContext(ctx, "audit", append([]any{logkey.Record, "audit", logkey.Action, action, logkey.ClusterUID, clusterUID, logkey.Actor, a.GetName(), logkey.Reason, a.GetReason(),

@@ -340,7 +340,7 @@ func queueWork(batch *pgx.Batch, w *fleet.Work) {
 }
 
 func encode(m proto.Message) []byte {
-	b, _ := proto.Marshal(m) // fails for invalid UTF-8 only, which gRPC does not let in
+	b, _ := proto.Marshal(m) // fails for invalid UTF-8 only, which gRPC rejects
 	if b == nil {
 		b = []byte{}
 	}

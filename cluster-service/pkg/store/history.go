@@ -52,7 +52,7 @@ func (s *Store) RestartRevisions(ctx context.Context, seen int64) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("beginning the revisions anew: %w", err)
+		return fmt.Errorf("restarting the revisions: %w", err)
 	}
 	return nil
 }
