@@ -162,7 +162,10 @@ func Compare(ctx context.Context, desired DesiredState, inventory Inventory, opt
 			entry = nil
 		}
 		if entry != nil && (summary == nil || summary.UID != entry.GetUid()) && !entry.GetDeleting() {
-			orphan := orphanOf(entry)
+			orphan, err := orphanOf(entry)
+			if err != nil {
+				return counts, err
+			}
 			if orphan.Kind == database.ClusterKind {
 				orphaned = entry.GetUid()
 			}
@@ -186,16 +189,29 @@ func Compare(ctx context.Context, desired DesiredState, inventory Inventory, opt
 	}
 }
 
-// kinds maps kinds of the inventory to kinds of documents.
-var kinds = map[clusterservicev1.InventoryKind]database.Kind{
-	clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER:       database.ClusterKind,
-	clusterservicev1.InventoryKind_INVENTORY_KIND_NODE_POOL:     database.NodePoolKind,
-	clusterservicev1.InventoryKind_INVENTORY_KIND_EXTERNAL_AUTH: database.ExternalAuthKind,
+// orphanOf returns the drift of a resource that Cosmos DB does not have.
+func orphanOf(entry *clusterservicev1.InventoryEntry) (Drift, error) {
+	kind, err := kindOf(entry.GetKind())
+	if err != nil {
+		return Drift{}, fmt.Errorf("reading the inventory of the fleet: resource %s: kind: %w", entry.GetResourceId(), err)
+	}
+	key, err := database.ResourceKey(entry.GetResourceId())
+	return Drift{Type: Orphan, Kind: kind, Key: key, UID: entry.GetUid(), ClusterUID: entry.GetClusterUid(), FleetGeneration: entry.GetGeneration()}, err
 }
 
-func orphanOf(entry *clusterservicev1.InventoryEntry) Drift {
-	key, _ := database.ResourceKey(entry.GetResourceId()) // the caller includes no subscription for an invalid ID
-	return Drift{Type: Orphan, Kind: kinds[entry.GetKind()], Key: key, UID: entry.GetUid(), ClusterUID: entry.GetClusterUid(), FleetGeneration: entry.GetGeneration()}
+// kindOf returns the kind of documents for a kind of the inventory.
+func kindOf(kind clusterservicev1.InventoryKind) (database.Kind, error) {
+	switch kind {
+	case clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER:
+		return database.ClusterKind, nil
+	case clusterservicev1.InventoryKind_INVENTORY_KIND_NODE_POOL:
+		return database.NodePoolKind, nil
+	case clusterservicev1.InventoryKind_INVENTORY_KIND_EXTERNAL_AUTH:
+		return database.ExternalAuthKind, nil
+	case clusterservicev1.InventoryKind_INVENTORY_KIND_UNSPECIFIED:
+	}
+	return "", fmt.Errorf("unsupported value %s: supported values are %s, %s, %s", kind, clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER,
+		clusterservicev1.InventoryKind_INVENTORY_KIND_NODE_POOL, clusterservicev1.InventoryKind_INVENTORY_KIND_EXTERNAL_AUTH)
 }
 
 // compare returns the drift of a resource, or nil. It is pure. entry is nil if Cluster Service does not have the

@@ -197,6 +197,38 @@ func TestCompareReportsLoweredRelease(t *testing.T) {
 	}
 }
 
+// TestCompareRejectsUnknownKinds compares an orphan of every kind of the inventory, and of one that is not defined.
+func TestCompareRejectsUnknownKinds(t *testing.T) {
+	supported := map[clusterservicev1.InventoryKind]database.Kind{
+		clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER:       database.ClusterKind,
+		clusterservicev1.InventoryKind_INVENTORY_KIND_NODE_POOL:     database.NodePoolKind,
+		clusterservicev1.InventoryKind_INVENTORY_KIND_EXTERNAL_AUTH: database.ExternalAuthKind,
+	}
+	kinds := []clusterservicev1.InventoryKind{99}
+	for values, i := clusterservicev1.InventoryKind(0).Descriptor().Values(), 0; i < values.Len(); i++ {
+		kinds = append(kinds, clusterservicev1.InventoryKind(values.Get(i).Number()))
+	}
+	for _, kind := range kinds {
+		s := &sides{entries: []*clusterservicev1.InventoryEntry{{Kind: kind, Uid: "u", ClusterUid: "c", ResourceId: key("s", "c").ResourceID, Generation: 1}}}
+		var drifts []reconciliation.Drift
+		_, err := reconciliation.Compare(t.Context(), s, s, reconciliation.Options{}, func(d reconciliation.Drift) error {
+			drifts = append(drifts, d)
+			return nil
+		})
+		if want, ok := supported[kind]; ok {
+			if err != nil || len(drifts) != 1 || drifts[0].Kind != want {
+				t.Errorf("%s: %v, %v, want one drift of kind %s", kind, drifts, err, want)
+			}
+			continue
+		}
+		want := key("s", "c").ResourceID + ": kind: unsupported value " + kind.String() +
+			": supported values are INVENTORY_KIND_CLUSTER, INVENTORY_KIND_NODE_POOL, INVENTORY_KIND_EXTERNAL_AUTH"
+		if err == nil || !strings.Contains(err.Error(), want) || len(drifts) > 0 {
+			t.Errorf("%s: %v, %v, want no drift and an error with %q", kind, drifts, err, want)
+		}
+	}
+}
+
 // generated has both sides of a region with many clusters, which it creates when they are read.
 type generated struct{ clusters int }
 
