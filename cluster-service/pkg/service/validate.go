@@ -166,6 +166,10 @@ func validateClusterSpec(spec *csv1.ClusterSpec) []apierror.Violation {
 		c.required("spec.etcd.kms_key.vault_name", key.GetVaultName())
 		c.required("spec.etcd.kms_key.key_name", key.GetKeyName())
 		c.required("spec.etcd.kms_key.key_version", key.GetKeyVersion())
+		// RejectUnknownEnums rejects undefined values, but UNSPECIFIED is a defined one.
+		if v := key.GetVaultVisibility(); v == csv1.Visibility_VISIBILITY_UNSPECIFIED {
+			c.fail("spec.etcd.kms_key.vault_visibility", "Required value: supported values: %s", strings.Join(supported(v.Descriptor().Values()), ", "))
+		}
 	}
 	if drain := spec.GetNodeDrainTimeout(); drain != nil && drain.AsDuration() < 0 {
 		c.fail("spec.node_drain_timeout", "Invalid value: must not be negative")
