@@ -45,7 +45,7 @@ func NewAccessAudit(store *store.Store, log *slog.Logger, registry prometheus.Re
 		[]string{"class", "outcome"})}
 	for _, class := range []csv1.BreakGlassClass{csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE} {
 		for _, outcome := range []string{useKnown, useEnded, useUnknown} {
-			a.uses.WithLabelValues(fleet.SignerClass(class), outcome)
+			a.uses.WithLabelValues(className(class), outcome)
 		}
 	}
 	registry.MustRegister(a.uses)
@@ -111,7 +111,7 @@ func (a *AccessAudit) useAttributes(r *fleet.AccessRecord) (attributes []slog.At
 		outcome = useUnknown
 		attributes = []slog.Attr{slog.String(logkey.Class, class), slog.String(logkey.Fingerprint, r.Use.Fingerprint)}
 	default:
-		class, outcome = fleet.SignerClass(c.Spec.GetClass()), useKnown
+		class, outcome = className(c.Spec.GetClass()), useKnown
 		if c.UsedAfterEnd(r.Use.Last) {
 			outcome = useEnded
 		}
@@ -123,7 +123,7 @@ func (a *AccessAudit) useAttributes(r *fleet.AccessRecord) (attributes []slog.At
 }
 
 func credentialAttributes(c *fleet.Credential) []slog.Attr {
-	attributes := []slog.Attr{slog.String(logkey.CredentialUID, c.UID), slog.String(logkey.Class, fleet.SignerClass(c.Spec.GetClass())),
+	attributes := []slog.Attr{slog.String(logkey.CredentialUID, c.UID), slog.String(logkey.Class, className(c.Spec.GetClass())),
 		slog.String(logkey.Actor, c.Spec.GetRequester()), slog.String(logkey.Reason, c.Spec.GetReason())}
 	if lifetime := c.Spec.GetLifetime(); lifetime != nil {
 		attributes = append(attributes, slog.String(logkey.Lifetime, lifetime.AsDuration().String()))
@@ -134,7 +134,17 @@ func credentialAttributes(c *fleet.Credential) []slog.Attr {
 	return attributes
 }
 
+// className returns HyperShift's name of a class, or the API's name of a class without one. An audit record is never dropped
+// because of its class.
+func className(class csv1.BreakGlassClass) string {
+	name, err := fleet.SignerClass(class)
+	if err != nil {
+		return class.String()
+	}
+	return name
+}
+
 func revocationAttributes(v *fleet.Revocation) []slog.Attr {
-	return []slog.Attr{slog.String(logkey.RevocationUID, v.UID), slog.String(logkey.Class, fleet.SignerClass(v.Class)), slog.String(logkey.Actor, v.Requester),
+	return []slog.Attr{slog.String(logkey.RevocationUID, v.UID), slog.String(logkey.Class, className(v.Class)), slog.String(logkey.Actor, v.Requester),
 		slog.String(logkey.Reason, v.Reason)}
 }

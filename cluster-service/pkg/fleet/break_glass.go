@@ -91,12 +91,20 @@ func (v *Revocation) Active() bool {
 // Gone reports whether only the record is left.
 func (v *Revocation) Gone() bool { return !v.GoneTime.IsZero() }
 
-// SignerClass returns HyperShift's name of a class.
-func SignerClass(class csv1.BreakGlassClass) string {
-	if class == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
-		return "sre-break-glass"
+// SignerClass returns HyperShift's name of a class. It returns an error for a class that this release does not support.
+func SignerClass(class csv1.BreakGlassClass) (string, error) {
+	switch class {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER:
+		return "customer-break-glass", nil
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		return "sre-break-glass", nil
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_UNSPECIFIED:
 	}
-	return "customer-break-glass"
+	return "", unsupportedClass(class)
+}
+
+func unsupportedClass(class csv1.BreakGlassClass) error {
+	return fmt.Errorf("unsupported value %s: supported values are %s, %s", class, csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE)
 }
 
 // Credential returns the credential with a UID, or nil if it is unknown or ended long ago.

@@ -78,12 +78,17 @@ func WorkID(consumer, name, incarnation string) string {
 }
 
 // CredentialName returns the name of a credential's request and approval on the management cluster. Requests are not
-// namespaced, so the UID separates those of different clusters.
-func CredentialName(c *Credential) string {
-	if c.Spec.GetClass() == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
-		return "sre-breakglass-" + c.UID
+// namespaced, so the UID separates those of different clusters. It returns an error for a class that this release does not
+// support.
+func CredentialName(c *Credential) (string, error) {
+	switch class := c.Spec.GetClass(); class {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER:
+		return "system-admin-credential-" + c.UID, nil
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		return "sre-breakglass-" + c.UID, nil
+	default:
+		return "", unsupportedClass(class)
 	}
-	return "system-admin-credential-" + c.UID
 }
 
 // RevocationName returns the name of a revocation's request.

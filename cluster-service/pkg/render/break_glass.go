@@ -1,6 +1,7 @@
 package render
 
 import (
+	"fmt"
 	"time"
 
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
@@ -8,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
@@ -22,22 +22,16 @@ const (
 // DefaultLifetime is the lifetime of a certificate whose request names none. It is also the longest lifetime.
 const DefaultLifetime = 24 * time.Hour
 
-// signerClass returns the name of a class in signer names and revocation requests.
-func signerClass(field string, class csv1.BreakGlassClass) (string, error) {
-	switch class {
-	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
-		return fleet.SignerClass(class), nil
-	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_UNSPECIFIED:
-	}
-	return "", unsupported(field, class, csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE)
-}
-
 // certificateRequest returns the CertificateSigningRequest of a credential. It is not in a namespace; the name of its signer
 // identifies the control plane.
 func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credential) (*certificatesv1.CertificateSigningRequest, error) {
-	class, err := signerClass("spec.class", c.Spec.GetClass())
+	class, err := fleet.SignerClass(c.Spec.GetClass())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("spec.class: %w", err)
+	}
+	name, err := fleet.CredentialName(c)
+	if err != nil {
+		return nil, fmt.Errorf("spec.class: %w", err)
 	}
 	lifetime := DefaultLifetime
 	if requested := c.Spec.GetLifetime(); requested != nil {
@@ -45,7 +39,7 @@ func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credentia
 	}
 	return &certificatesv1.CertificateSigningRequest{
 		TypeMeta:   typeMeta(certificatesv1.SchemeGroupVersion, "CertificateSigningRequest"),
-		ObjectMeta: r.breakGlassMetadata(cluster, fleet.CredentialName(c), ""),
+		ObjectMeta: r.breakGlassMetadata(cluster, name, ""),
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName:        "hypershift.openshift.io/" + fleet.ControlPlaneNamespace(r.Environment, cluster) + "." + class,
 			Request:           []byte(c.Spec.GetCertificateSigningRequest()),
@@ -55,22 +49,26 @@ func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credentia
 	}, nil
 }
 
-// approval returns the object that makes the control plane approve a request. The right to create it is the authorization.
-func (r *Renderer) approval(cluster *fleet.Cluster, c *fleet.Credential) *certificatesv1alpha1.CertificateSigningRequestApproval {
+// approval returns the object that makes the control plane approve the request with the same name. The right to create it is
+// the authorization.
+func (r *Renderer) approval(cluster *fleet.Cluster, name string) *certificatesv1alpha1.CertificateSigningRequestApproval {
 	return &certificatesv1alpha1.CertificateSigningRequestApproval{
 		TypeMeta:   typeMeta(certificatesv1alpha1.SchemeGroupVersion, "CertificateSigningRequestApproval"),
-		ObjectMeta: r.breakGlassMetadata(cluster, fleet.CredentialName(c), fleet.ControlPlaneNamespace(r.Environment, cluster)),
+		ObjectMeta: r.breakGlassMetadata(cluster, name, fleet.ControlPlaneNamespace(r.Environment, cluster)),
 	}
 }
 
 // revocation returns the request to replace the signer of a class.
 func (r *Renderer) revocation(cluster *fleet.Cluster, v *fleet.Revocation) (*certificatesv1alpha1.CertificateRevocationRequest, error) {
-	class, err := signerClass("class", v.Class)
+	class, err := fleet.SignerClass(v.Class)
+	if err != nil {
+		return nil, fmt.Errorf("class: %w", err)
+	}
 	return &certificatesv1alpha1.CertificateRevocationRequest{
 		TypeMeta:   typeMeta(certificatesv1alpha1.SchemeGroupVersion, "CertificateRevocationRequest"),
 		ObjectMeta: r.breakGlassMetadata(cluster, fleet.RevocationName(v), fleet.ControlPlaneNamespace(r.Environment, cluster)),
 		Spec:       certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: class},
-	}, err
+	}, nil
 }
 
 func (r *Renderer) breakGlassMetadata(cluster *fleet.Cluster, name, namespace string) metav1.ObjectMeta {

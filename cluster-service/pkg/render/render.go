@@ -168,8 +168,11 @@ func (r *Renderer) typed(t *fleet.ClusterAggregate, w *fleet.Work) (main metav1.
 		if c == nil {
 			return nil, nil, fmt.Errorf("credential %s is unknown", w.OwnerUID)
 		}
-		main, err = r.certificateRequest(t.Cluster, c)
-		return main, []metav1.Object{r.approval(t.Cluster, c)}, err
+		request, err := r.certificateRequest(t.Cluster, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		return request, []metav1.Object{r.approval(t.Cluster, request.Name)}, nil
 	case fleet.RevocationWork:
 		v := t.Revocation(w.OwnerUID)
 		if v == nil {

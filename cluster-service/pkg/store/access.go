@@ -120,11 +120,10 @@ func scanRevocation(row pgx.CollectableRow) (*fleet.Revocation, error) {
 // knownClass rejects a stored class that this release does not know. Names on the management cluster follow from the class,
 // so no class may be treated as another one.
 func knownClass(of string, class csv1.BreakGlassClass) error {
-	switch class {
-	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
-		return nil
+	if _, err := fleet.SignerClass(class); err != nil {
+		return fmt.Errorf("decoding %s: class: %w", of, err)
 	}
-	return fmt.Errorf("decoding %s: unknown class %d: supported values: CUSTOMER, SRE", of, class)
+	return nil
 }
 
 // ExternalAuth returns an external authentication.
