@@ -184,7 +184,7 @@ func finalizerOfAGoneController(r *region) {
 	r.hcpctl("release", c.uid, "hosted-cluster", goneController, "--reason", "the backup controller was removed last week", "--ticket", "INC-7")
 	status := c.deleted()
 	if i := step(status, "hosted-cluster").GetActions(); len(i) != 1 || i[0].GetActor().GetTicket() != "INC-7" {
-		r.t.Errorf("interventions %v", i)
+		r.t.Errorf("recorded actions are %v", i)
 	}
 	c.nothingLeft()
 }

@@ -1,10 +1,10 @@
 -- +goose Up
--- One row: the last revision that was given. Its lock is taken last in a transaction and held to the commit, so that
--- revisions become visible in their order; a watcher that has read up to one has missed nothing before it.
+-- The only row holds the last assigned revision. A transaction acquires its lock last and holds it until the commit, so
+-- that revisions become visible in order. A watcher that has read a revision has seen all earlier ones.
 CREATE TABLE revision_clock (
     single    boolean PRIMARY KEY DEFAULT true CHECK (single),
     revision  bigint  NOT NULL,
-    -- Tombstones up to this revision may have been removed: a watcher from before it must start anew.
+    -- Tombstones up to this revision may have been removed: a watcher with an older revision must list again.
     compacted bigint  NOT NULL DEFAULT 0
 );
 INSERT INTO revision_clock (revision) VALUES (0);
@@ -67,7 +67,7 @@ CREATE UNIQUE INDEX node_pools_revision ON node_pools (revision);
 CREATE INDEX node_pools_cluster ON node_pools (cluster_uid);
 CREATE INDEX node_pools_gone ON node_pools (gone_time) WHERE gone_time IS NOT NULL;
 
--- A work is a bundle of manifests on a management cluster, and the job to bring it there.
+-- A work is a set of manifests for a management cluster, with the state of its delivery.
 CREATE TABLE works (
     id               uuid        PRIMARY KEY, -- the Maestro resource id
     cluster_uid      uuid        NOT NULL,

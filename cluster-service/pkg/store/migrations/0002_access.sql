@@ -15,7 +15,7 @@ CREATE TABLE external_auths (
 );
 CREATE UNIQUE INDEX external_auths_resource_key ON external_auths (resource_key) WHERE gone_time IS NULL;
 CREATE UNIQUE INDEX external_auths_revision ON external_auths (revision);
--- A cluster has at most one that is wanted; the one before may still be on its way out.
+-- A cluster has at most one that is not being deleted.
 CREATE UNIQUE INDEX external_auths_wanted ON external_auths (cluster_uid) WHERE delete_time IS NULL;
 CREATE INDEX external_auths_cluster ON external_auths (cluster_uid);
 CREATE INDEX external_auths_gone ON external_auths (gone_time) WHERE gone_time IS NOT NULL;
@@ -54,5 +54,5 @@ CREATE UNIQUE INDEX break_glass_revocations_revision ON break_glass_revocations 
 CREATE INDEX break_glass_revocations_cluster ON break_glass_revocations (cluster_uid);
 CREATE INDEX break_glass_revocations_gone ON break_glass_revocations (gone_time) WHERE gone_time IS NOT NULL;
 
--- What a work is for, beside its cluster, is no longer a node pool alone: it may be a credential or a revocation.
+-- A work can belong to a credential or a revocation, not only to a node pool.
 ALTER TABLE works RENAME COLUMN node_pool_uid TO owner_uid;

@@ -1,5 +1,5 @@
 -- +goose Up
--- What a cluster has in Azure, and the job to make or remove it: one row per cluster, until nothing is left.
+-- The Azure resources of a cluster and the state of their creation or removal: one row per cluster until all are removed.
 CREATE TABLE azure_resources (
     cluster_uid uuid        PRIMARY KEY,
     state       bytea       NOT NULL, -- JSON: the steps, each with how far it is

@@ -1,5 +1,5 @@
 -- +goose Up
--- What the shards file says of a shard; the override columns are an operator's, and win.
+-- The settings of the shards file. The override columns hold those of operators, which take precedence.
 ALTER TABLE provision_shards
     ADD COLUMN zones                 text[] NOT NULL DEFAULT '{}',
     ADD COLUMN zones_override        text[],
@@ -7,18 +7,18 @@ ALTER TABLE provision_shards
     ADD COLUMN size_classes_override text[],
     ADD COLUMN labels                jsonb  NOT NULL DEFAULT '{}',
     ADD COLUMN labels_override       jsonb,
-    -- Registered by an operator: stays whatever the file says. Deregistered: forgotten by one, until it is registered again;
-    -- the row stays for the clusters' tombstones and the history.
+    -- registered: by an operator, independent of the file. deregistered: by an operator, until it is registered again; the row
+    -- stays for the tombstones of clusters and for the history.
     ADD COLUMN registered   boolean NOT NULL DEFAULT false,
     ADD COLUMN deregistered boolean NOT NULL DEFAULT false,
-    -- Being drained is being cordoned for good.
+    -- A drained shard stays cordoned.
     ADD COLUMN draining     boolean NOT NULL DEFAULT false CHECK (cordoned OR NOT draining),
-    -- Who brought it into its state; JSON.
+    -- The actor of the last change of state, as JSON.
     ADD COLUMN state_actor  jsonb,
     ADD COLUMN state_time   timestamptz,
-    -- Counts the changes by operators.
+    -- The number of changes by operators.
     ADD COLUMN version      bigint  NOT NULL DEFAULT 0,
-    -- When its agent last reported something new; since when works have waited for it without a word, and how many do.
+    -- The time of the agent's last report; the time since when works wait for a report, and their number.
     ADD COLUMN heard_time   timestamptz,
     ADD COLUMN asked_time   timestamptz,
     ADD COLUMN unanswered   integer NOT NULL DEFAULT 0;
@@ -33,7 +33,7 @@ CREATE TABLE provision_shard_changes (
     PRIMARY KEY (shard, version)
 );
 
--- The rules of one cluster, over the region's.
+-- The placement policies of single clusters, which take precedence over the region's rules.
 CREATE TABLE placement_policies (
     cluster_uid uuid        PRIMARY KEY REFERENCES clusters (uid) ON DELETE CASCADE,
     policy      jsonb       NOT NULL,

@@ -1,10 +1,10 @@
 -- +goose Up
--- How often Maestro acknowledged a deletion, and the finalizers that the agent is told to take off what it waits for.
+-- The number of acknowledged deletion requests, and the finalizers that the agent has to remove.
 ALTER TABLE works ADD COLUMN delete_asks integer NOT NULL DEFAULT 0;
 ALTER TABLE works ADD COLUMN release_finalizers text[] NOT NULL DEFAULT '{}';
 
--- The deletions of a tenancy that are under way: when the next step will be stuck, and the kinds of those that are. There
--- is a row only while there is something to say.
+-- The deletions in progress in a cluster aggregate: the time at which the next step counts as stuck, and the kinds of the
+-- stuck steps. There is a row only while one of them is set.
 CREATE TABLE deletions (
     cluster_uid uuid        PRIMARY KEY,
     due_time    timestamptz,
@@ -13,7 +13,7 @@ CREATE TABLE deletions (
 CREATE INDEX deletions_due ON deletions (due_time) WHERE due_time IS NOT NULL;
 CREATE INDEX deletions_stuck ON deletions (cluster_uid) WHERE stuck <> '{}';
 
--- Works whose deletion was forced: nobody waits for them, and they are asked to go until they have.
+-- Works of forced deletion steps. Their deletion is requested until it is confirmed.
 CREATE TABLE deletion_leftovers (
     work_id     uuid        PRIMARY KEY, -- the Maestro resource id
     work        text        NOT NULL,

@@ -1,6 +1,7 @@
 -- +goose Up
--- What people know clusters by, apart from the clusters' own rows: those are written with every status, and each of these
--- indexes would be written with them. All of it is in lower case and compared byte by byte, so that a prefix is a range.
+-- The identifiers by which people search clusters. They are in a table of their own, because each status update writes the
+-- row of a cluster and would also write these indexes. Values are in lower case and compared as bytes, so that a prefix is a
+-- range.
 CREATE TABLE cluster_identifiers (
     cluster_uid  uuid PRIMARY KEY REFERENCES clusters (uid) ON DELETE CASCADE,
     resource_key text COLLATE "C" NOT NULL,
@@ -12,7 +13,7 @@ CREATE TABLE cluster_identifiers (
     api_host     text COLLATE "C" NOT NULL,
     api_port     text COLLATE "C" NOT NULL
 );
--- Lists are in order of uid: with it in an index a page is read from where it begins.
+-- Lists are in order of UID. With the UID in the index, a page is read from its start.
 CREATE INDEX cluster_identifiers_resource_key ON cluster_identifiers (resource_key);
 CREATE INDEX cluster_identifiers_name ON cluster_identifiers (name, cluster_uid);
 CREATE INDEX cluster_identifiers_subscription ON cluster_identifiers (subscription, cluster_uid);
