@@ -17,7 +17,7 @@ import (
 const oldest = 20
 
 // ErrMissing reports that Node, or the modules of a program, are not available.
-var ErrMissing = errors.New("Node is not available")
+var ErrMissing = errors.New("no usable installation of Node")
 
 // Prepare checks the version of Node and installs the modules that the lock file in dir pins. It returns ErrMissing if there is
 // no suitable Node, or if the modules cannot be installed.
