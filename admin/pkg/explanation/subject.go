@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -279,11 +280,11 @@ func (s *subject) fill(text string) string {
 
 // scope returns the flags with which a customer's command finds the cluster.
 func (f *facts) scope() string {
-	parts := strings.Split(f.target.ResourceID, "/")
-	if len(parts) < 5 {
+	id, err := arm.ParseResourceID(f.target.ResourceID)
+	if err != nil || id.ResourceGroupName == "" {
 		return ""
 	}
-	return " -g " + parts[4] + " --subscription " + parts[2]
+	return " -g " + id.ResourceGroupName + " --subscription " + id.SubscriptionID
 }
 
 // condition returns a condition; nil, whose getters return empty strings, if there is none.

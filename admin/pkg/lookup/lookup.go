@@ -266,8 +266,9 @@ func (f *Finder) fromFleet(c *clusterservicev1.Cluster) adminv1.Cluster {
 	if err != nil {
 		report.Phase = status.GetPhase().String() // a phase of a newer release is shown as Cluster Service reports it
 	}
+	key, _ := database.ResourceKey(c.GetResourceId()) // the subscription of an invalid ID is shown as empty
 	cluster := adminv1.Cluster{
-		UID: c.GetUid(), ResourceID: c.GetResourceId(), Name: c.GetSpec().GetName(), SubscriptionID: subscriptionOf(c.GetResourceId()),
+		UID: c.GetUid(), ResourceID: c.GetResourceId(), Name: c.GetSpec().GetName(), SubscriptionID: key.SubscriptionID,
 		Location: c.GetSpec().GetLocation(), Phase: report.Phase, ClusterID: status.GetClusterId(),
 		ProvisionShard: status.GetProvisionShard(), APIURL: status.GetApiUrl(), CreateTime: asTime(c.GetCreateTime()), DeleteTime: asTime(c.GetDeleteTime()),
 	}
@@ -278,13 +279,6 @@ func (f *Finder) fromFleet(c *clusterservicev1.Cluster) adminv1.Cluster {
 		cluster.Version = versions[0]
 	}
 	return cluster
-}
-
-func subscriptionOf(resourceID string) string {
-	if parts := strings.SplitN(resourceID, "/", 4); len(parts) > 2 {
-		return strings.ToLower(parts[2])
-	}
-	return ""
 }
 
 func asTime(t *timestamppb.Timestamp) *time.Time {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -103,7 +104,7 @@ func (s *Server) pendingInARM(ctx context.Context, all map[string]*pendingDeleti
 			return nil
 		}
 		cluster := adminv1.Cluster{ResourceID: id, UID: o.UID}
-		if id != o.ResourceID {
+		if !strings.EqualFold(id, o.ResourceID) {
 			key, err := database.ResourceKey(id)
 			if err != nil {
 				return err
@@ -119,13 +120,19 @@ func (s *Server) pendingInARM(ctx context.Context, all map[string]*pendingDeleti
 	})
 }
 
-// clusterIDOf returns the resource ID of the cluster that a resource is or belongs to; empty for other resources.
-func clusterIDOf(id string) string {
-	parts := strings.Split(id, "/")
-	if len(parts) < 9 {
+// clusterIDOf returns the resource ID of the cluster that a resource is or belongs to; empty for other resources. Names keep
+// their casing.
+func clusterIDOf(resourceID string) string {
+	id, err := arm.ParseResourceID(resourceID)
+	if err != nil {
 		return ""
 	}
-	return strings.Join(parts[:9], "/")
+	for ; id != nil; id = id.Parent {
+		if strings.EqualFold(id.ResourceType.String(), hub.ClusterResourceType) {
+			return id.String()
+		}
+	}
+	return ""
 }
 
 // pendingInFleet adds the clusters that Cluster Service is deleting, or that have children in deletion. Children that are deleted
