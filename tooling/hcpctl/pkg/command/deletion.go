@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
@@ -67,17 +68,18 @@ func stepRows(list []adminv1.Deletion, stuck bool, now time.Time) [][]string {
 	return rows
 }
 
-// shortID returns the parts of a resource ID that identify it in the region: subscription, resource group and names.
-func shortID(id string) string {
-	parts := strings.Split(strings.Trim(id, "/"), "/")
-	if len(parts) < 8 {
-		return id
+// shortID returns the parts of a resource ID that identify it in the region: subscription, resource group and names. It returns
+// any other text unchanged.
+func shortID(resourceID string) string {
+	id, err := arm.ParseResourceID(resourceID)
+	if err != nil || id.ResourceGroupName == "" {
+		return resourceID
 	}
-	names := []string{parts[1], parts[3]}
-	for i := 7; i < len(parts); i += 2 {
-		names = append(names, parts[i])
+	short := ""
+	for ; id.ResourceType.String() != arm.ResourceGroupResourceType.String(); id = id.Parent {
+		short = "/" + id.Name + short
 	}
-	return strings.Join(names, "/")
+	return id.SubscriptionID + "/" + id.Name + short
 }
 
 func age(s *csv1.DeletionStep, now time.Time) string {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"sigs.k8s.io/yaml"
 )
@@ -37,15 +38,13 @@ func field(resource map[string]any, fields ...string) string {
 	}
 }
 
-// groupOf returns the resource group in a resource ID.
-func groupOf(id string) string {
-	segments := strings.Split(id, "/")
-	for i := range segments {
-		if strings.EqualFold(segments[i], "resourceGroups") && i+1 < len(segments) {
-			return segments[i+1]
-		}
+// groupOf returns the resource group in a resource ID; empty if there is none.
+func groupOf(resourceID string) string {
+	id, err := arm.ParseResourceID(resourceID)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return id.ResourceGroupName
 }
 
 // conditions returns the conditions of a resource, one line each.
