@@ -165,10 +165,16 @@ func (e *Executor) requestCredential(ctx context.Context, o *database.AdminOpera
 	return adminv1.FleetCredential{Of: &clusterservicev1.BreakGlassCredential{Uid: c.GetUid(), ClusterUid: c.GetClusterUid(), CreateTime: c.GetCreateTime()}}, nil
 }
 
+// revocableClasses maps the classes of adminv1.RevokeRequest to those of Cluster Service.
+var revocableClasses = map[string]clusterservicev1.BreakGlassClass{
+	"customer": clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER,
+	"sre":      clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE,
+}
+
 func (e *Executor) revokeCredentials(ctx context.Context, o *database.AdminOperationDocument, p adminv1.RevokeRequest) (any, error) {
-	class := clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER
-	if p.Class == "sre" {
-		class = clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+	class, ok := revocableClasses[p.Class]
+	if !ok {
+		return nil, apierror.New(apierror.Invalid, "Unsupported value: %q: supported values: customer, sre", p.Class).WithTarget("class")
 	}
 	v, err := e.rpc.RevokeBreakGlassCredentials(ctx, &clusterservicev1.RevokeBreakGlassCredentialsRequest{
 		Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Class: class, Requester: nameOf(o), Reason: reasonOf(o),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -45,5 +46,16 @@ func TestEveryActionIsExecuted(t *testing.T) {
 	want, got := slices.Sorted(slices.Values(adminv1.Actions())), slices.Sorted(maps.Keys(table))
 	if !slices.Equal(got, want) {
 		t.Errorf("the table has the actions %v, want %v", got, want)
+	}
+}
+
+// TestRevocationOfUnknownClassIsRejected checks that a class that is not supported never revokes the credentials of another one.
+func TestRevocationOfUnknownClassIsRejected(t *testing.T) {
+	executor := &Executor{} // without a client: a call of Cluster Service would panic
+	for _, class := range []string{"", "SRE", "admin"} {
+		_, err := executor.revokeCredentials(t.Context(), &database.AdminOperationDocument{}, adminv1.RevokeRequest{Class: class})
+		if e := apierror.As(err); e.Kind != apierror.Invalid || e.Target != "class" {
+			t.Errorf("class %q: got %v, want kind Invalid with target class", class, err)
+		}
 	}
 }
