@@ -71,11 +71,11 @@ func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
 	acceptedAt := latest(f.StartTime, f.FleetAcceptedTime)
 	deletedAt := latest(acceptedAt, f.FleetDeletedTime)
 	marked := f.step(now, StepChildrenMarked, LayerARM, f.ChildrenMarked, true, f.StartTime, f.StartTime,
-		"Waiting for its children to be shown as being deleted, and for their operations to end.")
+		"Waiting for its children to be marked as being deleted, and for their operations to finish.")
 	accepted := f.step(now, StepFleetAccepted, LayerClusterService, f.FleetAccepted, true, f.StartTime, acceptedAt,
 		"Waiting for Cluster Service to accept the deletion.")
 	deleted := f.step(now, StepFleetDeleted, LayerClusterService, f.FleetDeleted, f.FleetAccepted, acceptedAt, deletedAt,
-		"Waiting for Cluster Service to report that nothing is left.")
+		"Waiting for Cluster Service to report that the deletion is complete.")
 	if deleted.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
 		setStuck(deleted, f.fleetStuckTime(acceptedAt), now)
 	}
@@ -94,7 +94,7 @@ func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
 	}
 	steps = append(steps, deleted)
 	removed := f.step(now, StepDocumentsRemoved, LayerARM, f.DocumentsRemoved, f.FleetDeleted && (f.NamePrefix != "" || f.ChildrenRemoved), deletedAt, deletedAt,
-		"Waiting for its document and its reservations to be removed, and for its operation to end.")
+		"Waiting for its document and its reservations to be removed, and for its operation to finish.")
 	removed.After = []string{deleted.Name}
 	if f.NamePrefix == "" {
 		billed := f.step(now, StepBillingEnded, LayerARM, f.BillingEnded, f.FleetDeleted, deletedAt, deletedAt, "Waiting for the end of its billing to be recorded.")

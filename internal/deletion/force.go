@@ -24,15 +24,15 @@ func ForceRefusal(kind string) string {
 	const retried = " The backend retries it; a retry of the deletion retries it at once."
 	switch kind {
 	case StepChildrenMarked:
-		return "It marks the children of the cluster as being deleted. Without it, resources of a deleted cluster would be shown and served." + retried
+		return "It marks the children of the cluster as being deleted. If it were forced, resources of a deleted cluster would be shown and served." + retried
 	case StepFleetAccepted:
-		return "Cluster Service has not accepted the deletion. Without it, the cluster would keep running without an owner. Restore Cluster Service, or remove the cause that it reports." + retried
+		return "Cluster Service has not accepted the deletion. If it were forced, the cluster would keep running without an owner. Restore Cluster Service, or remove the cause that it reports." + retried
 	case StepFleetDeleted:
-		return "Cluster Service has not reported that nothing is left. Without it, the rest would have no owner. The stuck steps of Cluster Service may be forced; this step ends with them."
+		return "Cluster Service has not reported that the deletion is complete. If it were forced, the remaining resources would have no owner. Force the stuck steps of Cluster Service instead; this step ends with them."
 	case StepBillingEnded:
-		return "It records the end of the cluster's billing. Without it, the customer would continue to pay. Make the container Billing in Cosmos DB writable." + retried
+		return "It records the end of the cluster's billing. If it were forced, the customer would continue to pay. Make the container Billing in Cosmos DB writable." + retried
 	case StepChildrenRemoved, StepDocumentsRemoved:
-		return "It removes documents and reservations. Without it, the name could not be used again. Make Cosmos DB writable." + retried
+		return "It removes documents and reservations. If it were forced, the name could not be used again. Make Cosmos DB writable." + retried
 	}
 	return ""
 }

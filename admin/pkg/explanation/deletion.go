@@ -33,7 +33,7 @@ var removals = map[string]removal{
 	deletion.StepChildrenMarked: {"its children to be marked for deletion", onlyDatabase, checkDatabase},
 	deletion.StepFleetAccepted: {"Cluster Service to accept the deletion", "Cluster Service is unreachable or rejects the deletion.",
 		"restore Cluster Service, or remove the cause that it reports; nothing is deleted until then"},
-	deletion.StepFleetDeleted: {"Cluster Service to report that nothing is left", "The report has not reached the backend.", "check that the backend follows Cluster Service's changes"},
+	deletion.StepFleetDeleted: {"Cluster Service to report that the deletion is complete", "The report has not reached the backend.", "check that the backend follows Cluster Service's changes"},
 	deletion.StepBillingEnded: {"its end of billing to be recorded", "The cluster is gone from the fleet; Cosmos DB does not accept the billing record.",
 		"search the backend's log for the error, and check that the container Billing of Cosmos DB accepts writes"},
 	deletion.StepChildrenRemoved:  {"the documents of its children to be removed", onlyDatabase, checkDatabase},

@@ -66,8 +66,8 @@ func cluster(change func(*csv1.Cluster)) *csv1.Cluster {
 		ActiveVersions: []string{"4.20.16"}, ApiUrl: "https://api.demo.0ulz.westus3.aroapp-hcp.io:443",
 		Progress: layers(
 			layer("placement", "Placed", placedMessage, day),
-			layer("maestro", "Published", "Maestro has the desired state.", day),
-			layer("management-cluster", "Applied", "The management cluster carries the desired state.", day),
+			layer("maestro", "Published", "Maestro accepted the desired state.", day),
+			layer("management-cluster", "Applied", "The desired state is applied on the management cluster.", day),
 			layer("control-plane", "Available", "The hosted control plane is available", day)),
 	}}
 	change(c)
@@ -87,8 +87,8 @@ func pool(name string, change func(*csv1.NodePool)) *csv1.NodePool {
 	p := &csv1.NodePool{Uid: "7a1f0c55-4d1e-4a51-9a0d-1b7be7f0c9" + map[string]string{"workers": "21", "infra": "22"}[name], ResourceId: clusterID + "/nodePools/" + name, Generation: 1,
 		Status: &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_READY, ObservedGeneration: 1, Replicas: 2, Version: "4.20.16", Progress: layers(
 			layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", day),
-			layer("maestro", "Published", "Maestro has the desired state.", day),
-			layer("management-cluster", "Applied", "The management cluster carries the desired state.", day),
+			layer("maestro", "Published", "Maestro accepted the desired state.", day),
+			layer("management-cluster", "Applied", "The desired state is applied on the management cluster.", day),
 			layer("node-pool", "Ready", "2 nodes are ready.", day))}}
 	change(p)
 	return p
@@ -137,7 +137,7 @@ func beingDeleted(began, since time.Duration, change func(*csv1.DeletionStep)) f
 	const work = "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"
 	running := &csv1.DeletionStep{Name: "hosted-cluster", Kind: "hosted-cluster", Layer: "management-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING,
 		Since: stamp(since), After: []string{"hosted-cluster/publish"}, StuckTime: stamp(since - 25*time.Minute), Stuck: since > 25*time.Minute, Attempts: 1,
-		WaitsFor:   "Waiting for the agent of mgmt-1 to confirm that everything of work " + work + " is gone. It reports: Finalizers hypershift.openshift.io/finalizer.",
+		WaitsFor:   "Waiting for the agent of mgmt-1 to confirm the deletion of all objects of work " + work + ". It reports: Finalizers hypershift.openshift.io/finalizer.",
 		Finalizers: []string{"hypershift.openshift.io/finalizer"}}
 	change(running)
 	finished := func(name, kind string) *csv1.DeletionStep {
@@ -167,8 +167,8 @@ func clusterDeletion(facts deletion.Facts, began time.Duration) []deletion.Graph
 
 func TestSituations(t *testing.T) {
 	const id = "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"
-	published := layer("maestro", "Published", "Maestro has the desired state.", 4*time.Minute)
-	applied := layer("management-cluster", "Applied", "The management cluster carries the desired state.", 4*time.Minute)
+	published := layer("maestro", "Published", "Maestro accepted the desired state.", 4*time.Minute)
+	applied := layer("management-cluster", "Applied", "The desired state is applied on the management cluster.", 4*time.Minute)
 	situations := map[string]facts{
 		"ready": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
 			f.nodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool]), pool("infra", unchanged[*csv1.NodePool])}
@@ -177,7 +177,7 @@ func TestSituations(t *testing.T) {
 			layer("control-plane", "ControlPlaneComponentsNotAvailable", "Waiting for components to be available: openshift-apiserver, oauth-openshift", 90*time.Second))),
 		"no-capacity": beingCreated(25*time.Minute, cluster(func(c *csv1.Cluster) {
 			c.Status = &csv1.ClusterStatus{Phase: csv1.ClusterPhase_CLUSTER_PHASE_PENDING, ClusterId: id,
-				Progress: layers(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with room.", 25*time.Minute))}
+				Progress: layers(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with a free place.", 25*time.Minute))}
 		}), func(f *facts) {
 			f.shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true,
 				State: csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED, StateActor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "node image update"}}}
@@ -185,24 +185,24 @@ func TestSituations(t *testing.T) {
 		"manifests-rejected": beingCreated(30*time.Minute, installing(30*time.Minute,
 			layer("maestro", "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000", 30*time.Minute),
 			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 30*time.Minute),
-			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 30*time.Minute)), func(f *facts) {
+			layer("control-plane", "Waiting", "Waiting for the first status of the HostedCluster.", 30*time.Minute)), func(f *facts) {
 			f.cluster.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
 			f.records[0].provisioningState = "Failed"
 			f.operations = []operation{terminal(createID, "Create", clusterID, "Failed", 30*time.Minute, 30*time.Minute-2*time.Second)}
 			f.operations[0].code, f.operations[0].message = "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000"
 		}),
 		"maestro-unavailable": beingCreated(6*time.Minute, installing(6*time.Minute,
-			layer("maestro", "Retrying", "Publishing failed and is tried again: publishing: Unavailable: connection error: dial tcp 10.0.4.7:8090: connect: connection refused", 6*time.Minute),
+			layer("maestro", "Retrying", "Publishing to Maestro failed and is retried: publishing: Unavailable: connection error: dial tcp 10.0.4.7:8090: connect: connection refused", 6*time.Minute),
 			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 6*time.Minute),
-			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 6*time.Minute))),
-		"agent-unresponsive": beingCreated(12*time.Minute, installing(12*time.Minute, layer("maestro", "Published", "Maestro has the desired state.", 12*time.Minute),
+			layer("control-plane", "Waiting", "Waiting for the first status of the HostedCluster.", 6*time.Minute))),
+		"agent-unresponsive": beingCreated(12*time.Minute, installing(12*time.Minute, layer("maestro", "Published", "Maestro accepted the desired state.", 12*time.Minute),
 			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 12*time.Minute),
-			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 12*time.Minute)), func(f *facts) {
+			layer("control-plane", "Waiting", "Waiting for the first status of the HostedCluster.", 12*time.Minute)), func(f *facts) {
 			f.shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 71, LastHeardTime: stamp(14 * time.Minute), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
 			f.nodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
 				p.Status = &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, Progress: layers(
 					layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", 11*time.Minute),
-					layer("maestro", "Published", "Maestro has the desired state.", 11*time.Minute),
+					layer("maestro", "Published", "Maestro accepted the desired state.", 11*time.Minute),
 					layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 11*time.Minute),
 					layer("node-pool", "WaitingForNodes", "0 of 2 nodes are ready.", 11*time.Minute))}
 			})}
@@ -258,12 +258,12 @@ func TestSituations(t *testing.T) {
 		}),
 		"upgrade-rolling-out": createdYesterday(cluster(func(c *csv1.Cluster) {
 			c.Status.ActiveVersions = []string{"4.21.4", "4.20.16"}
-			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "ControlPlane", "Upgrade 0b7a to 4.21.4: The control plane goes from 4.20.16 to 4.21.4.", 7*time.Minute))
+			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "ControlPlane", "Upgrade 0b7a to 4.21.4: The control plane is being upgraded from 4.20.16 to 4.21.4.", 7*time.Minute))
 		}), func(f *facts) {
 			f.upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR,
 				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "4.20 leaves support"}}, Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, FromVersion: "4.20.16",
 				Steps: []*csv1.UpgradeStep{{State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, Components: components(3 * time.Minute),
-					Message: "The control plane rolls out 4.21.4. 3 of 6 components are at 4.21.4; waiting for kube-controller-manager, kube-scheduler."}}}}}
+					Message: "The control plane is rolling out 4.21.4. 3 of 6 components are at 4.21.4; waiting for kube-controller-manager, kube-scheduler."}}}}}
 		}),
 		"upgrade-component-stuck": createdYesterday(cluster(func(c *csv1.Cluster) {
 			c.Generation, c.Status.Phase, c.Status.ActiveVersions = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, []string{"4.21.4", "4.20.16"}
@@ -274,16 +274,16 @@ func TestSituations(t *testing.T) {
 			f.upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER, ClusterGeneration: 2},
 				Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, FromVersion: "4.20.16",
 					Steps: []*csv1.UpgradeStep{{State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, Components: components(68 * time.Minute),
-						Message: "The control plane rolls out 4.21.4. 3 of 6 components are at 4.21.4; waiting for kube-controller-manager, kube-scheduler."}}}}}
+						Message: "The control plane is rolling out 4.21.4. 3 of 6 components are at 4.21.4; waiting for kube-controller-manager, kube-scheduler."}}}}}
 		}),
 		"upgrade-awaiting-acknowledgement": createdYesterday(cluster(func(c *csv1.Cluster) {
-			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "AwaitingAcknowledgement", "Upgrade 0b7a to 4.21.4: Going to another minor version", 3*time.Hour))
+			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "AwaitingAcknowledgement", "Upgrade 0b7a to 4.21.4: The upgrade to another minor version", 3*time.Hour))
 		}), func(f *facts) {
 			f.upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR,
 				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "4.20 leaves support"}}, Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_WAITING, FromVersion: "4.20.16",
 				Gates: []*csv1.UpgradeGate{{Name: "cluster-ready", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED},
 					{Name: "minor-version", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING, CanBeAcknowledged: true,
-						Message: "Going to another minor version, 4.21.4, takes APIs away that workloads may still use; somebody has to agree to that."}}}}}
+						Message: "The upgrade to another minor version, 4.21.4, removes APIs that workloads may still use. An SRE must acknowledge this gate."}}}}}
 		}),
 		"deleting": beingDeleted(3*time.Minute, 140*time.Second, unchanged[*csv1.DeletionStep]),
 		"deletion-stuck": beingDeleted(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {

@@ -218,7 +218,7 @@ func (s *subject) withoutProgress() adminv1.ExplanationItem {
 			since = at
 		}
 	}
-	item := s.item(adminv1.ExplanationNoProgress, adminv1.PartyService, fmt.Sprintf("%s %s and has been waiting for Cluster Service to take the next step %s.", s.title(), s.activity(), s.since(since)), since)
+	item := s.item(adminv1.ExplanationNoProgress, adminv1.PartyService, fmt.Sprintf("%s %s and has been waiting for Cluster Service to start the next step %s.", s.title(), s.activity(), s.since(since)), since)
 	item.Layer, item.State = adminv1.LayerClusterService, "NoProgress"
 	s.assign(&item, wait{responsible: adminv1.PartyService, usual: time.Minute, overdueAction: "search the log of Cluster Service for {subject}"})
 	return item

@@ -80,7 +80,7 @@ func TestRetryOfAzureSteps(t *testing.T) {
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the subscription's limit was raised")}
 	// The number of the other pending steps depends on timing.
 	done, err := service.RetryCluster(ctx, retry)
-	if err != nil || !strings.HasSuffix(done.GetEffect(), " steps in Azure are tried at once.") {
+	if err != nil || !strings.HasSuffix(done.GetEffect(), " steps in Azure are retried at once.") {
 		t.Fatalf("effect of the retry is %q: %v", done.GetEffect(), err)
 	}
 	service.awaitCluster(t, request.Uid, clusterReady(1))
@@ -159,7 +159,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 	ready := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
 	})
-	if said := progressOf(ready, "azure"); !strings.Contains(said, "9 of 10 Azure resources") || !strings.Contains(said, "Nobody waits for the check of the operators' roles any more (alice@example.com: the customer's role is their own)") {
+	if said := progressOf(ready, "azure"); !strings.Contains(said, "9 of 10 Azure resources") || !strings.Contains(said, "alice@example.com let the creation continue without the check of the operators' roles (the customer's role is their own)") {
 		t.Errorf("progress is %q", said)
 	}
 	line := requireActor(t, lines("ForceClusterStep"), request.Uid, forced.Actor)

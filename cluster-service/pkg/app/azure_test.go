@@ -156,7 +156,7 @@ func TestAzureResources(t *testing.T) {
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
 			}
-			if got := progressOf(ready, "azure"); got != "Ready: All 10 Azure resources of the cluster are there." {
+			if got := progressOf(ready, "azure"); got != "Ready: All 10 Azure resources of the cluster exist." {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)

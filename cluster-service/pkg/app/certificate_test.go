@@ -74,7 +74,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	failing := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RenewalFailing: ")
 	})
-	if said := progressOf(failing, "azure"); !strings.Contains(said, "the API server's certificate anew, which ends at") || !strings.Contains(said, "QuotaExceeded") {
+	if said := progressOf(failing, "azure"); !strings.Contains(said, "renew the API server's certificate, which expires at") || !strings.Contains(said, "QuotaExceeded") {
 		t.Errorf("progress is %q", said)
 	}
 	eventually("the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })

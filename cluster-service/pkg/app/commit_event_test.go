@@ -72,7 +72,7 @@ func TestDeletionStartsUpgradeOfPolicy(t *testing.T) {
 	service := r.start(nil)
 	// By the time that the management cluster reports progress, the look that started the upgrade is over.
 	first := service.awaitUpgrade(t, func(u *csv1.Upgrade) bool {
-		return strings.Contains(u.GetStatus().GetSteps()[0].GetMessage(), "The control plane rolls out")
+		return strings.Contains(u.GetStatus().GetSteps()[0].GetMessage(), "The control plane is rolling out")
 	})
 	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.GetClusterUid()}); err != nil {
 		t.Fatal(err)

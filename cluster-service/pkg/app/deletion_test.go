@@ -232,10 +232,10 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 		code   codes.Code
 		says   string
 	}{
-		"NodePoolsFirst": {"an agent that has the pool's work would make the pool again", "hosted-cluster", codes.FailedPrecondition, "Force these first"},
-		"Waiting":        {"a step that has not begun holds nobody up", "namespaces", codes.FailedPrecondition, "waits for others"},
+		"NodePoolsFirst": {"an agent that has the pool's work would make the pool again", "hosted-cluster", codes.FailedPrecondition, "Force those steps first"},
+		"Waiting":        {"a step that has not begun holds nobody up", "namespaces", codes.FailedPrecondition, "waits for other steps"},
 		"Ended":          {"nothing is forced twice", "hosted-cluster/publish", codes.FailedPrecondition, "has ended"},
-		"Unknown":        {"the message names the steps there are", "nonsense", codes.NotFound, "Steps that run: "},
+		"Unknown":        {"the message names the steps there are", "nonsense", codes.NotFound, "Running steps: "},
 	}
 	for name, tc := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestForceIsRejected(t *testing.T) {
 		return stepOf(p.GetStatus().GetDeletion(), "node-pool/np1").GetState() == running
 	})
 	request := &csv1.ForceDeletionStepRequest{ClusterUid: cluster.Uid, Step: "node-pool/np1", Actor: operator("why not")}
-	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "a new pool of the name") {
+	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "a new node pool of the same name") {
 		t.Errorf("node pool of a cluster that is not being deleted: %v", err)
 	}
 	r.maestro.Hold(id)

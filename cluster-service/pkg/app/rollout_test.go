@@ -47,7 +47,7 @@ func TestComponentsAreReportedDuringRollout(t *testing.T) {
 	if _, err := service.StartUpgrade(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	u := service.awaitUpgrade(t, rolled("The control plane rolls out 4.20.16. 0 of 4 components are at 4.20.16; waiting for etcd, kube-apiserver."))
+	u := service.awaitUpgrade(t, rolled("The control plane is rolling out 4.20.16. 0 of 4 components are at 4.20.16; waiting for etcd, kube-apiserver."))
 	var names []string
 	for _, c := range u.GetStatus().GetSteps()[0].GetComponents() {
 		names = append(names, c.GetName()+" "+c.GetVersion()+" "+strings.TrimPrefix(c.GetState().String(), "COMPONENT_STATE_"))

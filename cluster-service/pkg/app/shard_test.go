@@ -94,8 +94,8 @@ func TestShardLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantPlan := []string{"1 cluster would move: 1 to mgmt-1 (then 2 of 2).", "2 clusters could not go anywhere.", "Needed: 2 more places for size class small.",
-		"The first of them could go as soon as a cluster leaves mgmt-1 or its capacity is raised."}
+	wantPlan := []string{"1 cluster would move: 1 to mgmt-1 (then 2 of 2).", "2 clusters could not be moved to any other shard.", "Needed: 2 more places for size class small.",
+		"The first of them could be moved as soon as a cluster is removed from mgmt-1 or its capacity is raised."}
 	if diff := cmp.Diff(wantPlan, plan.GetSentences()); diff != "" || plan.GetProvisionShard().GetState() != draining || plan.GetMoves()[0].GetCluster().GetUid() != requests[1].Uid {
 		t.Errorf("%v (-want +got):\n%s", plan, diff)
 	}
@@ -311,10 +311,10 @@ func TestPlacementIsExplained(t *testing.T) {
 			}
 		}
 	}
-	said(explain(first.Uid), "is on mgmt-1 since", "mgmt-1 was chosen: it is the only provision shard that can take the cluster, with 0 of 1 places taken.")
+	said(explain(first.Uid), "has been on mgmt-1 since", "mgmt-1 was chosen: it is the only provision shard that can accept the cluster, with 0 of 1 places used.")
 	waiting := explain(second.Uid)
-	said(waiting, "waits for a place", "mgmt-1 is full (1 of 1 places taken); mgmt-2 is cordoned", "size class small, and the rules are: spread",
-		"would be placed as soon as a cluster leaves mgmt-1 or its capacity is raised, or mgmt-2 is uncordoned")
+	said(waiting, "has waited for a place", "mgmt-1 is full (1 of 1 places used); mgmt-2 is cordoned", "size class small, and the rules are: spread",
+		"would be placed as soon as a cluster is removed from mgmt-1 or its capacity is raised, or mgmt-2 is uncordoned")
 	if len(waiting.GetDecisions()) != 1 || waiting.GetDecisions()[0].GetProvisionShard() != "" || len(waiting.GetDecisions()[0].GetVerdicts()) != 2 {
 		t.Errorf("decisions %v", waiting.GetDecisions())
 	}
@@ -327,7 +327,7 @@ func TestPlacementIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said(ruled, "It has rules of its own: in zone 2. kim@example.com set them on", "kernel update", "as soon as mgmt-2 is uncordoned")
+	said(ruled, "The cluster has its own rules: in zone 2. kim@example.com set them on", "kernel update", "as soon as mgmt-2 is uncordoned")
 	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: first.Uid}); err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestPlacementIsExplained(t *testing.T) {
 	if ready.GetStatus().GetProvisionShard() != "mgmt-2" {
 		t.Errorf("placed on %s", ready.GetStatus().GetProvisionShard())
 	}
-	said(explain(second.Uid), "is on mgmt-2 since", "It had waited since", "in zone 2")
+	said(explain(second.Uid), "has been on mgmt-2 since", "It had waited since", "in zone 2")
 	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Actor: kim}); err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestPlacementIsExplained(t *testing.T) {
 	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Labels: map[string]string{"gpu": "yes"}}, Actor: kim}); err != nil {
 		t.Fatal(err)
 	}
-	said(explain(second.Uid), "It would not be placed there today: mgmt-2 does not carry the label gpu=yes.")
+	said(explain(second.Uid), "It would not be placed there today: mgmt-2 does not have the label gpu=yes.")
 	plan, err := service.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: "mgmt-2"})
 	if err != nil || len(plan.GetBlocked()) != 1 || plan.GetNeeds()[0].GetPolicy().GetLabels()["gpu"] != "yes" {
 		t.Errorf("%v, %v; want it bound by its policy", plan, err)

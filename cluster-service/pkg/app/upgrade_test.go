@@ -151,7 +151,7 @@ func TestUpgradeInSteps(t *testing.T) {
 		t.Errorf("repeated request: %v, %v", again, err)
 	}
 	// Another minor version needs an acknowledgement.
-	service.awaitUpgrade(t, said(awaitsGates, "takes APIs away"))
+	service.awaitUpgrade(t, said(awaitsGates, "removes APIs"))
 	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateClusterReady, Actor: ada}); refusal(err) != fleet.RuleGateNotAcknowledgable {
 		t.Errorf("gate that cannot be acknowledged: %v", err)
 	}
@@ -210,7 +210,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	}
 	down := applyRequest("c", 4)
 	down.Spec.Version.Id = "4.20"
-	if _, err := service.ApplyCluster(ctx, down); err == nil || !strings.Contains(err.Error(), "nothing lowers a version") {
+	if _, err := service.ApplyCluster(ctx, down); err == nil || !strings.Contains(err.Error(), "a version cannot be lowered") {
 		t.Errorf("downgrade: %v", err)
 	}
 	skip := applyRequest("c", 4)
@@ -224,7 +224,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	if _, err := service.ApplyCluster(ctx, next); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitUpgrade(t, said(awaitsGates, "which came before"))
+	service.awaitUpgrade(t, said(awaitsGates, "which was requested earlier"))
 	if _, err := service.StartUpgrade(ctx, startRequest(request, "4.21.6", followAll)); refusal(err) != fleet.RuleUpgradeInProgress {
 		t.Errorf("upgrade of an SRE during an upgrade: %v", err)
 	}
@@ -305,7 +305,7 @@ func TestPauseAndAbort(t *testing.T) {
 	later.NotBefore = timestamppb.New(time.Now().Add(time.Hour))
 	_, err := service.StartUpgrade(ctx, later)
 	ok("starting one for later", err)
-	service.awaitUpgrade(t, said(awaitsGates, "not to begin before"))
+	service.awaitUpgrade(t, said(awaitsGates, "must not start before"))
 	ok("pausing before the begin", pause(later.Uid))
 	ok("pausing it again", pause(later.Uid))
 	ok("aborting before the begin", abort(later.Uid))
@@ -320,7 +320,7 @@ func TestPauseAndAbort(t *testing.T) {
 	_, err = service.StartUpgrade(ctx, request)
 	ok("starting", err)
 	service.awaitCluster(t, cluster.Uid, runs("4.20.15"+"", "4.20.8"))
-	if err := abort(request.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "nothing lowers a version") {
+	if err := abort(request.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "a version cannot be lowered") {
 		t.Errorf("abort during the rollout of the control plane: %v", err)
 	}
 	ok("pausing the followers", pause(request.Uid))
@@ -338,7 +338,7 @@ func TestPauseAndAbort(t *testing.T) {
 	_, err = service.StartUpgrade(ctx, last)
 	ok("starting", err)
 	service.awaitUpgrade(t, upgradeIs(last.Uid, controlPlane))
-	if err := pause(last.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "nothing comes after it") {
+	if err := pause(last.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "cannot pause or revert") {
 		t.Errorf("pause during the rollout of the control plane: %v", err)
 	}
 	r.hypershift.HoldUpgrades(false)
@@ -351,7 +351,7 @@ func TestPauseAndAbort(t *testing.T) {
 	pools := startRequest(cluster, "4.20.16", followAll)
 	_, err = service.StartUpgrade(ctx, pools)
 	ok("starting the node pools", err)
-	service.awaitUpgrade(t, said(nodePools, "Node pool a goes"))
+	service.awaitUpgrade(t, said(nodePools, "Node pool a is being upgraded"))
 	ok("aborting the node pools", abort(pools.Uid))
 	r.hypershift.HoldUpgrades(false)
 	r.maestro.Touch()

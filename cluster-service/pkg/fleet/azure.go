@@ -377,7 +377,7 @@ func (t *ClusterAggregate) azureLayers() []layer {
 	if t.Azure == nil {
 		return nil
 	}
-	verb, open := "Making", []*AzureStep{}
+	verb, open := "Creating", []*AzureStep{}
 	if t.Azure.Deleting {
 		verb = "Removing"
 	}
@@ -386,16 +386,16 @@ func (t *ClusterAggregate) azureLayers() []layer {
 	for _, s := range t.Azure.Steps {
 		if s.Forced != nil {
 			there--
-			forced += fmt.Sprintf(" Nobody waits for %s any more (%s: %s)", describeAzure[s.Kind], s.Forced.By, s.Forced.Reason)
+			forced += fmt.Sprintf(" %s let the creation continue without %s (%s)", s.Forced.By, describeAzure[s.Kind], s.Forced.Reason)
 			if s.Error != "" {
-				forced += ", which failed last with: " + strings.TrimSuffix(s.Error, ".")
+				forced += "; its last attempt failed: " + strings.TrimSuffix(s.Error, ".")
 			}
 			forced += "."
 			continue
 		}
 		if s.Done {
 			if s.Error != "" {
-				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to make %s anew, which ends at %s, failed: %s",
+				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to renew %s, which expires at %s, failed: %s",
 					s.Attempts, describeAzure[s.Kind], s.Expires.UTC().Format(time.RFC3339), s.Error)})
 			}
 			continue
@@ -407,11 +407,11 @@ func (t *ClusterAggregate) azureLayers() []layer {
 	}
 	switch {
 	case len(open) == 0 && t.Azure.Deleting:
-		return []layer{{LayerAzure, "Deleted", "Nothing is left in Azure."}}
+		return []layer{{LayerAzure, "Deleted", "All Azure resources of the cluster are deleted."}}
 	case len(open) == 0 && len(layers) == 0:
-		message := fmt.Sprintf("All %d Azure resources of the cluster are there.", there)
+		message := fmt.Sprintf("All %d Azure resources of the cluster exist.", there)
 		if forced != "" {
-			message = fmt.Sprintf("%d of %d Azure resources of the cluster are there.%s", there, len(t.Azure.Steps), forced)
+			message = fmt.Sprintf("%d of %d Azure resources of the cluster exist.%s", there, len(t.Azure.Steps), forced)
 		}
 		return []layer{{LayerAzure, "Ready", message}}
 	case len(layers) == 0:
@@ -419,7 +419,7 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {
 			first = open[i]
 		}
-		message := fmt.Sprintf("%s %s, %d of %d are left.", verb, describeAzure[first.Kind], len(open), len(t.Azure.Steps))
+		message := fmt.Sprintf("%s %s; %d of %d Azure steps are not complete.", verb, describeAzure[first.Kind], len(open), len(t.Azure.Steps))
 		if first.Awaited != "" {
 			message = fmt.Sprintf("%s %s: waiting for %s.", verb, describeAzure[first.Kind], first.Awaited)
 		}

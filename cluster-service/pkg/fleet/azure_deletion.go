@@ -65,7 +65,7 @@ func (t *ClusterAggregate) forceAzure(now time.Time, step *csv1.DeletionStep, a 
 	forced := proto.CloneOf(step)
 	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
 	forced.Force = &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now),
-		LeftBehind: "May be left in Azure: " + describeAzure[a.Kind] + ". Nobody asks for its removal any more."}
+		LeftBehind: "May be left in Azure: " + describeAzure[a.Kind] + ". Cluster Service no longer removes it: if it exists, delete it by hand."}
 	deletiongraph.Replace(graphs, forced)
 	t.Azure.Steps = slices.DeleteFunc(t.Azure.Steps, func(s *AzureStep) bool { return s == a })
 	return forced
@@ -128,7 +128,7 @@ func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name strin
 	}
 	switch {
 	case t.Cluster.Deleting():
-		return refuse("The cluster is being deleted: the steps of its deletion may be forced, once they are stuck.")
+		return refuse("The cluster is being deleted: force a step of its deletion instead, after the step is stuck.")
 	case step == nil:
 		return &StepRefusal{Unknown: true, Message: "There is no step \"" + name + "\". " + waits}
 	case step.Done:
@@ -136,10 +136,10 @@ func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name strin
 	case step.Forced != nil:
 		return refuse("Step %s was forced by %s. %s", name, step.Forced.By, waits)
 	case t.Cluster.Status.GetObservedGeneration() > 0:
-		return refuse("The cluster is ready and waits for no step: %s is tried until it is done.", name)
+		return refuse("The cluster is ready and waits for no step. Cluster Service retries %s until it succeeds.", name)
 	}
 	if stuck := step.Since.Add(r.StepLimits.Of(deletiongraph.AzureResource)); now.Before(stuck) {
-		return refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
+		return refuse("Step %s is not stuck: it has been running since %s and may be forced from %s on. A retry is allowed now.", name,
 			step.Since.Format(time.RFC3339), stuck.Format(time.RFC3339))
 	}
 	step.Forced = &AzureForce{By: actor.GetName(), Reason: actor.GetReason(), Time: now}
@@ -148,6 +148,6 @@ func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name strin
 
 // ForcedStepEffect returns the effect of forcing a step of a creation, as a sentence.
 func ForcedStepEffect(name string) string {
-	return "The cluster does not wait for step " + name + ", " + describeAzure[AzureKind(strings.TrimPrefix(name, azurePrefix))] +
-		", any more. It goes on to be tried, and what it makes is removed with the cluster."
+	return "The cluster no longer waits for step " + name + ", " + describeAzure[AzureKind(strings.TrimPrefix(name, azurePrefix))] +
+		". Cluster Service still retries the step. The deletion of the cluster removes what the step creates."
 }

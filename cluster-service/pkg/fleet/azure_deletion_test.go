@@ -31,7 +31,7 @@ func TestForceStep(t *testing.T) {
 		"Unknown":  {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
 		"NoAzure":  {"nothing is made yet", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
 		"Ready":    {"a cluster that was ready once waits for nothing", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
-		"Deleting": {"a deletion has its own", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "the steps of its deletion may be forced", false},
+		"Deleting": {"a deletion has its own", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "force a step of its deletion instead", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestForcedStep(t *testing.T) {
 		t.Error("the cluster waits for what was forced")
 	}
 	layers := aggregate.azureLayers()
-	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "9 of 10 Azure resources of the cluster are there. Nobody waits for the check of the operators' roles any more "+
-		"(ada@example.com: the customer's roles are their own), which failed last with: the customer must act." {
+	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "9 of 10 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
+		"(the customer's roles are their own); its last attempt failed: the customer must act." {
 		t.Errorf("the progress is %v", layers)
 	}
 	step := aggregate.Azure.Step(AzureRoles)
@@ -95,7 +95,7 @@ func TestForcedStep(t *testing.T) {
 	}
 	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
 	r.planAzure(later, aggregate)
-	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster are there." {
+	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster exist." {
 		t.Errorf("done, it is %+v, and the progress %v", step, layers)
 	}
 }

@@ -214,7 +214,7 @@ func TestAzureRenewal(t *testing.T) {
 		t.Errorf("%d tries, at most %v apart", tries, longest)
 	}
 	layers := aggregate.azureLayers()
-	if len(layers) != 1 || layers[0].state != AzureRenewalFailing || !strings.Contains(layers[0].message, "the API server's certificate anew, which ends at 2026-05-30T12:00:00Z, failed: Azure answered 403") {
+	if len(layers) != 1 || layers[0].state != AzureRenewalFailing || !strings.Contains(layers[0].message, "renew the API server's certificate, which expires at 2026-05-30T12:00:00Z, failed: Azure answered 403") {
 		t.Errorf("progress is %v", layers)
 	}
 	aggregate.Azure.Record(now, AzureOutcome{Kind: AzureCertificate, Done: true, Expires: now.AddDate(0, 0, 90), Renew: now.AddDate(0, 0, 60),

@@ -354,18 +354,18 @@ func credentialLayers(c *Credential, work *Work) []layer {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 		return []layer{{LayerControlPlane, "Issued", "The control plane signed the certificate."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
-		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the revocation of its class."}}
+		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the revocation of all credentials of its class."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED:
 		return []layer{{LayerControlPlane, "Failed", "The control plane refused to sign the certificate; see the conditions."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
-		return []layer{{LayerControlPlane, "Canceled", "Given up before it was signed."}}
+		return []layer{{LayerControlPlane, "Canceled", "Canceled before the certificate was signed."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
-		return []layer{{LayerControlPlane, "Revoked", "The signer of the certificate is not trusted any more."}}
+		return []layer{{LayerControlPlane, "Revoked", "The control plane no longer trusts the signer of the certificate."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
-		return []layer{{LayerControlPlane, "Expired", "The certificate is past its end."}}
+		return []layer{{LayerControlPlane, "Expired", "The certificate has expired."}}
 	}
 	if work == nil {
-		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the cluster's control plane to be up for the first time."}}
+		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the control plane to become available for the first time."}}
 	}
 	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, "Signing", "Waiting for the control plane to sign the certificate."}}
 }
@@ -381,11 +381,11 @@ func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 	}
 	switch {
 	case work == nil && t.requested(v.Class):
-		return []layer{{LayerManagementCluster, "RemovingRequests", "Waiting for the requests of cancelled credentials to be gone."}}
+		return []layer{{LayerManagementCluster, "RemovingRequests", "Waiting for the certificate requests of canceled credentials to be deleted."}}
 	case work == nil:
-		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the cluster's control plane to be up for the first time."}}
+		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the control plane to become available for the first time."}}
 	}
-	step := layer{LayerControlPlane, "Waiting", "Waiting for the control plane to begin."}
+	step := layer{LayerControlPlane, "Waiting", "Waiting for the control plane to start the revocation."}
 	for _, name := range feedback.RevocationConditions {
 		c := work.Observed.Condition(name)
 		if c.Status == "True" {

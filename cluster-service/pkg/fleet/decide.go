@@ -181,7 +181,7 @@ func (c *Cluster) waits() string {
 			return p.GetMessage()
 		}
 	}
-	return "Waiting for a provision shard with room."
+	return "Waiting for a provision shard with a free place."
 }
 
 func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
@@ -282,11 +282,11 @@ func appliedCondition(w *Work) condition {
 	case w.Refused:
 		return condition{"Applied", "False", "Refused", w.Error}
 	case w.Applied():
-		return condition{"Applied", "True", "AppliedManifestWorkComplete", "The management cluster carries the desired state."}
+		return condition{"Applied", "True", "AppliedManifestWorkComplete", "The desired state is applied on the management cluster."}
 	case w.Observed.Applied.Status == "False":
 		return condition{"Applied", "False", w.Observed.Applied.Reason, w.Observed.Applied.Message}
 	}
-	return condition{"Applied", "False", "Pending", "The management cluster does not carry the desired state yet."}
+	return condition{"Applied", "False", "Pending", "The desired state is not applied on the management cluster yet."}
 }
 
 func observedCondition(name string, seen *feedback.Observed) condition {
@@ -303,25 +303,25 @@ func maestroLayer(works ...*Work) layer {
 		case w.Refused:
 			return layer{LayerMaestro, "Refused", w.Error}
 		case w.Error != "":
-			return layer{LayerMaestro, "Retrying", "Publishing failed and is tried again: " + w.Error}
+			return layer{LayerMaestro, "Retrying", "Publishing to Maestro failed and is retried: " + w.Error}
 		case w.Published < w.Desired:
 			waiting = true
 		}
 	}
 	if waiting {
-		return layer{LayerMaestro, "Publishing", "Waiting for Maestro to take the desired state."}
+		return layer{LayerMaestro, "Publishing", "Waiting for Maestro to accept the desired state."}
 	}
-	return layer{LayerMaestro, "Published", "Maestro has the desired state."}
+	return layer{LayerMaestro, "Published", "Maestro accepted the desired state."}
 }
 
 func managementClusterLayer(w *Work) layer {
 	switch {
 	case w.Applied():
-		return layer{LayerManagementCluster, "Applied", "The management cluster carries the desired state."}
+		return layer{LayerManagementCluster, "Applied", "The desired state is applied on the management cluster."}
 	case w.Observed.Applied.Status == "False":
 		return layer{LayerManagementCluster, "ApplyFailing", w.Observed.Applied.Message}
 	case w.Observed.Applied.Status == "True":
-		return layer{LayerManagementCluster, "Applying", "Waiting for the desired state to be read back from the management cluster."}
+		return layer{LayerManagementCluster, "Applying", "Waiting for the agent of the management cluster to report the applied objects."}
 	}
 	return layer{LayerManagementCluster, "Waiting", "Waiting for the agent of the management cluster."}
 }
@@ -336,11 +336,11 @@ func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, r
 	case available.Status == "True" && !rolledOut:
 		return layer{LayerControlPlane, "RollingOut", "Waiting for the control plane to complete its release."}
 	case available.Status == "":
-		return layer{LayerControlPlane, "Waiting", "Waiting for the HostedCluster's first report."}
+		return layer{LayerControlPlane, "Waiting", "Waiting for the first status of the HostedCluster."}
 	case available.Reason != "":
 		return layer{LayerControlPlane, available.Reason, available.Message}
 	}
-	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane."}
+	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane to become available."}
 }
 
 // decideClusterDeletion sets the progress of a deletion. plan decides its steps.
@@ -365,12 +365,12 @@ func decideClusterDeletion(now time.Time, t *ClusterAggregate) {
 	case len(namespaces) > 0:
 		at = layer{LayerManagementCluster, "DeletingNamespaces", "Waiting for the deletion of work " + names(namespaces) + deletionTrouble(namespaces) + "."}
 	case t.Azure != nil && len(t.Azure.Steps) > 0:
-		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
+		at = layer{LayerManagementCluster, "Deleted", "All objects on the management cluster are deleted."}
 	default:
 		c.GoneTime = now
 		c.SigningKey = nil
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETED
-		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
+		at = layer{LayerManagementCluster, "Deleted", "All objects on the management cluster are deleted."}
 	}
 	layers := []layer{at}
 	if t.Azure != nil && t.Azure.Deleting {
@@ -468,7 +468,7 @@ func decidePoolDeletion(now time.Time, p *NodePool, work *Work) {
 	if work == nil {
 		p.GoneTime = now
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
-		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."})
+		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "All objects on the management cluster are deleted."})
 		return
 	}
 	s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_DELETING

@@ -106,7 +106,7 @@ func publishRemoval(w *Work, kind, name string, after []string) *csv1.DeletionSt
 		s.State = csv1.DeletionStepState_DELETION_STEP_STATE_DONE
 	default:
 		s.State = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
-		s.WaitsFor = fmt.Sprintf("Waiting for Maestro to take the deletion of work %s on %s.", w.Name, w.Shard)
+		s.WaitsFor = fmt.Sprintf("Waiting for Maestro to accept the deletion of work %s on %s.", w.Name, w.Shard)
 		s.Attempts, s.LastError = w.Attempts, w.Error
 	}
 	return s
@@ -119,7 +119,7 @@ func confirmRemoval(w *Work, kind, name string) *csv1.DeletionStep {
 		return s
 	}
 	s.State = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
-	s.WaitsFor = fmt.Sprintf("Waiting for the agent of %s to confirm that everything of work %s is gone.", w.Shard, w.Name)
+	s.WaitsFor = fmt.Sprintf("Waiting for the agent of %s to confirm the deletion of all objects of work %s.", w.Shard, w.Name)
 	if remaining := w.Observed.Remaining(); remaining != "" {
 		s.WaitsFor += " It reports: " + remaining
 	}
@@ -140,7 +140,7 @@ func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 	}
 	name := deletiongraph.ExternalAuth + "/" + strings.ToLower(a.Spec.GetName())
 	publish := &csv1.DeletionStep{Name: name + deletiongraph.PublishName, Kind: deletiongraph.ExternalAuth + deletiongraph.PublishKind, Layer: LayerMaestro, Work: work.ID,
-		State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, WaitsFor: "Waiting for Maestro to take the HostedCluster without it.",
+		State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, WaitsFor: "Waiting for Maestro to accept the HostedCluster without the external authentication.",
 		Attempts: work.Attempts, LastError: work.Error}
 	remove := &csv1.DeletionStep{Name: name, Kind: deletiongraph.ExternalAuth, Layer: LayerManagementCluster, Work: work.ID, After: []string{publish.Name},
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
@@ -151,7 +151,7 @@ func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 	case work.Published >= work.Desired:
 		publish.State, publish.WaitsFor, publish.Attempts, publish.LastError = csv1.DeletionStepState_DELETION_STEP_STATE_DONE, "", 0, ""
 		remove.State = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
-		remove.WaitsFor = fmt.Sprintf("Waiting for %s to carry the HostedCluster without it.", work.Shard)
+		remove.WaitsFor = fmt.Sprintf("Waiting for the agent of %s to apply the HostedCluster without the external authentication.", work.Shard)
 		if work.Observed.Applied.Status == "False" {
 			remove.LastError = work.Observed.Applied.Message
 		}
@@ -163,10 +163,10 @@ func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 const DeletionStuck = "DeletionStuck"
 
 func withStuck(conditions []*csv1.Condition, now time.Time, generation int64, d *csv1.Deletion) []*csv1.Condition {
-	stuck := condition{DeletionStuck, "False", "AsExpected", "No step of the deletion takes longer than it should."}
+	stuck := condition{DeletionStuck, "False", "AsExpected", "No step of the deletion exceeds its time limit."}
 	for _, s := range d.GetSteps() {
 		if s.GetStuck() {
-			stuck = condition{DeletionStuck, "True", camelCase(s.GetKind()), fmt.Sprintf("Step %s is stuck since %s, running since %s. %s", s.GetName(),
+			stuck = condition{DeletionStuck, "True", camelCase(s.GetKind()), fmt.Sprintf("Step %s has been stuck since %s and running since %s. %s", s.GetName(),
 				s.GetStuckTime().AsTime().Format(time.RFC3339), s.GetSince().AsTime().Format(time.RFC3339), s.GetWaitsFor())}
 			break
 		}

@@ -98,13 +98,13 @@ func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready,
 	case seen.Condition(feedback.UpdatingVersion).Status == "True":
 		return at("UpdatingVersion", "%s", seen.Condition(feedback.UpdatingVersion).Message)
 	case seen.Condition(feedback.UpdatingTemplate).Status == "True" || seen.Condition(feedback.UpdatingConfig).Status == "True":
-		return at("ReplacingNodes", "Nodes are replaced, one after the other, for a change of their machines or configuration; %s", nodes)
+		return at("ReplacingNodes", "Nodes are replaced one by one because their machine template or configuration changed; %s", nodes)
 	case settled && healthy.Status == "False" && healthy.Reason != nodeStarting && most > 0:
 		return at("NodesUnhealthy", "%s %s", nodes, healthy.Message)
 	case ready:
 		return at("Ready", "%d nodes are ready.", seen.Replicas)
 	case seen.Replicas > most:
-		return at("ScalingDown", "%s Those that are too many are drained before they leave.", nodes)
+		return at("ScalingDown", "%s Surplus nodes are drained before they are removed.", nodes)
 	}
 	return at("WaitingForNodes", "%s", nodes)
 }

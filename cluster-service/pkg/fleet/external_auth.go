@@ -130,25 +130,25 @@ func invalidConfiguration(seen *feedback.Observed) feedback.Condition {
 // Available, Progressing and Degraded. A control plane uses its last valid configuration while a newer one is pending.
 func externalAuthAvailable(s *csv1.ExternalAuthStatus) condition {
 	if s.GetObservedGeneration() == 0 {
-		return condition{"Available", "False", "NotConfigured", "The control plane does not take tokens of the issuer yet."}
+		return condition{"Available", "False", "NotConfigured", "The control plane does not accept tokens of the issuer yet."}
 	}
-	return condition{"Available", "True", "AsExpected", "The control plane takes tokens of the issuer."}
+	return condition{"Available", "True", "AsExpected", "The control plane accepts tokens of the issuer."}
 }
 
 func externalAuthProgressing(s *csv1.ExternalAuthStatus) condition {
 	switch s.GetPhase() {
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING:
-		return condition{"Progressing", "True", "Configuring", "Waiting for the control plane to take the configuration."}
+		return condition{"Progressing", "True", "Configuring", "Waiting for the control plane to apply the configuration."}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
 		return condition{"Progressing", "True", "AwaitingSecret", awaitedMessage(s)}
 	}
-	return condition{"Progressing", "False", "AsExpected", "Nothing is being changed."}
+	return condition{"Progressing", "False", "AsExpected", "No change is in progress."}
 }
 
 func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedback.Condition) condition {
 	switch {
 	case s.GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
-		return condition{"Degraded", "False", "AsExpected", "Nothing is wrong."}
+		return condition{"Degraded", "False", "AsExpected", "No problem is reported."}
 	case work.Refused:
 		return condition{"Degraded", "True", "Refused", work.Error}
 	}
@@ -158,7 +158,7 @@ func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedba
 func validCondition(took bool, valid feedback.Condition) condition {
 	switch {
 	case !took:
-		return condition{"Valid", "Unknown", "Pending", "The control plane has not reported on it yet."}
+		return condition{"Valid", "Unknown", "Pending", "The control plane has not validated the configuration yet."}
 	case valid.Status == "False":
 		return condition{"Valid", "False", valid.Reason, valid.Message}
 	}
@@ -186,13 +186,13 @@ func awaitedMessage(s *csv1.ExternalAuthStatus) string {
 func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition) layer {
 	switch s.GetPhase() {
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY:
-		return layer{LayerControlPlane, "Configured", "The control plane takes tokens of the issuer."}
+		return layer{LayerControlPlane, "Configured", "The control plane accepts tokens of the issuer."}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
 		return layer{LayerControlPlane, "AwaitingSecret", awaitedMessage(s)}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
 		return layer{LayerControlPlane, "Invalid", valid.Message}
 	}
-	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane to take the configuration."}
+	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane to apply the configuration."}
 }
 
 // awaitedSecrets returns the secrets of confidential clients that are missing in the cluster. A client that was not
@@ -217,11 +217,11 @@ func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalA
 	if work == nil || !clusterGoes && work.Applied() {
 		a.GoneTime = now
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED
-		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."})
+		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "All objects on the management cluster are deleted."})
 		return
 	}
 	s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING
-	message := "Waiting for the management cluster to carry the HostedCluster without it."
+	message := "Waiting for the agent of the management cluster to apply the HostedCluster without the external authentication."
 	if clusterGoes {
 		message = "Waiting for the deletion of its cluster."
 	}

@@ -77,9 +77,9 @@ func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*c
 				}
 			}
 		}
-		message := "No deletion is under way."
+		message := "No deletion is in progress."
 		if len(open) > 0 {
-			message = "Steps that run: " + strings.Join(open, ", ") + "."
+			message = "Running steps: " + strings.Join(open, ", ") + "."
 		}
 		return nil, nil, nil, &StepRefusal{Unknown: true, Message: fmt.Sprintf("There is no step %q. %s", name, message)}
 	}
@@ -87,7 +87,7 @@ func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*c
 	case csv1.DeletionStepState_DELETION_STEP_STATE_DONE, csv1.DeletionStepState_DELETION_STEP_STATE_FORCED:
 		return nil, nil, nil, refuse("Step %s has ended.", name)
 	case csv1.DeletionStepState_DELETION_STEP_STATE_WAITING:
-		return nil, nil, nil, refuse("Step %s waits for others to end: %s. Those may be forced.", name, strings.Join(step.GetAfter(), ", "))
+		return nil, nil, nil, refuse("Step %s waits for other steps: %s. Force those steps instead.", name, strings.Join(step.GetAfter(), ", "))
 	}
 	return step, t.WorkByID(step.GetWork()), graphs, nil
 }
@@ -102,18 +102,18 @@ func (r Region) ForceDeletionStep(now time.Time, t *ClusterAggregate, name strin
 	}
 	switch kind := step.GetKind(); {
 	case strings.HasSuffix(kind, deletiongraph.PublishKind):
-		return nil, refuse("Step %s cannot be forced: until Maestro has the deletion nobody would remove anything. It is tried again by itself; a retry has it tried at once.", name)
+		return nil, refuse("Step %s cannot be forced: no component removes the objects before Maestro accepts the deletion. Cluster Service retries the step; a retry of the deletion retries it at once.", name)
 	case kind == deletiongraph.ExternalAuth:
-		return nil, refuse("Step %s cannot be forced: the control plane would go on to trust the issuer. The agent applies the HostedCluster again every few minutes; deleting the cluster ends it, too.", name)
+		return nil, refuse("Step %s cannot be forced: the control plane would still trust the issuer. The agent applies the HostedCluster again every few minutes. Deleting the cluster also completes the step.", name)
 	case kind == deletiongraph.NodePool && (t.Cluster == nil || !t.Cluster.Deleting()):
-		return nil, refuse("Step %s cannot be forced while its cluster is wanted: a new pool of the name would meet what is left of the old one. Finalizers of controllers that are gone may be released; deleting the cluster deletes the pool's remains with it.", name)
+		return nil, refuse("Step %s cannot be forced unless its cluster is being deleted: a new node pool of the same name would conflict with the remaining objects. Release the finalizers of controllers that no longer exist, or delete the cluster with all its node pools.", name)
 	case work == nil && t.azureStep(step) == nil:
-		return nil, refuse("Step %s has nothing to force.", name)
+		return nil, refuse("Step %s cannot be forced: it removes neither a work nor an Azure resource.", name)
 	case !step.GetStuck():
-		return nil, refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
+		return nil, refuse("Step %s is not stuck: it has been running since %s and may be forced from %s on. A retry is allowed now.", name,
 			step.GetSince().AsTime().Format(time.RFC3339), step.GetStuckTime().AsTime().Format(time.RFC3339))
 	case kind == deletiongraph.HostedCluster && slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind == NodePoolWork }):
-		return nil, refuse("Step %s cannot be forced before those of the node pools: the agent would make a NodePool again. Force these first.", name)
+		return nil, refuse("Step %s cannot be forced before the steps of the node pools: the agent would create a NodePool again. Force those steps first.", name)
 	}
 	if a := t.azureStep(step); a != nil {
 		return t.forceAzure(now, step, a, graphs, actor), nil
@@ -131,21 +131,21 @@ func (r Region) ForceDeletionStep(now time.Time, t *ClusterAggregate, name strin
 
 // leftBehind describes what a forced step may leave behind.
 func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work) string {
-	text := fmt.Sprintf("Work %s on %s is asked to go until it is confirmed.", w.Name, w.Shard)
+	text := fmt.Sprintf("Cluster Service requests the deletion of work %s on %s until the agent confirms it.", w.Name, w.Shard)
 	switch step.GetKind() {
 	case deletiongraph.NodePool:
 		text += " May be left: the NodePool with its machines in the customer's subscription, which HyperShift removes with the HostedCluster."
 	case deletiongraph.Credential, deletiongraph.Revocation:
-		text += " May be left: a certificate request and its approval, which sign nothing any more once the control plane is gone."
+		text += " May be left: a certificate request and its approval, which have no effect after the control plane is deleted."
 	case deletiongraph.Rollout:
-		text += " Nothing is left but what the agent goes on to read: it applied nothing."
+		text += " No objects are left: the work applied none. The agent still reads the components' status."
 	case deletiongraph.HostedCluster:
-		text += " May be left: the HostedCluster, its control plane, and what HyperShift keeps for it in the customer's subscription. The deletion of the namespaces goes on and takes the objects with it. The shard counts the place as free when the deletion ends."
+		text += " May be left: the HostedCluster, its control plane, and the resources that HyperShift created for it in the customer's subscription. The deletion of the namespaces continues and deletes the objects in them. The shard counts the place as free when the deletion ends."
 	case deletiongraph.Namespaces:
-		text += " May be left: the cluster's namespaces, terminating, with what remains in them. Their names are never used again. The shard counts the place as free."
+		text += " May be left: the cluster's terminating namespaces with their remaining objects. Their names are never used again. The shard counts the place as free."
 	}
 	if remaining := w.Observed.Remaining(); remaining != "" {
-		text += " Reported last: " + remaining
+		text += " The agent last reported: " + remaining
 	}
 	return text
 }
@@ -163,11 +163,11 @@ func (r Region) ReleaseFinalizers(now time.Time, t *ClusterAggregate, name strin
 	for _, f := range finalizers {
 		for _, protected := range managementcluster.PermanentFinalizers() {
 			if strings.HasPrefix(f, protected) {
-				return nil, refuse("Finalizer %s cannot be released: its controller is part of every management cluster, and has still to remove something. Once the step is stuck it may be forced without.", f)
+				return nil, refuse("Finalizer %s cannot be released: its controller runs on every management cluster and still has resources to remove. Force the step instead, after the step is stuck.", f)
 			}
 		}
 		if len(step.GetFinalizers()) > 0 && step.GetKind() != deletiongraph.Namespaces && !slices.Contains(step.GetFinalizers(), f) {
-			return nil, refuse("Finalizer %s was not reported of step %s; reported were %s.", f, name, strings.Join(step.GetFinalizers(), ", "))
+			return nil, refuse("The agent did not report finalizer %s for step %s. Reported finalizers: %s.", f, name, strings.Join(step.GetFinalizers(), ", "))
 		}
 		if !slices.Contains(work.ReleaseFinalizers, f) {
 			work.ReleaseFinalizers = append(work.ReleaseFinalizers, f)

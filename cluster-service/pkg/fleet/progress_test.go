@@ -22,7 +22,7 @@ func TestNodePoolProgress(t *testing.T) {
 		"Unhealthy": {reason: "the size was reached, and then a node fell silent", replicas: 1, wanted: 2, settled: true,
 			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. So it is"},
 		"Shrinking": {reason: "nodes leave when they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
-			message: "3 of 2 nodes are ready. Those that are too many are drained before they leave."},
+			message: "3 of 2 nodes are ready. Surplus nodes are drained before they are removed."},
 		"Upgrading": {reason: "nodes are counted by their versions", replicas: 2, wanted: 2, state: "UpdatingVersion",
 			message: "1 of 3 nodes run 4.21.4; 2 of 2 nodes are ready.",
 			change: func(o *feedback.Observed) {
@@ -30,7 +30,7 @@ func TestNodePoolProgress(t *testing.T) {
 				o.NodeVersions = []feedback.NodeVersion{{Version: "4.20.16", Ready: 1, Unready: 1}, {Version: "4.21.4", Ready: 1}}
 			}},
 		"Replaced": {reason: "another configuration, of the same version", replicas: 2, wanted: 2, state: "ReplacingNodes",
-			message: "Nodes are replaced, one after the other, for a change of their machines or configuration; 2 of 2 nodes are ready.",
+			message: "Nodes are replaced one by one because their machine template or configuration changed; 2 of 2 nodes are ready.",
 			change:  func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingConfig, "True") }},
 		"Skew": {reason: "the rule comes from HyperShift", replicas: 2, wanted: 2, state: "UnsupportedVersionSkew", message: "So it is",
 			change: func(o *feedback.Observed) { *o = with(*o, feedback.VersionSkew, "False") }},

@@ -79,13 +79,13 @@ func TestComponents(t *testing.T) {
 		t.Fatalf("after 15 s: %v, due %s", work, u.DueTime())
 	}
 	step := u.Status.GetSteps()[0]
-	if message := step.GetMessage(); message != "The control plane rolls out 4.20.16." || len(step.GetComponents()) > 0 {
+	if message := step.GetMessage(); message != "The control plane is rolling out 4.20.16." || len(step.GetComponents()) > 0 {
 		t.Errorf("before anything is reported: %s", step)
 	}
 
 	w.components(u, map[string]string{"etcd": "4.20.15 RollingOut", "kube-apiserver": "4.20.15 WaitingForDependencies", "router": "4.20.16", "kube-scheduler": "4.20.15"})
 	w.later(time.Second)
-	if message := step.GetMessage(); message != "The control plane rolls out 4.20.16. 1 of 4 components are at 4.20.16; waiting for etcd." {
+	if message := step.GetMessage(); message != "The control plane is rolling out 4.20.16. 1 of 4 components are at 4.20.16; waiting for etcd." {
 		t.Errorf("it says %q", message)
 	}
 	w.components(u, map[string]string{"etcd": "4.20.15 RollingOut", "kube-apiserver": "4.20.15 RollingOut", "router": "4.20.16", "kube-scheduler": "4.20.15 WaitingForDependencies"})

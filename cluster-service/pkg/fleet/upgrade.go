@@ -191,7 +191,7 @@ func (r Region) advanceUpgrades(now time.Time, t *ClusterAggregate, mayMove bool
 			continue // the next has its turn
 		}
 		for _, u := range active[1:] {
-			u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "Waiting for upgrade "+first.UID+" to "+first.Spec.GetVersion()+", which came before.")
+			u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "Waiting for upgrade "+first.UID+" to "+first.Spec.GetVersion()+", which was requested earlier.")
 		}
 		return moved
 	}
@@ -219,11 +219,11 @@ func (r Region) advanceUpgrade(now time.Time, t *ClusterAggregate, u *Upgrade, m
 func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove bool) (again, moved bool) {
 	s := u.nextControlPlaneStep()
 	if s == nil {
-		u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "The control plane has arrived.")
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "All steps of the control plane are complete.")
 		return true, false
 	}
 	if !IsNewer(s.GetToVersion(), t.Cluster.Release.Version) {
-		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The control plane has this version already.")
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The control plane already has this version.")
 		return true, false
 	}
 	s.FromVersion = t.Cluster.Release.Version
@@ -234,13 +234,13 @@ func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade
 	case waiting != nil:
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, waiting.GetMessage())
 	case !mayMove:
-		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "About to begin.")
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "The next step of the control plane is about to start.")
 	default:
 		t.Cluster.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
-		begin(now, s, "The control plane is given "+s.GetToVersion()+".")
+		begin(now, s, "Cluster Service set the release of the control plane to "+s.GetToVersion()+".")
 		s.ComponentsTime = timestamp(now.Add(r.ComponentsAfter))
 		u.begun(now)
-		u.say(now, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, "The control plane goes from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, "The control plane is being upgraded from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
 		return false, true
 	}
 	return false, false
@@ -252,7 +252,7 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 	switch {
 	case s == nil:
 		// A stored running step is always found. Without one there is nothing to follow.
-		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "About to go on.")
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "The next step is about to start.")
 		return true
 	case work == nil:
 		return false
@@ -277,16 +277,16 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 func controlPlaneProgress(want Release, work *Work) string {
 	seen := &work.Observed
 	if !work.Applied() {
-		return "Waiting for the management cluster to take release " + want.Version + "."
+		return "Waiting for the agent of the management cluster to apply release " + want.Version + "."
 	}
 	if progressing := seen.Condition("Progressing"); progressing.Reason == "Blocked" {
-		return "The management cluster holds release " + want.Version + " back: " + progressing.Message
+		return "HyperShift blocks the rollout of release " + want.Version + ": " + progressing.Message
 	}
 	history := seen.ControlPlaneVersions
 	if len(history) == 0 || history[0].Version != want.Version {
-		return "Waiting for the control plane to begin with " + want.Version + "."
+		return "Waiting for the control plane to start the rollout of " + want.Version + "."
 	}
-	message := "The control plane rolls out " + want.Version + "."
+	message := "The control plane is rolling out " + want.Version + "."
 	if degraded := seen.Condition("Degraded"); degraded.Status == "True" {
 		message += " It is degraded: " + degraded.Message
 	}
@@ -309,28 +309,28 @@ func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove boo
 		case csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED:
 			switch {
 			case p == nil || p.Deleting():
-				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
+				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is deleted or being deleted.")
 			case !IsNewer(s.GetToVersion(), p.Release.Version):
-				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool has this version already.")
+				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool already has this version.")
 			case u.Status.GetPaused():
 				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" is next. Paused by "+u.Status.GetPausedBy().GetName()+": "+u.Status.GetPausedBy().GetReason())
 				return moved
 			case !mayMove:
-				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" is about to begin.")
+				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "The upgrade of node pool "+s.GetNodePool()+" is about to start.")
 				return moved
 			default:
 				s.FromVersion = p.Release.Version
 				p.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
-				begin(now, s, "The node pool is given "+s.GetToVersion()+".")
+				begin(now, s, "Cluster Service set the release of the node pool to "+s.GetToVersion()+".")
 				u.begun(now)
-				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" goes from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
+				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" is being upgraded from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
 				return true
 			}
 		}
 	}
-	u.end(now, csv1.UpgradeState_UPGRADE_STATE_COMPLETED, "All of it runs "+u.Spec.GetVersion()+".")
+	u.end(now, csv1.UpgradeState_UPGRADE_STATE_COMPLETED, "The control plane and all node pools run "+u.Spec.GetVersion()+".")
 	if n := u.left(t); n > 0 {
-		u.Status.Message = fmt.Sprintf("The control plane runs %s; %d node pools do not follow.", u.Spec.GetVersion(), n)
+		u.Status.Message = fmt.Sprintf("The control plane runs %s; %d node pools are not part of the upgrade.", u.Spec.GetVersion(), n)
 	}
 	return moved
 }
@@ -375,7 +375,7 @@ func NodePoolStep(p *NodePool, to Release) *csv1.UpgradeStep {
 // followNodePool updates the progress of a node pool's step.
 func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.UpgradeStep, p *NodePool) {
 	if p == nil || p.Deleting() {
-		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is deleted or being deleted.")
 		return
 	}
 	work := t.Work(NodePoolWork, p.UID)
@@ -388,7 +388,7 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 	case work.Observed.Condition("UpdatingVersion").Status == "True":
 		s.Message = work.Observed.Condition("UpdatingVersion").Message
 	default:
-		s.Message = "Waiting for the node pool to take release " + s.GetToVersion() + "."
+		s.Message = "Waiting for the node pool to start the rollout of release " + s.GetToVersion() + "."
 	}
 }
 
@@ -430,7 +430,7 @@ func (u *Upgrade) end(now time.Time, state csv1.UpgradeState, message string) {
 		// The components are no longer read.
 		s.Components, s.ComponentsTime = nil, nil
 		if s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
-			finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The upgrade ended before.")
+			finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The upgrade ended before this step.")
 		}
 	}
 }

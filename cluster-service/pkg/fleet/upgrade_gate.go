@@ -90,18 +90,18 @@ func judge(now time.Time, t *ClusterAggregate, u *Upgrade) []judgement {
 		return nil
 	}
 	if at := u.Spec.GetNotBefore(); at != nil {
-		list = append(list, judgement{name: GateNotBefore, passed: !now.Before(at.AsTime()), message: "It is not to begin before " + at.AsTime().UTC().Format(time.RFC3339) + "."})
+		list = append(list, judgement{name: GateNotBefore, passed: !now.Before(at.AsTime()), message: "The upgrade must not start before " + at.AsTime().UTC().Format(time.RFC3339) + "."})
 	}
 	list = append(list, judgeReady(t), judgeSkew(t, left[len(left)-1].GetToVersion()))
 	if slices.ContainsFunc(left, crossesMinor) {
 		to := left[len(left)-1].GetToVersion()
 		list = append(list, judgeUpgradeable(t, left[0]), judgement{name: GateMinorVersion, acknowledgeable: true,
-			message: "Going to another minor version, " + to + ", takes APIs away that workloads may still use; somebody has to agree to that."})
+			message: "The upgrade to another minor version, " + to + ", removes APIs that workloads may still use. An SRE must acknowledge this gate."})
 	}
 	for _, s := range left {
 		for _, risk := range s.GetRisks() {
 			list = append(list, judgement{name: gateRisk + risk, acknowledgeable: true,
-				message: fmt.Sprintf("The way from %s to %s has a known risk, %s; somebody has to accept it.", s.GetFromVersion(), s.GetToVersion(), risk)})
+				message: fmt.Sprintf("The update from %s to %s has the known risk %s. An SRE must acknowledge this gate.", s.GetFromVersion(), s.GetToVersion(), risk)})
 		}
 	}
 	return list
@@ -115,9 +115,9 @@ func judgeReady(t *ClusterAggregate) judgement {
 		j.message = "Waiting for the cluster to be installed."
 	case work.Refused, heldBack(work):
 		j.passed = true
-		j.message = "The control plane did not begin with " + t.Cluster.Release.Version + " and can be given a newer release."
+		j.message = "The control plane did not start the rollout of " + t.Cluster.Release.Version + " and accepts a newer release."
 	case !rolledOut(t.Cluster.Release, &work.Observed):
-		j.message = "Waiting for the control plane to complete " + t.Cluster.Release.Version + "."
+		j.message = "Waiting for the control plane to complete the rollout of " + t.Cluster.Release.Version + "."
 	case work.Observed.Condition(feedback.Available).Status != "True":
 		j.message = "Waiting for the control plane to be available: " + work.Observed.Condition(feedback.Available).Message
 	default:
@@ -131,7 +131,7 @@ func judgeSkew(t *ClusterAggregate, to string) judgement {
 	if len(behind) == 0 {
 		return judgement{name: GateVersionSkew, passed: true, message: fmt.Sprintf("No node pool is more than %d minor versions behind %s.", MaxSkew, to)}
 	}
-	return judgement{name: GateVersionSkew, message: fmt.Sprintf("A node pool may be %d minor versions behind its control plane. Behind %s by more are %s; upgrade them first.",
+	return judgement{name: GateVersionSkew, message: fmt.Sprintf("A node pool may be at most %d minor versions behind its control plane. Too far behind %s: %s. Upgrade these node pools first.",
 		MaxSkew, to, strings.Join(behind, ", "))}
 }
 
@@ -151,7 +151,7 @@ func PoolsTooFarBehind(t *ClusterAggregate, version string) []string {
 func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	j := judgement{name: GateUpgradeable, acknowledgeable: true}
 	if !crossesMinor(next) {
-		j.passed, j.message = true, "The cluster is asked before the step to another minor version."
+		j.passed, j.message = true, "The cluster's Upgradeable condition is evaluated directly before the step to another minor version."
 		return j
 	}
 	var seen feedback.Condition
@@ -160,7 +160,7 @@ func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	}
 	// A cluster without the condition is upgradeable, as HyperShift defines it.
 	j.passed = seen.Status != "False"
-	j.message = "The cluster has nothing against another minor version."
+	j.message = "The cluster reports no obstacle to another minor version."
 	if !j.passed {
 		j.message = "The cluster reports that it is not ready for another minor version: " + strings.TrimSpace(seen.Reason+" "+seen.Message)
 	}
@@ -197,7 +197,7 @@ func (u *Upgrade) refuseEnded() error {
 	if u.Active() {
 		return nil
 	}
-	return &UpgradeRefusal{RuleUpgradeEnded, "The upgrade came to its end: " + u.Status.GetMessage()}
+	return &UpgradeRefusal{RuleUpgradeEnded, "The upgrade has ended: " + u.Status.GetMessage()}
 }
 
 // lastStep reports whether the control plane rolls out its last release and no node pool follows.
@@ -219,8 +219,8 @@ func (u *Upgrade) Pause(t *ClusterAggregate, actor *csv1.Actor) error {
 		return nil
 	}
 	if u.lastStep(t) {
-		return &UpgradeRefusal{RuleUpgradeMoving, "The control plane rolls out " + t.Cluster.Release.Version +
-			", which HyperShift can neither hold nor take back, and nothing comes after it that could be paused. Before a control plane begins, and before its node pools follow, an upgrade can be paused."}
+		return &UpgradeRefusal{RuleUpgradeMoving, "The control plane is rolling out " + t.Cluster.Release.Version +
+			", which HyperShift cannot pause or revert, and no step follows. An upgrade can be paused before a step of the control plane or of a node pool starts."}
 	}
 	u.Status.Paused, u.Status.PausedBy = true, actor
 	return nil
@@ -244,11 +244,11 @@ func (u *Upgrade) Abort(now time.Time, t *ClusterAggregate, actor *csv1.Actor) e
 		return err
 	}
 	if work := t.Work(HostedCluster, ""); u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE && (work == nil || !heldBack(work)) {
-		return &UpgradeRefusal{RuleUpgradeMoving, "The control plane goes to " + t.Cluster.Release.Version +
-			", and nothing lowers a version. What comes after it can be paused now and aborted when the control plane has arrived."}
+		return &UpgradeRefusal{RuleUpgradeMoving, "The control plane is being upgraded to " + t.Cluster.Release.Version +
+			", and a version cannot be lowered. Pause the upgrade now to hold the steps that follow, and abort it after the control plane runs this version."}
 	}
 	u.Status.AbortedBy = actor
-	u.end(now, csv1.UpgradeState_UPGRADE_STATE_ABORTED, "Given up by "+actor.GetName()+": "+actor.GetReason())
+	u.end(now, csv1.UpgradeState_UPGRADE_STATE_ABORTED, "Aborted by "+actor.GetName()+": "+actor.GetReason())
 	return nil
 }
 
@@ -267,9 +267,9 @@ func (u *Upgrade) Acknowledge(now time.Time, t *ClusterAggregate, name string, a
 				names = append(names, known.GetName())
 			}
 		}
-		return &UpgradeRefusal{RuleGateUnknown, fmt.Sprintf("The upgrade has no gate %q before it. Gates that wait for an acknowledgement: %s.", name, orNone(names))}
+		return &UpgradeRefusal{RuleGateUnknown, fmt.Sprintf("The upgrade has no gate %q. Gates that wait for an acknowledgement: %s.", name, orNone(names))}
 	case !g.GetCanBeAcknowledged():
-		return &UpgradeRefusal{RuleGateNotAcknowledgable, fmt.Sprintf("Gate %s is passed when what it waits for is so, not by acknowledging it: %s", name, g.GetMessage())}
+		return &UpgradeRefusal{RuleGateNotAcknowledgable, fmt.Sprintf("Gate %s cannot be acknowledged. It passes when its condition is met: %s", name, g.GetMessage())}
 	case g.GetAcknowledgeTime() == nil:
 		g.AcknowledgedBy, g.AcknowledgeTime = actor, timestamp(now)
 	}

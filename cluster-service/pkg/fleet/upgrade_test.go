@@ -175,19 +175,19 @@ func TestUpgradeLife(t *testing.T) {
 	w.is(u, stateCP, "from 4.20.16 to 4.21.4")
 	w.report(fleet.HostedCluster, "", true)
 	w.settle()
-	w.is(u, stateNP, "Node pool a goes from 4.20.8 to 4.21.4")
+	w.is(u, stateNP, "Node pool a is being upgraded from 4.20.8 to 4.21.4")
 	if w.Pools[1].Release.Version != "4.20.8" {
 		t.Error("both node pools go at once")
 	}
 	w.report(fleet.NodePoolWork, w.Pools[0].UID, false)
 	w.settle()
-	w.is(u, stateNP, "Node pool a goes")
+	w.is(u, stateNP, "Node pool a is being upgraded")
 	w.report(fleet.NodePoolWork, w.Pools[0].UID, true)
 	w.settle()
-	w.is(u, stateNP, "Node pool b goes")
+	w.is(u, stateNP, "Node pool b is being upgraded")
 	w.report(fleet.NodePoolWork, w.Pools[1].UID, true)
 	w.settle()
-	w.is(u, stateDone, "All of it runs 4.21.4")
+	w.is(u, stateDone, "The control plane and all node pools run 4.21.4")
 	if !u.Gone() || u.Status.GetCompletionTime() == nil || w.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY {
 		t.Errorf("at its end: %v, the cluster %v", u.Status, w.Cluster.Status.GetPhase())
 	}
@@ -285,7 +285,7 @@ func TestHeldBack(t *testing.T) {
 	}
 	work.Observed.Conditions[feedback.Progressing] = feedback.Condition{Status: "False", Reason: "Blocked", Message: "ValidReleaseImage condition is false"}
 	w.settle()
-	if message := u.Status.GetSteps()[0].GetMessage(); !strings.Contains(message, "holds release 4.20.15 back: ValidReleaseImage") {
+	if message := u.Status.GetSteps()[0].GetMessage(); !strings.Contains(message, "HyperShift blocks the rollout of release 4.20.15: ValidReleaseImage") {
 		t.Errorf("the step says %q", message)
 	}
 	if err := u.Abort(w.now, w.ClusterAggregate, actor); err != nil {

@@ -100,7 +100,7 @@ func (d *Drain) need(decision Decision) {
 // Sentences returns the plan as sentences.
 func (d Drain) Sentences() []string {
 	if len(d.Moves)+len(d.Blocked)+len(d.Leaving) == 0 {
-		return []string{d.Shard + " holds no cluster: nothing has to move, and it can be deregistered."}
+		return []string{d.Shard + " has no clusters: no move is needed, and the shard can be deregistered."}
 	}
 	var lines []string
 	if n := len(d.Moves); n > 0 {
@@ -111,10 +111,10 @@ func (d Drain) Sentences() []string {
 		lines = append(lines, fmt.Sprintf("%s would move: %s.", clusters(n), strings.Join(parts, ", ")))
 	}
 	if n := len(d.Leaving); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s being deleted and will go without a move.", clusters(n, "is", "are")))
+		lines = append(lines, fmt.Sprintf("%s being deleted: no move is needed.", clusters(n, "is", "are")))
 	}
 	if n := len(d.Blocked); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s could not go anywhere.", clusters(n)))
+		lines = append(lines, fmt.Sprintf("%s could not be moved to any other shard.", clusters(n)))
 		for _, need := range d.Needs {
 			line := fmt.Sprintf("Needed: %d more %s for size class %s", need.Places, plural(int(need.Places), "place", "places"), need.SizeClass)
 			if rules := need.Policy.Describe(); rules != "" {
@@ -123,7 +123,7 @@ func (d Drain) Sentences() []string {
 			lines = append(lines, line+".")
 		}
 		if remedies := d.Blocked[0].Decision.Remedies(); len(remedies) > 0 {
-			lines = append(lines, "The first of them could go as soon as "+strings.Join(remedies, ", or ")+".")
+			lines = append(lines, "The first of them could be moved as soon as "+strings.Join(remedies, ", or ")+".")
 		}
 	}
 	return lines

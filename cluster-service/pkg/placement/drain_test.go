@@ -34,15 +34,15 @@ func TestPlan(t *testing.T) {
 		blocked   []string
 		sentences []string
 	}{
-		"Empty": {"nothing to do", nil, nil, nil, []string{"mgmt-1 holds no cluster: nothing has to move, and it can be deregistered."}},
+		"Empty": {"nothing to do", nil, nil, nil, []string{"mgmt-1 has no clusters: no move is needed, and the shard can be deregistered."}},
 		"All fit": {"the large one goes where only it can, and first", []placement.Tenant{tenant("a", 1), tenant("b", 2), tenant("c", 50), tenant("d", 3, leaving)},
 			[]string{"c mgmt-3", "b mgmt-2", "a mgmt-2"}, nil,
-			[]string{"3 clusters would move: 2 to mgmt-2 (then 10 of 10), 1 to mgmt-3 (then 10 of 10).", "1 cluster is being deleted and will go without a move."}},
+			[]string{"3 clusters would move: 2 to mgmt-2 (then 10 of 10), 1 to mgmt-3 (then 10 of 10).", "1 cluster is being deleted: no move is needed."}},
 		"Not all fit": {"what is missing is counted by what it must be like", []placement.Tenant{tenant("a", 20), tenant("b", 20), tenant("c", 1, zone3), tenant("d", 20)},
 			[]string{"a mgmt-3"}, []string{"b", "d", "c"},
-			[]string{"1 cluster would move: 1 to mgmt-3 (then 10 of 10).", "3 clusters could not go anywhere.", "Needed: 2 more places for size class medium.",
+			[]string{"1 cluster would move: 1 to mgmt-3 (then 10 of 10).", "3 clusters could not be moved to any other shard.", "Needed: 2 more places for size class medium.",
 				"Needed: 1 more place for size class small, in zone 3.",
-				"The first of them could go as soon as mgmt-2 takes clusters of size class medium, or a cluster leaves mgmt-3 or its capacity is raised, or mgmt-4 is uncordoned."}},
+				"The first of them could be moved as soon as mgmt-2 accepts clusters of size class medium, or a cluster is removed from mgmt-3 or its capacity is raised, or mgmt-4 is uncordoned."}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,12 +124,12 @@ func TestRules(t *testing.T) {
 		want   string
 	}{
 		"Strategy":   {"there is no such one", func(r *placement.Rules) { r.Strategy = "random" }, `placement.strategy: Unsupported value: "random": supported values: spread, pack`},
-		"Of one":     {"a region has no single shard", func(r *placement.Rules) { r.Shard = "a" }, "placement.sizeClass, shard, avoid: are for the rules of one cluster"},
-		"No classes": {"every cluster has one", func(r *placement.Rules) { r.SizeClasses = nil }, "placement.sizeClasses: at least one is needed"},
-		"Order":      {"from small to large", func(r *placement.Rules) { r.SizeClasses[1].MaxNodes = 5 }, "placement.sizeClasses[1].maxNodes: 5 does not follow on the class before"},
-		"Bounded":    {"every cluster has one", func(r *placement.Rules) { r.SizeClasses[2].MaxNodes = 500 }, "placement.sizeClasses[2].maxNodes: the last class takes any number of nodes"},
+		"Of one":     {"a region has no single shard", func(r *placement.Rules) { r.Shard = "a" }, "placement.sizeClass, shard, avoid: are allowed only in the rules of one cluster"},
+		"No classes": {"every cluster has one", func(r *placement.Rules) { r.SizeClasses = nil }, "placement.sizeClasses: must have at least one item"},
+		"Order":      {"from small to large", func(r *placement.Rules) { r.SizeClasses[1].MaxNodes = 5 }, "placement.sizeClasses[1].maxNodes: 5 must be greater than that of the class before"},
+		"Bounded":    {"every cluster has one", func(r *placement.Rules) { r.SizeClasses[2].MaxNodes = 500 }, "placement.sizeClasses[2].maxNodes: must be 0 for the last class, which accepts any number of nodes"},
 		"Twice":      {"which would be meant", func(r *placement.Rules) { r.SizeClasses[1].Name = "small" }, `placement.sizeClasses[1].name: "small" appears twice`},
-		"Silence":    {"a length of time", func(r *placement.Rules) { r.SilentAfter = "5" }, `placement.silentAfter: "5" is not a length of time`},
+		"Silence":    {"a length of time", func(r *placement.Rules) { r.SilentAfter = "5" }, `placement.silentAfter: "5" is not a duration`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

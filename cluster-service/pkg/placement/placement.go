@@ -178,24 +178,24 @@ func (s Shard) obstacles(sizeClass string, policy Policy) []Obstacle {
 		add(ReasonAvoided, "the cluster's rules no longer avoid "+s.Name, "is avoided by the cluster's rules")
 	}
 	if missing := without(policy.Zones, s.Zones); len(missing) > 0 {
-		add(ReasonZones, s.Name+" stands in zone "+strings.Join(missing, ", ")+", too", "stands in %s and not in zone %s", zones(s.Zones), strings.Join(missing, ", "))
+		add(ReasonZones, s.Name+" is also in zone "+strings.Join(missing, ", "), "is in %s and not in zone %s", zones(s.Zones), strings.Join(missing, ", "))
 	}
 	if len(s.Zones) < policy.MinimumZones {
-		add(ReasonZones, fmt.Sprintf("%s stands in %d zones", s.Name, policy.MinimumZones), "stands in %s, and %d are needed", zones(s.Zones), policy.MinimumZones)
+		add(ReasonZones, fmt.Sprintf("%s is in at least %d zones", s.Name, policy.MinimumZones), "is in %s, and at least %d zones are required", zones(s.Zones), policy.MinimumZones)
 	}
 	if len(s.SizeClasses) > 0 && !slices.Contains(s.SizeClasses, sizeClass) {
-		add(ReasonSizeClass, s.Name+" takes clusters of size class "+sizeClass, "takes size class %s and not %s", strings.Join(s.SizeClasses, ", "), sizeClass)
+		add(ReasonSizeClass, s.Name+" accepts clusters of size class "+sizeClass, "accepts size class %s and not %s", strings.Join(s.SizeClasses, ", "), sizeClass)
 	}
 	for _, key := range slices.Sorted(maps.Keys(policy.Labels)) {
 		if want := policy.Labels[key]; s.Labels[key] != want {
-			add(ReasonLabels, fmt.Sprintf("%s carries the label %s=%s", s.Name, key, want), "does not carry the label %s=%s", key, want)
+			add(ReasonLabels, fmt.Sprintf("%s has the label %s=%s", s.Name, key, want), "does not have the label %s=%s", key, want)
 		}
 	}
 	if s.Silent {
-		add(ReasonSilent, "the agent of "+s.Name+" answers", "has an agent that does not answer")
+		add(ReasonSilent, "the agent of "+s.Name+" responds", "has an agent that does not respond")
 	}
 	if s.Clusters >= s.Capacity {
-		add(ReasonFull, "a cluster leaves "+s.Name+" or its capacity is raised", "is full (%d of %d places taken)", s.Clusters, s.Capacity)
+		add(ReasonFull, "a cluster is removed from "+s.Name+" or its capacity is raised", "is full (%d of %d places used)", s.Clusters, s.Capacity)
 	}
 	return found
 }
@@ -213,7 +213,7 @@ func without(want, have []string) []string {
 func zones(list []string) string {
 	switch len(list) {
 	case 0:
-		return "no zone that is known"
+		return "no known zone"
 	case 1:
 		return "zone " + list[0]
 	}

@@ -105,17 +105,17 @@ func TestWords(t *testing.T) {
 		remedies []string
 	}{
 		"Chosen of several": {"the strategy says why", placement.Decide([]placement.Shard{a, b, c}, placement.Needs{}, &region, placement.Policy{}),
-			"mgmt-1 was chosen: of 2 that can take the cluster it is the least full, with 3 of 10 places taken.", []string{"mgmt-2 is uncordoned and a cluster leaves mgmt-2 or its capacity is raised"}},
+			"mgmt-1 was chosen: of 2 that can accept the cluster it is the least full, with 3 of 10 places used.", []string{"mgmt-2 is uncordoned and a cluster is removed from mgmt-2 or its capacity is raised"}},
 		"Packed": {"the strategy says why", placement.Decide([]placement.Shard{a, c}, placement.Needs{}, with(placement.Policy{Strategy: placement.Pack}), placement.Policy{}),
-			"mgmt-3 was chosen: of 2 that can take the cluster it is the fullest, with 4 of 10 places taken.", nil},
+			"mgmt-3 was chosen: of 2 that can accept the cluster it is the fullest, with 4 of 10 places used.", nil},
 		"Chosen for want of others": {"there was no choice", placement.Decide([]placement.Shard{a, b}, placement.Needs{}, &region, placement.Policy{}),
-			"mgmt-1 was chosen: it is the only provision shard that can take the cluster, with 3 of 10 places taken.", []string{"mgmt-2 is uncordoned and a cluster leaves mgmt-2 or its capacity is raised"}},
+			"mgmt-1 was chosen: it is the only provision shard that can accept the cluster, with 3 of 10 places used.", []string{"mgmt-2 is uncordoned and a cluster is removed from mgmt-2 or its capacity is raised"}},
 		"The only one": {"there was no choice", placement.Decide([]placement.Shard{a}, placement.Needs{}, &region, placement.Policy{}),
-			"mgmt-1 was chosen: it is the only provision shard, with 3 of 10 places taken.", nil},
+			"mgmt-1 was chosen: it is the only provision shard, with 3 of 10 places used.", nil},
 		"Waits": {"what is nearest comes first", placement.Decide([]placement.Shard{b, a, c}, placement.Needs{}, with(placement.Policy{Zones: []string{"2", "3"}}), placement.Policy{}),
-			"No provision shard can take it: mgmt-1 stands in zones 1, 2 and not in zone 3; mgmt-2 is cordoned and stands in no zone that is known and not in zone 2, 3 and is full (10 of 10 places taken); mgmt-3 stands in zone 1 and not in zone 2, 3.",
-			[]string{"mgmt-1 stands in zone 3, too", "mgmt-3 stands in zone 2, 3, too", "mgmt-2 is uncordoned and mgmt-2 stands in zone 2, 3, too and a cluster leaves mgmt-2 or its capacity is raised"}},
-		"Nothing": {"there is none", placement.Decide(nil, placement.Needs{}, &region, placement.Policy{}), "No provision shard can take it: there is none.", nil},
+			"No provision shard can accept the cluster: mgmt-1 is in zones 1, 2 and not in zone 3; mgmt-2 is cordoned and is in no known zone and not in zone 2, 3 and is full (10 of 10 places used); mgmt-3 is in zone 1 and not in zone 2, 3.",
+			[]string{"mgmt-1 is also in zone 3", "mgmt-3 is also in zone 2, 3", "mgmt-2 is uncordoned and mgmt-2 is also in zone 2, 3 and a cluster is removed from mgmt-2 or its capacity is raised"}},
+		"Nothing": {"there is none", placement.Decide(nil, placement.Needs{}, &region, placement.Policy{}), "No provision shard can accept the cluster: none is registered.", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -191,7 +191,7 @@ func (r *Rules) Check(field string, p Policy) []Violation {
 	if p.Shard != "" {
 		problems = append(problems, CheckName(field+"shard", p.Shard)...)
 		if slices.Contains(p.Avoid, p.Shard) {
-			problems = append(problems, Violation{field + "avoid", fmt.Sprintf("Invalid value: %q: is the one that the rules name", p.Shard)})
+			problems = append(problems, Violation{field + "avoid", fmt.Sprintf("Invalid value: %q: must not be the shard that the rules require", p.Shard)})
 		}
 	}
 	return problems
@@ -235,16 +235,16 @@ func (r *Rules) Validate(path string) error {
 		errs = append(errs, fmt.Errorf("%s.%s: %s", path, field, fmt.Sprintf(format, args...)))
 	}
 	if r.SizeClass != "" || r.Shard != "" || len(r.Avoid) > 0 {
-		fail("sizeClass, shard, avoid", "are for the rules of one cluster")
+		fail("sizeClass, shard, avoid", "are allowed only in the rules of one cluster")
 	}
 	for _, problem := range r.Check("", r.Policy) {
 		fail(problem.Field, "%s", problem.Message)
 	}
 	if d, err := time.ParseDuration(r.SilentAfter); r.SilentAfter != "" && (err != nil || d <= 0) {
-		fail("silentAfter", "%q is not a length of time", r.SilentAfter)
+		fail("silentAfter", "%q is not a duration", r.SilentAfter)
 	}
 	if len(r.SizeClasses) == 0 {
-		fail("sizeClasses", "at least one is needed")
+		fail("sizeClasses", "must have at least one item")
 	}
 	for i, c := range r.SizeClasses {
 		last := i == len(r.SizeClasses)-1
@@ -254,9 +254,9 @@ func (r *Rules) Validate(path string) error {
 		case r.size(c.Name) != i:
 			fail(fmt.Sprintf("sizeClasses[%d].name", i), "%q appears twice", c.Name)
 		case last && c.MaxNodes != 0:
-			fail(fmt.Sprintf("sizeClasses[%d].maxNodes", i), "the last class takes any number of nodes")
+			fail(fmt.Sprintf("sizeClasses[%d].maxNodes", i), "must be 0 for the last class, which accepts any number of nodes")
 		case !last && c.MaxNodes <= 0, i > 0 && !last && c.MaxNodes <= r.SizeClasses[i-1].MaxNodes:
-			fail(fmt.Sprintf("sizeClasses[%d].maxNodes", i), "%d does not follow on the class before", c.MaxNodes)
+			fail(fmt.Sprintf("sizeClasses[%d].maxNodes", i), "%d must be greater than that of the class before", c.MaxNodes)
 		}
 	}
 	return errors.Join(errs...)

@@ -13,7 +13,7 @@ const named = 3
 // Message returns the decision as a sentence.
 func (d Decision) Message() string {
 	if d.Shard == "" {
-		return "No provision shard can take it: " + d.refusals() + "."
+		return "No provision shard can accept the cluster: " + d.refusals() + "."
 	}
 	chosen := d.Verdicts[0]
 	text := fmt.Sprintf("%s was chosen: ", d.Shard)
@@ -21,13 +21,13 @@ func (d Decision) Message() string {
 	case able == 1 && len(d.Verdicts)+d.Omitted == 1:
 		text += "it is the only provision shard, "
 	case able == 1:
-		text += "it is the only provision shard that can take the cluster, "
+		text += "it is the only provision shard that can accept the cluster, "
 	case d.Policy.Strategy == Pack:
-		text += fmt.Sprintf("of %d that can take the cluster it is the fullest, ", able)
+		text += fmt.Sprintf("of %d that can accept the cluster it is the fullest, ", able)
 	default:
-		text += fmt.Sprintf("of %d that can take the cluster it is the least full, ", able)
+		text += fmt.Sprintf("of %d that can accept the cluster it is the least full, ", able)
 	}
-	return text + fmt.Sprintf("with %d of %d places taken.", chosen.Clusters, chosen.Capacity)
+	return text + fmt.Sprintf("with %d of %d places used.", chosen.Clusters, chosen.Capacity)
 }
 
 func (d Decision) able() int {
@@ -43,7 +43,7 @@ func (d Decision) able() int {
 // refusals returns the shards that do not accept the cluster with their obstacles.
 func (d Decision) refusals() string {
 	if len(d.Verdicts) == 0 {
-		return "there is none"
+		return "none is registered"
 	}
 	var parts []string
 	left := d.Omitted
@@ -58,7 +58,7 @@ func (d Decision) refusals() string {
 	}
 	text := strings.Join(parts, "; ")
 	if left > 0 {
-		text += fmt.Sprintf("; and %d more cannot either", left)
+		text += fmt.Sprintf("; %d more cannot accept it", left)
 	}
 	return text
 }

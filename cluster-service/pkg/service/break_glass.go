@@ -95,7 +95,7 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 		}
 	}
 	if pending >= maxPending || live >= maxLive {
-		return nil, apierror.New(apierror.Throttled, "The cluster has %d credentials that are not at their end, %d of them not signed yet; at most %d and %d are possible.",
+		return nil, apierror.New(apierror.Throttled, "The cluster has %d active credentials, %d of them not signed yet; at most %d and %d are allowed.",
 			live, pending, maxLive, maxPending).WithReason(ReasonTooManyCredentials).WithRetryAfter(credentialRetry)
 	}
 	c := &fleet.Credential{UID: uid, ClusterUID: t.Cluster.UID, Spec: spec, CreateTime: now,
@@ -107,7 +107,7 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 func wantedCluster(t *fleet.ClusterAggregate) error {
 	switch {
 	case t.Cluster == nil:
-		return failedPrecondition(ReasonClusterUnknown, "The cluster is not known yet.")
+		return failedPrecondition(ReasonClusterUnknown, "The cluster does not exist in Cluster Service yet.")
 	case t.Cluster.Deleting():
 		return failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted.")
 	}

@@ -59,7 +59,7 @@ func (s *Service) ResumeCluster(ctx context.Context, r *csv1.ResumeClusterReques
 			return "", err
 		}
 		if t.Cluster.Paused().IsZero() {
-			return "Nothing: the cluster was not paused.", nil
+			return "No effect: the cluster was not paused.", nil
 		}
 		t.Cluster.Resume()
 		return "Reconciliation resumes.", nil
@@ -89,20 +89,20 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 	return s.execute(ctx, actionRetry, r, check{}, func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error) {
 		c := t.Cluster
 		if c.Gone() {
-			return "Nothing: the cluster is gone.", nil
+			return "No effect: the cluster is deleted.", nil
 		}
 		if c.Shard == "" && !c.Deleting() {
 			if _, err = tx.Place(ctx, c, t.PlacementNeeds(), s.rules()); err != nil {
 				return "", err
 			}
 			if c.Shard == "" {
-				return "Nothing: no provision shard has a free place.", nil
+				return "No effect: no provision shard has a free place.", nil
 			}
 			return "The cluster is placed on provision shard " + c.Shard + ".", nil
 		}
 		effect = fmt.Sprintf("%d works are published again.", t.RetryWorks())
 		if steps := t.RetryAzure(s.o.Store.Now(), r.GetActor()); steps > 0 {
-			effect += fmt.Sprintf(" %d steps in Azure are tried at once.", steps)
+			effect += fmt.Sprintf(" %d steps in Azure are retried at once.", steps)
 		}
 		return effect, nil
 	})

@@ -25,7 +25,7 @@ func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionReques
 	var steps []string
 	err := s.changeDeletion(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.ClusterAggregate) error {
 		if steps = s.o.Renderer.Region.RetryDeletion(now, t, r.GetActor()); len(steps) == 0 {
-			return failedPrecondition(ReasonNoDeletion, "No deletion of the cluster, or of its node pools and external auths, waits for anything.")
+			return failedPrecondition(ReasonNoDeletion, "No deletion of the cluster, its node pools or its external authentications has a pending step.")
 		}
 		return nil
 	})

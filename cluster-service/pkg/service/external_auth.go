@@ -47,7 +47,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 	})
 	switch {
 	case store.IsResourceIDInUse(err):
-		err = failedPrecondition(ReasonResourceIDInUse, "Another external auth holds the resource id and is not fully deleted.")
+		err = failedPrecondition(ReasonResourceIDInUse, "Another external authentication uses the resource ID and is not fully deleted.")
 	case store.IsExternalAuthInUse(err):
 		err = externalAuthExists()
 	}
@@ -58,20 +58,20 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 }
 
 func externalAuthExists() error {
-	return failedPrecondition(ReasonExternalAuthExists, "The cluster has another external auth that is not being deleted.")
+	return failedPrecondition(ReasonExternalAuthExists, "The cluster has another external authentication that is not being deleted.")
 }
 
 func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.ClusterAggregate, uid, clusterUID string, r *csv1.ApplyExternalAuthRequest) (*fleet.ExternalAuth, error) {
 	now, a := s.o.Store.Now(), t.ExternalAuthByUID(uid)
 	switch {
 	case a != nil && a.Deleting():
-		return nil, failedPrecondition(ReasonUIDDeleted, "The external auth is being deleted, or is deleted.")
+		return nil, failedPrecondition(ReasonUIDDeleted, "The external authentication is being deleted or is deleted.")
 	case a != nil && r.GetGeneration() <= a.Generation:
 		return a, nil
 	case t.Cluster == nil:
-		return nil, failedPrecondition(ReasonClusterUnknown, "The cluster of the external auth is not known yet.")
+		return nil, failedPrecondition(ReasonClusterUnknown, "The cluster of the external authentication does not exist in Cluster Service yet.")
 	case t.Cluster.Deleting():
-		return nil, failedPrecondition(ReasonClusterDeleting, "The cluster of the external auth is being deleted.")
+		return nil, failedPrecondition(ReasonClusterDeleting, "The cluster of the external authentication is being deleted.")
 	case a == nil && t.ExternalAuth() != nil:
 		return nil, externalAuthExists()
 	}
@@ -196,7 +196,7 @@ func (c *check) certificates(field, value string) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			c.fail(field, "Invalid value: must hold certificates only, and has a block of type %q", block.Type)
+			c.fail(field, "Invalid value: must contain only certificates, and has a block of type %q", block.Type)
 			return
 		}
 	}

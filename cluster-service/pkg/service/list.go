@@ -199,10 +199,10 @@ func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[
 
 func ended(err error) error {
 	if errors.Is(err, watch.ErrCompacted) {
-		return apierror.New(apierror.OutOfRange, "Changes after this revision are not kept any more: list, then watch from the list's revision.").WithReason(ReasonRevisionCompacted)
+		return apierror.New(apierror.OutOfRange, "Changes after this revision are no longer stored: list again, then watch from the revision of the list.").WithReason(ReasonRevisionCompacted)
 	}
 	if errors.Is(err, watch.ErrStopped) {
-		return apierror.New(apierror.Unavailable, "This replica is stopping: watch again from where you are.").WithRetryAfter(100 * time.Millisecond)
+		return apierror.New(apierror.Unavailable, "This replica is stopping: watch again from the last received revision.").WithRetryAfter(100 * time.Millisecond)
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 		case t.Cluster == nil:
 			return unknown(ReasonClusterUnknown, "cluster", uid)
 		case t.Cluster.Deleting():
-			return failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted: it needs no place any more.")
+			return failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted: its placement rules cannot be changed.")
 		}
 		var override *store.PolicyOverride
 		if r.GetPolicy() != nil {
@@ -89,27 +89,27 @@ func sentences(e *store.Placement, now placement.Decision) []string {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	switch {
 	case c.Gone():
-		add("The cluster is deleted: it has no place any more.")
+		add("The cluster is deleted and no longer uses a place.")
 		return lines
 	case c.Shard == "" && c.Deleting():
 		add("The cluster is being deleted and was never placed.")
 		return lines
 	case c.Shard != "" && len(e.Decisions) == 0:
-		add("The cluster is on %s. The decision is not kept: it was made before decisions were.", c.Shard)
+		add("The cluster is on %s. The decision is not stored: it was made before Cluster Service stored decisions.", c.Shard)
 	case c.Shard != "":
 		last := e.Decisions[0]
-		add("The cluster is on %s since %s. %s", c.Shard, last.First.Format(clockFormat), last.Message())
+		add("The cluster has been on %s since %s. %s", c.Shard, last.First.Format(clockFormat), last.Message())
 		add("It counted as size class %s, and the rules were: %s.", last.SizeClass, last.Policy.Describe())
 		if len(e.Decisions) > 1 {
 			first := e.Decisions[len(e.Decisions)-1]
-			add("It had waited since %s, for then: %s", c.CreateTime.Format(clockFormat), first.Message())
+			add("It had waited since %s because of this decision: %s", c.CreateTime.Format(clockFormat), first.Message())
 		}
 	default:
-		add("The cluster waits for a place since %s. %s", c.CreateTime.Format(clockFormat), now.Message())
+		add("The cluster has waited for a place since %s. %s", c.CreateTime.Format(clockFormat), now.Message())
 		add("It counts as size class %s, and the rules are: %s.", now.SizeClass, now.Policy.Describe())
 		switch remedies := now.Remedies(); {
 		case now.Shard != "":
-			add("%s can take it now: it will be placed in a moment.", now.Shard)
+			add("%s can accept it now: Cluster Service will place it shortly.", now.Shard)
 		case len(remedies) > 0:
 			add("It would be placed as soon as %s.", strings.Join(remedies, ", or "))
 		default:
@@ -121,16 +121,16 @@ func sentences(e *store.Placement, now placement.Decision) []string {
 		if rules == "" {
 			rules = "none"
 		}
-		add("It has rules of its own: %s. %s set them on %s: %s", rules, o.Actor.Name, o.Time.Format(clockFormat), o.Actor.Reason)
+		add("The cluster has its own rules: %s. %s set them on %s: %s", rules, o.Actor.Name, o.Time.Format(clockFormat), o.Actor.Reason)
 	}
 	if c.Shard == "" {
 		return lines
 	}
 	switch verdict, found := now.Verdict(c.Shard); {
 	case !found:
-		add("%s is not known any more.", c.Shard)
+		add("%s no longer exists.", c.Shard)
 	case len(verdict.Obstacles) > 0:
-		add("It would not be placed there today: %s %s. Clusters that are placed stay.", c.Shard, verdict.Why())
+		add("It would not be placed there today: %s %s. Placed clusters are not moved.", c.Shard, verdict.Why())
 	}
 	return lines
 }

@@ -71,7 +71,7 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 	case c.Deleting():
 		err = failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted, or is deleted.")
 	case c.Shard == "":
-		err = failedPrecondition(ReasonClusterUnplaced, "The cluster waits for a place, and has nothing yet that could be lost.")
+		err = failedPrecondition(ReasonClusterUnplaced, "The cluster is not placed yet and has no state to recover.")
 	}
 	if err != nil {
 		return nil, s.answer(ctx, err)
@@ -115,7 +115,7 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 		return false, err
 	case !placed:
 		// On another shard it would be a second control plane.
-		return false, failedPrecondition(ReasonShardUnknown, "The cluster lives on the provision shard '"+r.GetProvisionShard()+"', which is not known here: register it again.")
+		return false, failedPrecondition(ReasonShardUnknown, "The cluster is on provision shard '"+r.GetProvisionShard()+"', which is not registered: register the shard again.")
 	}
 	s.o.Log.WarnContext(ctx, "recovered a lost cluster", logkey.ClusterUID, c.UID, logkey.ClusterID, c.ID(), logkey.ResourceID, c.ResourceID,
 		logkey.Shard, r.GetProvisionShard(), logkey.Version, c.Release.Version)

@@ -103,9 +103,9 @@ func (s *Service) answer(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &known):
 	case errors.Is(err, store.ErrCallRepeated):
-		err = apierror.New(apierror.Conflict, "This call has had its effect before.").WithReason(clusterservice.ReasonCallDone)
+		err = apierror.New(apierror.Conflict, "This call already took effect.").WithReason(clusterservice.ReasonCallDone)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		err = apierror.New(apierror.Unavailable, "The request was given up before it was done.").WithCause(err)
+		err = apierror.New(apierror.Unavailable, "The request was canceled before it completed.").WithCause(err)
 	case store.IsUnavailable(err):
 		err = apierror.New(apierror.Unavailable, "The database cannot be reached.").WithRetryAfter(time.Second).WithCause(err)
 		s.o.Log.WarnContext(ctx, "the database is unavailable for a request", logkey.Error, err)
@@ -149,7 +149,7 @@ func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest)
 		case err == nil:
 			return cluster, nil
 		case store.IsResourceIDInUse(err):
-			return nil, failedPrecondition(ReasonResourceIDInUse, "Another cluster holds the resource id and is not fully deleted.")
+			return nil, failedPrecondition(ReasonResourceIDInUse, "Another cluster uses the resource ID and is not fully deleted.")
 		case store.IsPrefixInUse(err) && r.GetSpec().GetDns().GetBaseDomainPrefix() != "":
 			return nil, apierror.InvalidFields([]apierror.Violation{{Field: "spec.dns.base_domain_prefix", Message: "Duplicate value: another cluster of the region has it"}})
 		case store.IsPrefixInUse(err) && attempt < maxPrefixes:
@@ -320,7 +320,7 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 		return err
 	})
 	if store.IsResourceIDInUse(err) {
-		err = failedPrecondition(ReasonResourceIDInUse, "Another node pool holds the resource id and is not fully deleted.")
+		err = failedPrecondition(ReasonResourceIDInUse, "Another node pool uses the resource ID and is not fully deleted.")
 	}
 	if err != nil {
 		return nil, s.answer(ctx, err)
@@ -352,7 +352,7 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 	case p != nil && r.GetGeneration() <= p.Generation:
 		return p, nil
 	case t.Cluster == nil:
-		return nil, failedPrecondition(ReasonClusterUnknown, "The cluster of the node pool is not known yet.")
+		return nil, failedPrecondition(ReasonClusterUnknown, "The cluster of the node pool does not exist in Cluster Service yet.")
 	case t.Cluster.Deleting():
 		return nil, failedPrecondition(ReasonClusterDeleting, "The cluster of the node pool is being deleted.")
 	}

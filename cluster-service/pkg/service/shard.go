@@ -115,7 +115,7 @@ func (s *Service) RegisterProvisionShard(ctx context.Context, r *csv1.RegisterPr
 		case shard.Registered && shard.Listed() && shard.Offers(offer):
 			return "", nil, nil
 		case shard.Listed():
-			return "", nil, failedPrecondition(ReasonShardExists, "There is a provision shard "+shard.Name+" already, with other settings. They can be changed by an update.")
+			return "", nil, failedPrecondition(ReasonShardExists, "Provision shard "+shard.Name+" already exists with other settings. Change them with an update.")
 		}
 		shard.Base, shard.Override = offer, store.Offer{}
 		shard.Registered, shard.Deregistered, shard.Cordoned, shard.Draining = true, false, true, false
@@ -185,7 +185,7 @@ func (s *Service) notLast(shard *store.Shard, others []store.Shard) error {
 			return nil
 		}
 	}
-	return failedPrecondition(ReasonLastShard, "No other provision shard takes clusters and has room: every new cluster would wait. Uncordon or register another first, or say that no room is acceptable.")
+	return failedPrecondition(ReasonLastShard, "No other provision shard accepts clusters and has a free place: every new cluster would wait. Uncordon or register another shard first, or accept that there is no free place (accept_no_room).")
 }
 
 // DrainProvisionShard starts to drain a shard.
@@ -215,9 +215,9 @@ func (s *Service) DeregisterProvisionShard(ctx context.Context, r *csv1.Deregist
 		case shard.Deregistered:
 			return "", nil, nil
 		case shard.State() == placement.Active:
-			return "", nil, failedPrecondition(ReasonShardNotCordoned, shard.Name+" takes clusters. Drain it first: that cordons it, and plans where its clusters would go.")
+			return "", nil, failedPrecondition(ReasonShardNotCordoned, shard.Name+" accepts clusters. Drain it first: draining cordons the shard and plans the moves of its clusters.")
 		case shard.Clusters > 0:
-			return "", nil, failedPrecondition(ReasonShardNotEmpty, fmt.Sprintf("%s holds %s, those being deleted included. It can be deregistered when it holds none.", shard.Name, counted(shard.Clusters)))
+			return "", nil, failedPrecondition(ReasonShardNotEmpty, fmt.Sprintf("%s has %s, including those being deleted. It can be deregistered when it has none.", shard.Name, counted(shard.Clusters)))
 		}
 		shard.Deregistered, shard.Registered, shard.Cordoned, shard.Draining = true, false, true, false
 		s.entered(shard, r.GetActor())
@@ -265,7 +265,7 @@ func (s *Service) changeShard(ctx context.Context, name string, among scope, act
 		case shard == nil:
 			shard = &store.Shard{Name: name, Deregistered: true}
 		case version != 0 && version != shard.Version:
-			return nil, nil, apierror.New(apierror.Conflict, "The provision shard is at version %d: somebody changed it. Read it, and decide again.", shard.Version).WithReason(ReasonShardChanged)
+			return nil, nil, apierror.New(apierror.Conflict, "The provision shard was changed and is at version %d. Read it again before changing it.", shard.Version).WithReason(ReasonShardChanged)
 		}
 		others = slices.DeleteFunc(others, func(other store.Shard) bool { return other.Deregistered })
 		var err error
@@ -339,7 +339,7 @@ func (s *Service) changeOffer(shard *store.Shard, r *csv1.UpdateProvisionShardRe
 		case before[field] != after[field]:
 			changes = append(changes, fmt.Sprintf("%s %s → %s", strings.ReplaceAll(field, "_", " "), before[field], after[field]))
 		case slices.Contains(was, field) != slices.Contains(now, field):
-			changes = append(changes, fmt.Sprintf("%s %s, whatever the shards file says: %t", strings.ReplaceAll(field, "_", " "), after[field], slices.Contains(now, field)))
+			changes = append(changes, fmt.Sprintf("%s %s, overriding the shards file: %t", strings.ReplaceAll(field, "_", " "), after[field], slices.Contains(now, field)))
 		}
 	}
 	return changes

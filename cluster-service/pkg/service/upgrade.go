@@ -124,7 +124,7 @@ func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (targ
 	if _, err := s.newestRelease(spec); err != nil {
 		return nil, false, err
 	}
-	return nil, false, invalidVersion("Invalid value: %q: the update graph has no way there from %s in channel %s: supported values: %s",
+	return nil, false, invalidVersion("Invalid value: %q: the update graph has no path to it from %s in channel %s: supported values: %s",
 		wanted.MinorID(), at, release.Channel(group, wanted.MinorID()), strings.Join(versionsOf(upgradeplan.Targets(c, catalog)), ", "))
 }
 
@@ -147,7 +147,7 @@ func reachable(catalog *release.Catalog, from, wanted release.Version, group str
 }
 
 func lowered(c *fleet.Cluster, catalog *release.Catalog, id string) error {
-	return invalidVersion("Invalid value: %q: must not be lower than %s, which the control plane was given; nothing lowers a version: supported values: %s",
+	return invalidVersion("Invalid value: %q: must not be lower than %s, the release of the control plane; a version cannot be lowered: supported values: %s",
 		id, c.Release.Version, strings.Join(append([]string{c.Release.Version}, versionsOf(upgradeplan.Targets(c, catalog))...), ", "))
 }
 
@@ -176,7 +176,7 @@ func (s *Service) withdraw(now time.Time, t *fleet.ClusterAggregate, spec *csv1.
 		return
 	}
 	for _, u := range t.ActiveUpgrades() {
-		u.Withdraw(now, "The customer asked for version "+is.GetVersion().GetId()+" in channel group "+channelGroup(is.GetVersion())+" before it began.")
+		u.Withdraw(now, "The customer requested version "+is.GetVersion().GetId()+" in channel group "+channelGroup(is.GetVersion())+" before the upgrade started.")
 	}
 }
 
@@ -205,7 +205,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 	c.matches("version", r.GetVersion(), fullPattern)
 	c.actor("actor", r.GetActor())
 	if at := r.GetNotBefore(); at != nil && at.CheckValid() != nil {
-		c.fail("not_before", "Invalid value: is no time")
+		c.fail("not_before", "Invalid value: must be a time")
 	}
 	if err := apierror.InvalidFields(c.violations); err != nil {
 		return nil, s.answer(ctx, err)
@@ -231,7 +231,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 	if err != nil {
 		return nil, s.answer(ctx, err)
 	}
-	s.audit(ctx, "an upgrade is begun", clusterUID, r.GetActor(), logkey.UpgradeUID, uid, logkey.To, r.GetVersion(), logkey.State, upgrade.State().String())
+	s.audit(ctx, "an upgrade is started", clusterUID, r.GetActor(), logkey.UpgradeUID, uid, logkey.To, r.GetVersion(), logkey.State, upgrade.State().String())
 	return upgrade.Proto(), nil
 }
 

@@ -57,7 +57,7 @@ func (c *check) policy(spec *csv1.UpgradePolicySpec) {
 			c.fail("spec.cluster_uid", "Invalid value: must be a UUID")
 		}
 		if len(spec.GetChannelGroups())+len(spec.GetMinorVersions())+len(spec.GetProvisionShards()) > 0 {
-			c.fail("spec.cluster_uid", "Forbidden: a policy for one cluster chooses no others")
+			c.fail("spec.cluster_uid", "Forbidden: must not be set together with channel groups, minor versions or provision shards")
 		}
 	}
 	for field, list := range map[string][]string{"channel_groups": spec.GetChannelGroups(), "minor_versions": spec.GetMinorVersions(), "provision_shards": spec.GetProvisionShards()} {

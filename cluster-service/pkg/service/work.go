@@ -66,11 +66,11 @@ func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest)
 	case err != nil:
 		return nil, s.answer(ctx, err)
 	case used:
-		return nil, s.answer(ctx, failedPrecondition(ReasonWorkInUse, "The bundle is a work of a cluster's, or is being removed already."))
+		return nil, s.answer(ctx, failedPrecondition(ReasonWorkInUse, "The bundle is a work of a cluster or is already being removed."))
 	}
 	err = s.o.DeleteBundle(ctx, &maestro.Bundle{ID: strings.ToLower(r.GetWorkId()), Name: "orphan", Consumer: r.GetProvisionShard()})
 	if err != nil && !errors.Is(err, maestro.ErrNotFound) {
-		return nil, s.answer(ctx, apierror.New(apierror.Unavailable, "Maestro did not take the deletion.").WithRetryAfter(time.Second).WithCause(err))
+		return nil, s.answer(ctx, apierror.New(apierror.Unavailable, "Maestro did not accept the deletion.").WithRetryAfter(time.Second).WithCause(err))
 	}
 	s.audit(ctx, "DeleteOrphan", "", r.GetActor(), logkey.BundleID, r.GetWorkId(), logkey.Shard, r.GetProvisionShard())
 	return &csv1.DeleteOrphanResponse{}, nil

@@ -22,7 +22,7 @@ func withDeletion(t *testing.T) *sres {
 		{Name: "fleet-accepted", Kind: "fleet-accepted", Layer: "cluster-service", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: ago},
 		{Name: "hosted-cluster/publish", Kind: "hosted-cluster-publish", Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: ago},
 		{Name: "hosted-cluster", Kind: "hosted-cluster", Layer: "management-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, Since: ago, Stuck: true,
-			Attempts: 41, WaitsFor: "Waiting for the agent of mgmt-1 to confirm that everything of work w is gone. It reports: Finalizers gone.example.com/hook.",
+			Attempts: 41, WaitsFor: "Waiting for the agent of mgmt-1 to confirm the deletion of all objects of work w. It reports: Finalizers gone.example.com/hook.",
 			Finalizers: []string{"gone.example.com/hook"}},
 		{Name: "namespaces/publish", Kind: "namespaces-publish", Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: ago,
 			After: []string{"hosted-cluster"}, WaitsFor: "Waiting for other steps: hosted-cluster."},
@@ -48,7 +48,7 @@ func withDeletion(t *testing.T) *sres {
 			Actions: []*csv1.DeletionStepAction{{Actor: kim, ReleasedFinalizers: []string{"gone.example.com/hook"}}}}),
 		"POST /clusters/mine/deletion/force": wire(&csv1.DeletionStep{Name: "hosted-cluster", Force: &csv1.DeletionForce{LeftBehind: "May be left: a HostedCluster."}}),
 	}
-	a.refused["POST /clusters/over/deletion/force"] = "Step namespaces waits for others to end: hosted-cluster. Those may be forced."
+	a.refused["POST /clusters/over/deletion/force"] = "Step namespaces waits for other steps: hosted-cluster. Force those steps instead."
 	return a
 }
 
@@ -111,7 +111,7 @@ func TestDeletion(t *testing.T) {
 		says string
 	}{
 		"NoTicket":    {[]string{"force", "mine", "hosted-cluster", "--reason", "its controller is gone"}, "ticket"},
-		"OtherStep":   {append([]string{"force", "over", "namespaces"}, because...), "Those may be forced."},
+		"OtherStep":   {append([]string{"force", "over", "namespaces"}, because...), "Force those steps instead."},
 		"Unknown":     {[]string{"show", "other"}, "There is no"},
 		"NoFinalizer": {append([]string{"release", "mine", "hosted-cluster"}, because...), "at least 3"},
 	} {

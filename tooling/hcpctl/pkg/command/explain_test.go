@@ -45,7 +45,7 @@ func waitingDump() *adminv1.Dump {
 	began := taken.Add(-25 * time.Minute)
 	cluster := &csv1.Cluster{Uid: "5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10", ResourceId: explainedID, Generation: 1, Status: &csv1.ClusterStatus{
 		Phase:    csv1.ClusterPhase_CLUSTER_PHASE_PENDING,
-		Progress: []*csv1.LayerProgress{{Layer: "placement", State: "WaitingForCapacity", Message: "Waiting for a provision shard with room.", Since: timestamppb.New(began)}}}}
+		Progress: []*csv1.LayerProgress{{Layer: "placement", State: "WaitingForCapacity", Message: "Waiting for a provision shard with a free place.", Since: timestamppb.New(began)}}}}
 	return &adminv1.Dump{
 		TakenAt: taken, Cluster: adminv1.Cluster{UID: cluster.Uid, ResourceID: explainedID, Name: "demo", ClusterID: "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"},
 		ARM: &adminv1.ARMLayer{

@@ -33,16 +33,16 @@ func withShards(t *testing.T) *sres {
 	cluster := func(name string, nodes int32) *csv1.DrainCluster {
 		return &csv1.DrainCluster{Uid: deletingUID, ResourceId: strings.ReplaceAll(deletingID, "mine", name), SizeClass: "small", WantedNodes: nodes}
 	}
-	plan := wire(&csv1.DrainPlan{ProvisionShard: shards[0], Time: day, Sentences: []string{"1 cluster would move: 1 to mgmt-2 (then 1 of 5).", "1 cluster could not go anywhere."},
+	plan := wire(&csv1.DrainPlan{ProvisionShard: shards[0], Time: day, Sentences: []string{"1 cluster would move: 1 to mgmt-2 (then 1 of 5).", "1 cluster could not be moved to any other shard."},
 		Moves:   []*csv1.DrainMove{{Cluster: cluster("one", 3), ProvisionShard: "mgmt-2"}},
-		Blocked: []*csv1.DrainBlocked{{Cluster: cluster("two", 1), Message: "No provision shard can take it: mgmt-2 stands in zone 1 and not in zone 3."}},
+		Blocked: []*csv1.DrainBlocked{{Cluster: cluster("two", 1), Message: "No provision shard can accept the cluster: mgmt-2 is in zone 1 and not in zone 3."}},
 		Leaving: []*csv1.DrainCluster{cluster("three", 0)}})
 	decision := &csv1.PlacementDecision{ProvisionShard: "mgmt-1", SizeClass: "small", Verdicts: []*csv1.PlacementVerdict{
 		{ProvisionShard: "mgmt-1", Rank: 1, Score: 700, Clusters: 3, Capacity: 10},
 		{ProvisionShard: "mgmt-2", Clusters: 5, Capacity: 5, Obstacles: []*csv1.PlacementObstacle{
-			{Reason: "Cordoned", Message: "is cordoned"}, {Reason: "Full", Message: "is full (5 of 5 places taken)"}}}}}
+			{Reason: "Cordoned", Message: "is cordoned"}, {Reason: "Full", Message: "is full (5 of 5 places used)"}}}}}
 	explained := wire(&csv1.PlacementExplanation{Uid: deletingUID, ProvisionShard: "mgmt-1", Decisions: []*csv1.PlacementDecision{decision}, Now: &csv1.PlacementDecision{},
-		Sentences: []string{"The cluster is on mgmt-1 since 2026-03-14 15:09:26 UTC. Mgmt-1 was chosen: it is the only provision shard that can take the cluster, with 3 of 10 places taken."}})
+		Sentences: []string{"The cluster has been on mgmt-1 since 2026-03-14 15:09:26 UTC. Mgmt-1 was chosen: it is the only provision shard that can accept the cluster, with 3 of 10 places used."}})
 	a.shown = map[string]any{
 		"/shards": adminv1.ShardList{Items: adminv1.Messages(shards)},
 		"/shards/mgmt-1": wire(&csv1.ProvisionShardReport{ProvisionShard: shards[0], DeletingClusters: 1, Nodes: 70, WantedNodes: 72, UnansweredWorks: 2, WaitingClusters: 4,
@@ -55,7 +55,7 @@ func withShards(t *testing.T) *sres {
 	a.results = map[string]any{
 		"PUT /shards/mgmt-3": wire(shards[1]), "PATCH /shards/mgmt-1": wire(shards[1]), "POST /shards/mgmt-1/drain": plan, "PUT /clusters/mine/placement": explained,
 	}
-	a.refused["DELETE /shards/mgmt-1"] = "mgmt-1 holds 3 clusters, those being deleted included. It can be deregistered when it holds none."
+	a.refused["DELETE /shards/mgmt-1"] = "mgmt-1 has 3 clusters, including those being deleted. It can be deregistered when it has none."
 	return a
 }
 
@@ -87,7 +87,7 @@ func TestShard(t *testing.T) {
 		{[]string{"uncordon", "mgmt-1"}, adminv1.Operator, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":false}`},
 		{[]string{"set", "mgmt-1", "--capacity", "0", "--zones", "", "--use-configured", "size-classes,labels"}, adminv1.Operator, "mgmt-2",
 			`PATCH /shards/mgmt-1 {"capacity":0,"zones":{},"useConfigured":["size_classes","labels"]}`},
-		{[]string{"drain", "mgmt-1"}, adminv1.Operator, "could not go anywhere", `POST /shards/mgmt-1/drain {}`},
+		{[]string{"drain", "mgmt-1"}, adminv1.Operator, "could not be moved to any other shard", `POST /shards/mgmt-1/drain {}`},
 		{[]string{"place", "mine", "--strategy", "pack", "--zones", "1,3", "--avoid", "mgmt-2"}, adminv1.Operator, "Mgmt-1 was chosen",
 			`PUT /clusters/mine/placement {"policy":{"strategy":"PLACEMENT_STRATEGY_PACK","zones":["1","3"],"avoid":["mgmt-2"]}}`},
 		{[]string{"place", "mine", "--none"}, adminv1.Operator, "Mgmt-1 was chosen", `PUT /clusters/mine/placement {}`},
@@ -109,7 +109,7 @@ func TestShard(t *testing.T) {
 		want   string
 	}{
 		"No ticket":   {"both are always said", []string{"cordon", "mgmt-1", "--reason", "kernel update"}, "ticket"},
-		"Refused":     {"Cluster Service's words are shown", append([]string{"deregister", "mgmt-1"}, because...), "It can be deregistered when it holds none."},
+		"Refused":     {"Cluster Service's words are shown", append([]string{"deregister", "mgmt-1"}, because...), "It can be deregistered when it has none."},
 		"Nothing":     {"a set that sets nothing is a mistake", append([]string{"set", "mgmt-1"}, because...), "at least one of the flags"},
 		"Unknown":     {"there is none", []string{"show", "mgmt-9"}, "There is no /shards/mgmt-9."},
 		"Strategy":    {"there is no such one", append([]string{"place", "mine", "--strategy", "random"}, because...), "--strategy"},

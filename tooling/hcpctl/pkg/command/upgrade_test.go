@@ -31,7 +31,7 @@ func withUpgrades(t *testing.T) *sres {
 	}
 	possible, refused := plan("4.21.4"), plan("4.19.20")
 	possible.Steps, possible.Gates = upgradeSteps, upgradeGates
-	refused.Refusals = []*csv1.UpgradeRefusal{{Rule: "VERSION_NOT_NEWER", Message: "The control plane runs 4.20.8, and nothing lowers a version. Allowed are 4.21.4, 4.21.1."}}
+	refused.Refusals = []*csv1.UpgradeRefusal{{Rule: "VERSION_NOT_NEWER", Message: "The control plane runs 4.20.8, and a version cannot be lowered. Allowed are 4.21.4, 4.21.1."}}
 	upgrade := func(uid string, ended *timestamppb.Timestamp) *csv1.Upgrade {
 		return &csv1.Upgrade{Uid: uid, ClusterUid: deletingUID, CreateTime: timestamppb.New(time.Now().Add(-time.Hour)),
 			Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR, Actor: &csv1.Actor{Name: "ada"}},
@@ -53,7 +53,7 @@ func withUpgrades(t *testing.T) *sres {
 				LeftOut: []*csv1.LeftOutCluster{{ResourceId: deletingID, Reason: "It is not ready."}}}}),
 	}
 	a.results = map[string]any{"POST /clusters/mine/upgrades": wire(upgrade("5c1e", nil)), "POST /upgrades/5c1e/acknowledge": wire(upgrade("5c1e", nil))}
-	a.refused["POST /upgrades/5c1e/abort"] = "The control plane goes to 4.21.4, and nothing lowers a version."
+	a.refused["POST /upgrades/5c1e/abort"] = "The control plane is being upgraded to 4.21.4, and a version cannot be lowered."
 	return a
 }
 
@@ -101,11 +101,11 @@ func TestUpgradeCommands(t *testing.T) {
 		}
 	}
 	for says, args := range map[string][]string{
-		"nothing lowers a version": {"abort", "mine"},
-		"no upgrade":               {"pause", "other"},
-		"none, unpinned or all":    {"start", "mine", "4.21.4", "--node-pools", "some"},
-		"--not-before":             {"start", "mine", "4.21.4", "--not-before", "tomorrow"},
-		"--window":                 {"policy", "apply", "x", "--window", "SAT"},
+		"a version cannot be lowered": {"abort", "mine"},
+		"no upgrade":                  {"pause", "other"},
+		"none, unpinned or all":       {"start", "mine", "4.21.4", "--node-pools", "some"},
+		"--not-before":                {"start", "mine", "4.21.4", "--not-before", "tomorrow"},
+		"--window":                    {"policy", "apply", "x", "--window", "SAT"},
 	} {
 		if _, err := a.hcpctl(t, append(append([]string{"upgrade"}, args...), because...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v, want it to say %q", args, err, says)
