@@ -21,15 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Actor is who decided an intervention below ARM, and why. It is required wherever a call takes one, kept with what the
-// call changed, and written to the audit log.
+// Actor identifies the person or service that requests an action below ARM, and gives the reason. Every request with an
+// actor field requires it. Cluster Service stores the actor with the change and writes it to the audit log.
 type Actor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The person's or the service's name as authenticated: 1 to 256 characters.
+	// The authenticated name of the person or service: 1 to 256 characters.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// In words: 1 to 1024 characters.
+	// The reason for the action, as free text: 1 to 1024 characters.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The incident or change it belongs to, at most 128 characters.
+	// The ID of the incident or change that the action belongs to, at most 128 characters. Optional.
 	Ticket        string `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

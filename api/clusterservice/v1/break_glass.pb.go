@@ -23,15 +23,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BreakGlassClass says whom a credential is for. Each class of each cluster has a signer of its own: what is done to one
-// class never touches the other.
+// BreakGlassClass is the group of people that a credential is for. Each class of each cluster has its own signer, so a
+// change to one class never affects the other.
 type BreakGlassClass int32
 
 const (
 	BreakGlassClass_BREAK_GLASS_CLASS_UNSPECIFIED BreakGlassClass = 0
-	// The customer's administrators; signer `customer-break-glass`.
+	// The customer's administrators. The signer is `customer-break-glass`.
 	BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER BreakGlassClass = 1
-	// The service's own engineers; signer `sre-break-glass`.
+	// The engineers of the service. The signer is `sre-break-glass`.
 	BreakGlassClass_BREAK_GLASS_CLASS_SRE BreakGlassClass = 2
 )
 
@@ -76,25 +76,30 @@ func (BreakGlassClass) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{0}
 }
 
-// BreakGlassCredentialState is how a credential stands. All states from ISSUED on are final, but that an issued credential
-// can still become AWAITING_REVOCATION, REVOKED, EXPIRED.
+// BreakGlassCredentialState is the state of a credential. FAILED, CANCELED, REVOKED and EXPIRED are final. An ISSUED
+// credential can only become AWAITING_REVOCATION, REVOKED or EXPIRED.
 type BreakGlassCredentialState int32
 
 const (
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_UNSPECIFIED BreakGlassCredentialState = 0
-	// Accepted; the control plane has not signed it yet. It waits for a control plane that is not up yet.
+	// Cluster Service accepted the request, and the control plane has not signed it yet. The request also waits until the
+	// control plane is available.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING BreakGlassCredentialState = 1
-	// The control plane refused to sign it; see the conditions.
+	// The control plane refused to sign the request. The conditions contain the reason.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED BreakGlassCredentialState = 2
-	// Given up before it was signed: by a revocation of its class, or because the cluster is being deleted.
+	// Cluster Service canceled the request before it was signed, because of a revocation of its class or the deletion of
+	// the cluster.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED BreakGlassCredentialState = 3
-	// Signed: the certificate is in the status, and valid until the expiration time.
+	// The control plane signed the request. The status contains the certificate, which is valid until the expiration
+	// time.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED BreakGlassCredentialState = 4
-	// Signed before; the revocation of its class is under way. The hosted API server may still accept it.
+	// The certificate was issued, and a revocation of its class is in progress. The hosted API server may still accept
+	// it.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION BreakGlassCredentialState = 5
-	// The hosted API server was seen to refuse its signer, or is gone with its cluster.
+	// The control plane confirmed that the hosted API server rejects the signer of the certificate, or the cluster was
+	// deleted.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED BreakGlassCredentialState = 6
-	// Past its expiration time.
+	// The expiration time has passed.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED BreakGlassCredentialState = 7
 )
 
@@ -149,21 +154,23 @@ func (BreakGlassCredentialState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{1}
 }
 
-// BreakGlassRevocationState is how a revocation stands.
+// BreakGlassRevocationState is the state of a revocation.
 type BreakGlassRevocationState int32
 
 const (
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_UNSPECIFIED BreakGlassRevocationState = 0
-	// Accepted: credentials of the class that were pending are cancelled, new ones are refused. It waits until nothing of
-	// the cancelled ones is left on the management cluster, or for a control plane that is not up yet.
+	// Cluster Service accepted the revocation. It cancels pending credentials of the class and rejects new ones. The
+	// revocation waits until the management cluster holds no object of a canceled credential, and until the control plane
+	// is available.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING BreakGlassRevocationState = 1
-	// The control plane replaces the signer; new credentials of the class are still refused.
+	// The control plane replaces the signer. Cluster Service still rejects new credentials of the class.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING BreakGlassRevocationState = 2
-	// The hosted API server was seen to refuse the previous signer. Final.
+	// The control plane confirmed that the hosted API server rejects the previous signer. Final.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED BreakGlassRevocationState = 3
-	// The cluster was deleted meanwhile. Final.
+	// The cluster was deleted before the revocation finished. Final.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED BreakGlassRevocationState = 4
-	// The control plane refuses the request for good; see the conditions. Final: the credentials are ISSUED again.
+	// The control plane rejected the request permanently; the conditions contain the reason. The credentials are ISSUED
+	// again. Final.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED BreakGlassRevocationState = 5
 )
 
@@ -214,18 +221,23 @@ func (BreakGlassRevocationState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{2}
 }
 
-// BreakGlassCredential is a client certificate for one cluster's hosted API server, asked for with a certificate signing
-// request. The private key never leaves the caller. It is immutable, but for what becomes of it.
+// BreakGlassCredential is a client certificate for the hosted API server of one cluster. The caller requests it with a
+// certificate signing request; the private key never leaves the caller. Everything but the status and the revision is
+// immutable.
 type BreakGlassCredential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Made by the caller, one for each credential: the key of every call about it.
+	// The identity of the credential, a UUID that the caller generates. All calls for this credential use it as their
+	// key.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The uid of the cluster that it is for.
-	ClusterUid string                      `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	Spec       *BreakGlassCredentialSpec   `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	Status     *BreakGlassCredentialStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	// The uid of the cluster that the credential is for.
+	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// The immutable request.
+	Spec *BreakGlassCredentialSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The observed state.
+	Status *BreakGlassCredentialStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
 	// See Cluster.revision.
-	Revision      int64                  `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// When Cluster Service accepted the request.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -306,17 +318,18 @@ func (x *BreakGlassCredential) GetCreateTime() *timestamppb.Timestamp {
 // BreakGlassCredentialSpec is the request for a credential.
 type BreakGlassCredentialSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Class BreakGlassClass        `protobuf:"varint,1,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
-	// A PKCS #10 request, PEM, of type `CERTIFICATE REQUEST`. Its subject's common name is
-	// `system:customer-break-glass:system-admin` for the customer, and begins with `system:sre-break-glass:` for an SRE;
-	// its only organization is `system:masters`; it has no alternative names; its key is RSA of at least 2048 bits, ECDSA,
-	// or Ed25519.
+	// The class of the credential. Required.
+	Class BreakGlassClass `protobuf:"varint,1,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
+	// A PKCS #10 request in PEM, of type `CERTIFICATE REQUEST`. For a customer, the common name of its subject is
+	// `system:customer-break-glass:system-admin`. For an SRE, the common name begins with `system:sre-break-glass:`. The
+	// only organization is `system:masters`, and the request has no alternative names. The key is RSA of at least 2048
+	// bits, ECDSA, or Ed25519.
 	CertificateSigningRequest string `protobuf:"bytes,2,opt,name=certificate_signing_request,json=certificateSigningRequest,proto3" json:"certificate_signing_request,omitempty"`
-	// How long the certificate is valid from when it is signed: 10 minutes to 24 hours; absent means 24 hours.
+	// The validity of the certificate from the time of signing: 10 minutes to 24 hours. Absent means 24 hours.
 	Lifetime *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
-	// Who asked, for the record: 1 to 256 characters.
+	// The person or service that requests the credential, stored for audits: 1 to 256 characters.
 	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
-	// Why, at most 1024 characters; required for an SRE.
+	// The reason of the request, at most 1024 characters. Required for class SRE.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -387,25 +400,28 @@ func (x *BreakGlassCredentialSpec) GetReason() string {
 	return ""
 }
 
-// BreakGlassCredentialStatus is what has become of a credential.
+// BreakGlassCredentialStatus is the observed state of a credential.
 type BreakGlassCredentialStatus struct {
 	state protoimpl.MessageState    `protogen:"open.v1"`
 	State BreakGlassCredentialState `protobuf:"varint,1,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassCredentialState" json:"state,omitempty"`
-	// Applied (the management cluster has the request), Issued.
+	// The conditions Applied (the management cluster has the request) and Issued.
 	Conditions []*Condition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// Layers maestro, management-cluster, control-plane; see ClusterStatus.progress.
+	// The progress in the layers maestro, management-cluster and control-plane; see ClusterStatus.progress.
 	Progress []*LayerProgress `protobuf:"bytes,3,rep,name=progress,proto3" json:"progress,omitempty"`
-	// The client certificate, PEM; from ISSUED on.
+	// The client certificate in PEM. Set from state ISSUED on.
 	Certificate string `protobuf:"bytes,4,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// The certificates (PEM) by which the API server's own certificate is to be judged; from ISSUED on.
+	// The PEM certificates of the authorities that signed the API server's serving certificate. Clients verify the server
+	// with them. Set from state ISSUED on.
 	ServingCertificateAuthority string `protobuf:"bytes,5,opt,name=serving_certificate_authority,json=servingCertificateAuthority,proto3" json:"serving_certificate_authority,omitempty"`
-	// Where the hosted API server is; from ISSUED on.
+	// The URL of the hosted API server. Set from state ISSUED on.
 	ApiUrl string `protobuf:"bytes,6,opt,name=api_url,json=apiUrl,proto3" json:"api_url,omitempty"`
-	// The certificate's `notAfter`; from ISSUED on.
+	// The certificate's `notAfter`. Set from state ISSUED on.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// The SHA-256 of the certificate (DER), in lower-case hex: what the API server names it by in its audit log; from ISSUED on.
+	// The SHA-256 of the DER certificate in lower-case hex. The API server's audit log identifies the certificate by it.
+	// Set from state ISSUED on.
 	CertificateFingerprint string `protobuf:"bytes,8,opt,name=certificate_fingerprint,json=certificateFingerprint,proto3" json:"certificate_fingerprint,omitempty"`
-	// What the management cluster has reported of its use; absent while there was none, or where nobody reports.
+	// The use of the certificate, as the management cluster reported it. Absent if the certificate was not used, or if
+	// the management cluster does not report uses.
 	Use           *BreakGlassUse `protobuf:"bytes,9,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -504,15 +520,16 @@ func (x *BreakGlassCredentialStatus) GetUse() *BreakGlassUse {
 	return nil
 }
 
-// BreakGlassUse is what is known of the use of one certificate at its API server.
+// BreakGlassUse describes the reported use of one certificate at its API server.
 type BreakGlassUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was first used, and when it was used again, which is known to the hour.
+	// The time of the first use.
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
-	LastTime  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	// Where it was used from, in the order in which that was seen; at most 8.
+	// The time of the latest use, with a precision of one hour.
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// The addresses of the clients in the order of their first use, at most 8.
 	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	// The verb and resource of the first request, as in `list pods`.
+	// The verb and the resource of the first request, for example `list pods`.
 	FirstRequest  string `protobuf:"bytes,4,opt,name=first_request,json=firstRequest,proto3" json:"first_request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -576,21 +593,25 @@ func (x *BreakGlassUse) GetFirstRequest() string {
 	return ""
 }
 
-// BreakGlassRevocation makes every credential of a class that a cluster has issued useless, by replacing the class's
-// signer. There is no revocation of one credential alone. It is immutable, but for what becomes of it.
+// BreakGlassRevocation revokes all issued credentials of one class of a cluster, by replacing the signer of the class.
+// A single credential cannot be revoked. Everything but the status and the revision is immutable.
 type BreakGlassRevocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Made by the caller, one for each revocation.
-	Uid        string          `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	ClusterUid string          `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	Class      BreakGlassClass `protobuf:"varint,3,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
-	// Who asked, for the record: 1 to 256 characters.
+	// The identity of the revocation, a UUID that the caller generates.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The uid of the cluster.
+	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// The class of the credentials to revoke.
+	Class BreakGlassClass `protobuf:"varint,3,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
+	// The person or service that requests the revocation, stored for audits: 1 to 256 characters.
 	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
-	// Why, at most 1024 characters; required for the class of the SREs.
-	Reason string                      `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The reason of the request, at most 1024 characters. Required for class SRE.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The observed state.
 	Status *BreakGlassRevocationStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	// See Cluster.revision.
-	Revision      int64                  `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
+	// When Cluster Service accepted the request.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -682,17 +703,17 @@ func (x *BreakGlassRevocation) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// BreakGlassRevocationStatus is what has become of a revocation.
+// BreakGlassRevocationStatus is the observed state of a revocation.
 type BreakGlassRevocationStatus struct {
 	state protoimpl.MessageState    `protogen:"open.v1"`
 	State BreakGlassRevocationState `protobuf:"varint,1,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassRevocationState" json:"state,omitempty"`
-	// Those of HyperShift's CertificateRevocationRequest, in the order in which they become True: SignerClassValid,
-	// RootCertificatesRegenerated, NewCertificatesTrusted, LeafCertificatesRegenerated, PreviousCertificatesRevoked; and
-	// Applied (the management cluster has the request).
+	// The conditions of HyperShift's CertificateRevocationRequest, in the order in which they become True:
+	// SignerClassValid, RootCertificatesRegenerated, NewCertificatesTrusted, LeafCertificatesRegenerated,
+	// PreviousCertificatesRevoked. Also Applied (the management cluster has the request).
 	Conditions []*Condition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// Layers maestro, management-cluster, control-plane; see ClusterStatus.progress.
+	// The progress in the layers maestro, management-cluster and control-plane; see ClusterStatus.progress.
 	Progress []*LayerProgress `protobuf:"bytes,3,rep,name=progress,proto3" json:"progress,omitempty"`
-	// When it came to its final state.
+	// When the revocation reached its final state.
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -23,13 +23,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Visibility is the network from which an endpoint is reachable.
+// Visibility is the network from which clients reach an endpoint.
 type Visibility int32
 
 const (
 	Visibility_VISIBILITY_UNSPECIFIED Visibility = 0
-	Visibility_VISIBILITY_PUBLIC      Visibility = 1
-	Visibility_VISIBILITY_PRIVATE     Visibility = 2
+	// The internet.
+	Visibility_VISIBILITY_PUBLIC Visibility = 1
+	// The private network only.
+	Visibility_VISIBILITY_PRIVATE Visibility = 2
 )
 
 // Enum value maps for Visibility.
@@ -73,24 +75,25 @@ func (Visibility) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{0}
 }
 
-// ClusterPhase is where a cluster is in its life.
+// ClusterPhase is the phase of a cluster's lifecycle.
 type ClusterPhase int32
 
 const (
 	ClusterPhase_CLUSTER_PHASE_UNSPECIFIED ClusterPhase = 0
-	// Accepted; no management cluster has been chosen.
+	// Cluster Service accepted the cluster and has not placed it on a provision shard.
 	ClusterPhase_CLUSTER_PHASE_PENDING ClusterPhase = 1
-	// Placed; its control plane is being brought up.
+	// The cluster is placed, and its control plane is being installed.
 	ClusterPhase_CLUSTER_PHASE_INSTALLING ClusterPhase = 2
 	// The control plane is available and has the observed generation.
 	ClusterPhase_CLUSTER_PHASE_READY ClusterPhase = 3
-	// Ready before; a newer generation is on its way.
+	// The cluster was READY, and a newer generation has not taken effect yet.
 	ClusterPhase_CLUSTER_PHASE_UPDATING ClusterPhase = 4
-	// Being deleted.
+	// The cluster is being deleted.
 	ClusterPhase_CLUSTER_PHASE_DELETING ClusterPhase = 5
-	// Deleted; only a tombstone is left, which keeps a late request from bringing the uid back.
+	// The cluster is deleted. Only its tombstone is stored, so that a delayed request cannot create the uid again.
 	ClusterPhase_CLUSTER_PHASE_DELETED ClusterPhase = 6
-	// Cannot be brought up and will not be tried again without a new generation; see the conditions.
+	// The newest generation cannot take effect, for example because Maestro rejected it. Cluster Service waits for a new
+	// generation or for an action of an SRE; the conditions contain the reason.
 	ClusterPhase_CLUSTER_PHASE_FAILED ClusterPhase = 7
 )
 
@@ -145,26 +148,27 @@ func (ClusterPhase) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{1}
 }
 
-// Cluster is one OpenShift cluster with a hosted control plane, as the fleet knows it.
+// Cluster is one OpenShift cluster with a hosted control plane, as Cluster Service stores it.
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The incarnation this cluster is: a UUID made when the ARM resource was created. A cluster that is deleted and
-	// created again under its old name has a new uid.
+	// The identity of this incarnation: a UUID that is generated when the ARM resource is created. A recreated cluster
+	// has the same name and a new uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The ARM resource id, in the casing of the create request. Immutable.
+	// The ARM resource ID, in the casing of the create request. Immutable.
 	ResourceId string `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// The generation of the desired state that is stored, at least 1. It only grows.
+	// The generation of the stored desired state, at least 1. It only grows.
 	Generation int64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Desired state of that generation.
+	// The desired state of that generation.
 	Spec *ClusterSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// What has become of it.
+	// The observed state.
 	Status *ClusterStatus `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
-	// The revision of the last change of any field. Revisions order all changes of all resources of a Cluster Service.
-	Revision   int64                  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The revision of the last change of any field. Revisions order all changes of all resources in one Cluster Service.
+	Revision int64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	// When Cluster Service accepted the first generation.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the deletion was requested; absent if it was not.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
-	// What SREs have decided over the spec.
+	// The settings of SREs that take precedence over the spec.
 	Overrides     *ClusterOverrides `protobuf:"bytes,20,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,14 +267,14 @@ func (x *Cluster) GetOverrides() *ClusterOverrides {
 	return nil
 }
 
-// ClusterSpec is the desired state of a cluster. Fields marked create-only are fixed by the first generation.
+// ClusterSpec is the desired state of a cluster. The first generation fixes the fields that are marked create-only.
 type ClusterSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The cluster's name in ARM. Create-only.
+	// The name of the cluster in ARM. Create-only.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The Azure region, as in `westus3`. Create-only.
+	// The Azure region, for example `westus3`. Create-only.
 	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"`
-	// The customer's Microsoft Entra tenant. Create-only.
+	// The ID of the customer's Microsoft Entra tenant. Create-only.
 	TenantId           string               `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Version            *Version             `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Dns                *Dns                 `protobuf:"bytes,5,opt,name=dns,proto3" json:"dns,omitempty"`
@@ -281,17 +285,20 @@ type ClusterSpec struct {
 	Autoscaling        *ClusterAutoscaling  `protobuf:"bytes,10,opt,name=autoscaling,proto3" json:"autoscaling,omitempty"`
 	Etcd               *Etcd                `protobuf:"bytes,11,opt,name=etcd,proto3" json:"etcd,omitempty"`
 	ImageDigestMirrors []*ImageDigestMirror `protobuf:"bytes,12,rep,name=image_digest_mirrors,json=imageDigestMirrors,proto3" json:"image_digest_mirrors,omitempty"`
-	// How long a node's drain may take before it is removed regardless; zero or absent waits for ever. 0 to 10080 minutes.
+	// The maximum time for draining a node. After it the node is removed, even if it is not drained. Zero or absent means
+	// no limit. 0 to 10080 minutes.
 	NodeDrainTimeout *durationpb.Duration `protobuf:"bytes,13,opt,name=node_drain_timeout,json=nodeDrainTimeout,proto3" json:"node_drain_timeout,omitempty"`
 	// Whether the cluster runs its own image registry. Create-only.
 	ImageRegistryEnabled bool `protobuf:"varint,14,opt,name=image_registry_enabled,json=imageRegistryEnabled,proto3" json:"image_registry_enabled,omitempty"`
-	// Whether the control plane runs with FIPS-validated cryptography. Create-only.
+	// Whether the control plane uses FIPS-validated cryptography. Create-only.
 	Fips bool `protobuf:"varint,15,opt,name=fips,proto3" json:"fips,omitempty"`
-	// The resource's ARM tags that steer the service (`aro-hcp.experimental.…`), already validated by the caller.
+	// The experimental ARM tags of the resource (`aro-hcp.experimental.…`), which change the behaviour of the service.
+	// The caller has validated them.
 	Experiments map[string]string `protobuf:"bytes,16,rep,name=experiments,proto3" json:"experiments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The user-assigned identities of the ARM resource, by ARM id in lower case.
+	// The user-assigned identities of the ARM resource, by ARM ID in lower case.
 	Identities map[string]*UserAssignedIdentity `protobuf:"bytes,17,rep,name=identities,proto3" json:"identities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The identity URL given by ARM when the cluster was created, from which credentials of the identities are drawn.
+	// The identity URL that ARM sent when the cluster was created. The service requests credentials of the identities
+	// from it.
 	IdentityUrl   string `protobuf:"bytes,18,opt,name=identity_url,json=identityUrl,proto3" json:"identity_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -508,11 +515,11 @@ func (x *Version) GetChannelGroup() string {
 	return ""
 }
 
-// Dns names the cluster. Create-only.
+// Dns configures the host names of the cluster. Create-only.
 type Dns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The label that the cluster's host names start with: at most 15 characters, lower case, unique in the region.
-	// Empty lets Cluster Service make one.
+	// The first label of the cluster's domain: at most 15 characters, lower case, unique in the region. If it is empty,
+	// Cluster Service generates one.
 	BaseDomainPrefix string `protobuf:"bytes,1,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -555,15 +562,16 @@ func (x *Dns) GetBaseDomainPrefix() string {
 	return ""
 }
 
-// Network holds the address ranges of the cluster, in canonical IPv4 CIDR notation, pairwise disjoint. Create-only.
+// Network contains the address ranges of the cluster, in canonical IPv4 CIDR notation and pairwise disjoint.
+// Create-only.
 type Network struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// OVNKubernetes or Other.
+	// The network plugin: OVNKubernetes or Other.
 	NetworkType string `protobuf:"bytes,1,opt,name=network_type,json=networkType,proto3" json:"network_type,omitempty"`
 	PodCidr     string `protobuf:"bytes,2,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
 	ServiceCidr string `protobuf:"bytes,3,opt,name=service_cidr,json=serviceCidr,proto3" json:"service_cidr,omitempty"`
 	MachineCidr string `protobuf:"bytes,4,opt,name=machine_cidr,json=machineCidr,proto3" json:"machine_cidr,omitempty"`
-	// The prefix length of each node's share of pod_cidr, 23 to 26.
+	// The prefix length of each node's range within pod_cidr, 23 to 26.
 	HostPrefix    int32 `protobuf:"varint,5,opt,name=host_prefix,json=hostPrefix,proto3" json:"host_prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -634,12 +642,12 @@ func (x *Network) GetHostPrefix() int32 {
 	return 0
 }
 
-// Api is the hosted Kubernetes API endpoint.
+// Api configures the hosted Kubernetes API endpoint.
 type Api struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Create-only.
+	// The network from which clients reach the API. Create-only.
 	Visibility Visibility `protobuf:"varint,1,opt,name=visibility,proto3,enum=hcpmesh.clusterservice.v1.Visibility" json:"visibility,omitempty"`
-	// IPv4 CIDRs that may reach the API; empty means all. At most 500.
+	// The IPv4 CIDRs of clients that may connect to the API, at most 500. Empty means all.
 	AuthorizedCidrs []string `protobuf:"bytes,2,rep,name=authorized_cidrs,json=authorizedCidrs,proto3" json:"authorized_cidrs,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -689,7 +697,7 @@ func (x *Api) GetAuthorizedCidrs() []string {
 	return nil
 }
 
-// Ingress is the default ingress of the data plane. Create-only.
+// Ingress configures the default ingress of the data plane. Create-only.
 type Ingress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Visibility    Visibility             `protobuf:"varint,1,opt,name=visibility,proto3,enum=hcpmesh.clusterservice.v1.Visibility" json:"visibility,omitempty"`
@@ -734,24 +742,24 @@ func (x *Ingress) GetVisibility() Visibility {
 	return Visibility_VISIBILITY_UNSPECIFIED
 }
 
-// Platform is where the cluster lives in Azure. Create-only, all ids are ARM ids.
+// Platform contains the cluster's location and resources in Azure. All IDs are ARM IDs. Create-only.
 type Platform struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	SubscriptionId string                 `protobuf:"bytes,1,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
-	// The resource group of the ARM resource itself.
+	// The resource group of the ARM resource.
 	ResourceGroup string `protobuf:"bytes,2,opt,name=resource_group,json=resourceGroup,proto3" json:"resource_group,omitempty"`
-	// The resource group that the service makes for the cluster's own Azure resources.
+	// The managed resource group, which the service creates for the Azure resources of the cluster.
 	ManagedResourceGroup    string `protobuf:"bytes,3,opt,name=managed_resource_group,json=managedResourceGroup,proto3" json:"managed_resource_group,omitempty"`
 	SubnetId                string `protobuf:"bytes,4,opt,name=subnet_id,json=subnetId,proto3" json:"subnet_id,omitempty"`
 	VnetIntegrationSubnetId string `protobuf:"bytes,5,opt,name=vnet_integration_subnet_id,json=vnetIntegrationSubnetId,proto3" json:"vnet_integration_subnet_id,omitempty"`
 	NetworkSecurityGroupId  string `protobuf:"bytes,6,opt,name=network_security_group_id,json=networkSecurityGroupId,proto3" json:"network_security_group_id,omitempty"`
-	// LoadBalancer.
+	// The type of outbound connectivity. The only value is LoadBalancer.
 	OutboundType string `protobuf:"bytes,7,opt,name=outbound_type,json=outboundType,proto3" json:"outbound_type,omitempty"`
-	// ARM ids of the control plane operators' identities, by operator name.
+	// The ARM IDs of the control plane identities, by operator name.
 	ControlPlaneOperators map[string]string `protobuf:"bytes,8,rep,name=control_plane_operators,json=controlPlaneOperators,proto3" json:"control_plane_operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// ARM ids of the data plane operators' identities, by operator name.
+	// The ARM IDs of the data plane identities, by operator name.
 	DataPlaneOperators map[string]string `protobuf:"bytes,9,rep,name=data_plane_operators,json=dataPlaneOperators,proto3" json:"data_plane_operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// ARM id of the identity with which the service acts in the customer's subscription.
+	// The ARM ID of the identity that the service uses for calls in the customer's subscription.
 	ServiceManagedIdentity string `protobuf:"bytes,10,opt,name=service_managed_identity,json=serviceManagedIdentity,proto3" json:"service_managed_identity,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -857,7 +865,7 @@ func (x *Platform) GetServiceManagedIdentity() string {
 	return ""
 }
 
-// UserAssignedIdentity is what ARM returns for an identity of the resource.
+// UserAssignedIdentity contains the IDs that ARM returns for a user-assigned identity of the resource.
 type UserAssignedIdentity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClientId      string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
@@ -913,7 +921,7 @@ func (x *UserAssignedIdentity) GetPrincipalId() string {
 // ClusterAutoscaling configures the cluster autoscaler.
 type ClusterAutoscaling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 means no limit.
+	// The maximum number of nodes of all node pools. 0 means no limit.
 	MaxNodesTotal        int32                `protobuf:"varint,1,opt,name=max_nodes_total,json=maxNodesTotal,proto3" json:"max_nodes_total,omitempty"`
 	MaxPodGracePeriod    *durationpb.Duration `protobuf:"bytes,2,opt,name=max_pod_grace_period,json=maxPodGracePeriod,proto3" json:"max_pod_grace_period,omitempty"`
 	MaxNodeProvisionTime *durationpb.Duration `protobuf:"bytes,3,opt,name=max_node_provision_time,json=maxNodeProvisionTime,proto3" json:"max_node_provision_time,omitempty"`
@@ -980,10 +988,10 @@ func (x *ClusterAutoscaling) GetPodPriorityThreshold() int32 {
 	return 0
 }
 
-// Etcd configures the control plane's store.
+// Etcd configures the encryption of the control plane's etcd.
 type Etcd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Absent: encrypted with a key that the platform manages.
+	// The customer-managed encryption key. If it is absent, the platform manages the key.
 	KmsKey        *KmsKey `protobuf:"bytes,1,opt,name=kms_key,json=kmsKey,proto3" json:"kms_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1029,13 +1037,13 @@ func (x *Etcd) GetKmsKey() *KmsKey {
 // KmsKey is a customer-managed key in an Azure Key Vault.
 type KmsKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Create-only.
+	// The name of the key vault. Create-only.
 	VaultName string `protobuf:"bytes,1,opt,name=vault_name,json=vaultName,proto3" json:"vault_name,omitempty"`
-	// Create-only.
+	// The name of the key. Create-only.
 	KeyName string `protobuf:"bytes,2,opt,name=key_name,json=keyName,proto3" json:"key_name,omitempty"`
-	// Changing it rotates the key.
+	// The version of the key. A change rotates the key.
 	KeyVersion string `protobuf:"bytes,3,opt,name=key_version,json=keyVersion,proto3" json:"key_version,omitempty"`
-	// Create-only.
+	// The network from which the key vault is reachable. Create-only.
 	VaultVisibility Visibility `protobuf:"varint,4,opt,name=vault_visibility,json=vaultVisibility,proto3,enum=hcpmesh.clusterservice.v1.Visibility" json:"vault_visibility,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1099,7 +1107,7 @@ func (x *KmsKey) GetVaultVisibility() Visibility {
 	return Visibility_VISIBILITY_UNSPECIFIED
 }
 
-// ImageDigestMirror redirects pulls by digest.
+// ImageDigestMirror redirects image pulls by digest from a source to its mirrors.
 type ImageDigestMirror struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1156,25 +1164,25 @@ func (x *ImageDigestMirror) GetMirrors() []string {
 type ClusterStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase ClusterPhase           `protobuf:"varint,1,opt,name=phase,proto3,enum=hcpmesh.clusterservice.v1.ClusterPhase" json:"phase,omitempty"`
-	// The newest generation that has taken full effect. It equals the cluster's generation if nothing is left to do.
+	// The newest generation that has taken full effect. It equals the cluster's generation if no work remains.
 	ObservedGeneration int64        `protobuf:"varint,2,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	Conditions         []*Condition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// The 32-character id under which the fleet knows the cluster; every name below Cluster Service derives from it.
+	// The 32-character cluster ID. All names below Cluster Service derive from it.
 	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// The provision shard (management cluster) that hosts it; empty until placed.
+	// The provision shard that hosts the cluster; empty until the cluster is placed.
 	ProvisionShard string `protobuf:"bytes,5,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
 	// The base domain prefix of the spec, or the generated one.
 	BaseDomainPrefix string `protobuf:"bytes,6,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
 	BaseDomain       string `protobuf:"bytes,7,opt,name=base_domain,json=baseDomain,proto3" json:"base_domain,omitempty"`
-	// URL of the hosted Kubernetes API; empty until known.
+	// The URL of the hosted Kubernetes API; empty until it is known.
 	ApiUrl     string `protobuf:"bytes,8,opt,name=api_url,json=apiUrl,proto3" json:"api_url,omitempty"`
 	ConsoleUrl string `protobuf:"bytes,9,opt,name=console_url,json=consoleUrl,proto3" json:"console_url,omitempty"`
 	IssuerUrl  string `protobuf:"bytes,10,opt,name=issuer_url,json=issuerUrl,proto3" json:"issuer_url,omitempty"`
-	// The full versions that the control plane runs, newest first; more than one during an upgrade.
+	// The full versions that the control plane runs, newest first. An upgrade has more than one.
 	ActiveVersions []string `protobuf:"bytes,11,rep,name=active_versions,json=activeVersions,proto3" json:"active_versions,omitempty"`
-	// The deepest point reached, one entry per layer, for progress displays: outermost first.
+	// The progress of the cluster for display, with one entry for each layer that was reached, outermost first.
 	Progress []*LayerProgress `protobuf:"bytes,12,rep,name=progress,proto3" json:"progress,omitempty"`
-	// How its deletion stands, with everything in it; absent while the cluster is wanted.
+	// The deletion graph of the cluster and of its children; absent if no deletion was requested.
 	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1306,10 +1314,11 @@ type LayerProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of placement, azure, maestro, management-cluster, control-plane, node-pool, upgrade.
 	Layer string `protobuf:"bytes,1,opt,name=layer,proto3" json:"layer,omitempty"`
-	// A short word in CamelCase, as in `Applied`.
+	// The state of the layer, a short word in CamelCase, for example `Applied`.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	// What is awaited, in a sentence.
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// What the layer waits for, as a sentence.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// When the layer entered this state.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1373,7 +1382,7 @@ func (x *LayerProgress) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// Condition is one aspect of a resource's state, in Kubernetes' sense.
+// Condition is one aspect of a resource's state, as in Kubernetes.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1382,7 +1391,7 @@ type Condition struct {
 	Reason             string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message            string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	LastTransitionTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_transition_time,json=lastTransitionTime,proto3" json:"last_transition_time,omitempty"`
-	// The generation that the condition speaks of; 0 when it was not said.
+	// The generation that the condition refers to; 0 if its source did not report one.
 	ObservedGeneration int64 `protobuf:"varint,6,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache

@@ -211,9 +211,10 @@ type ClusterAction struct {
 	Uid        string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	// The method that was called: PauseCluster, ResumeCluster, SetClusterSize, RetryCluster or ForceClusterStep.
-	Kind  string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	Actor *Actor                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	Time  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	Kind  string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Actor *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When Cluster Service executed the action.
+	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	// What the action changed, as a sentence.
 	Effect        string `protobuf:"bytes,6,opt,name=effect,proto3" json:"effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -292,6 +293,8 @@ func (x *ClusterAction) GetEffect() string {
 	return ""
 }
 
+// ForceClusterStepRequest selects a stuck step of a cluster's creation. The uid identifies the action; see
+// ClusterAction.uid.
 type ForceClusterStepRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`

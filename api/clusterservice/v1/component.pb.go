@@ -22,16 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ComponentState is how a component of a control plane stands towards the release that the control plane was given.
+// ComponentState is the state of a control plane component relative to the release that the control plane rolls out.
 type ComponentState int32
 
 const (
 	ComponentState_COMPONENT_STATE_UNSPECIFIED ComponentState = 0
-	// It runs another release and has not begun with the new one: mostly it waits for components that come before it.
+	// The component runs another release and has not started to roll out the new one. Usually it waits for other
+	// components that come first.
 	ComponentState_COMPONENT_STATE_WAITING ComponentState = 1
-	// Its rollout is under way.
+	// The component is rolling out the release.
 	ComponentState_COMPONENT_STATE_ROLLING_OUT ComponentState = 2
-	// All of it runs the release.
+	// All replicas of the component run the release.
 	ComponentState_COMPONENT_STATE_UPDATED ComponentState = 3
 )
 
@@ -78,18 +79,18 @@ func (ComponentState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_component_proto_rawDescGZIP(), []int{0}
 }
 
-// ComponentProgress is how far one component of a control plane is with a release: what HyperShift says in its
+// ComponentProgress is the progress of one control plane component with a release, as HyperShift reports it in its
 // ControlPlaneComponent.
 type ComponentProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in kube-apiserver.
+	// The name of the component, for example `kube-apiserver`.
 	Name  string         `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	State ComponentState `protobuf:"varint,2,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.ComponentState" json:"state,omitempty"`
-	// The release that all of it runs, or ran last.
+	// The release that all replicas of the component run, or that they ran last.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// What it says of its rollout; empty when it is updated.
+	// The message of the component about its rollout; empty if the component is updated.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// Since when Cluster Service has seen it in this state.
+	// When Cluster Service first observed the component in this state.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

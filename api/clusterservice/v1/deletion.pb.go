@@ -30,10 +30,11 @@ const (
 	DeletionStepState_DELETION_STEP_STATE_UNSPECIFIED DeletionStepState = 0
 	// Another step comes first; see DeletionStep.after.
 	DeletionStepState_DELETION_STEP_STATE_WAITING DeletionStepState = 1
+	// The step is running.
 	DeletionStepState_DELETION_STEP_STATE_RUNNING DeletionStepState = 2
-	// The system that held the objects of the step has confirmed that they are gone.
+	// The system that held the objects of the step has confirmed their deletion.
 	DeletionStepState_DELETION_STEP_STATE_DONE DeletionStepState = 3
-	// An SRE forced the step. DeletionStep.force lists what may be left behind.
+	// An SRE forced the step. DeletionStep.force states what may remain.
 	DeletionStepState_DELETION_STEP_STATE_FORCED DeletionStepState = 4
 )
 
@@ -82,14 +83,14 @@ func (DeletionStepState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_deletion_proto_rawDescGZIP(), []int{0}
 }
 
-// Deletion is the deletion graph of a resource. Each step names the steps that it comes after.
+// Deletion is the deletion graph of a resource. Each step contains the names of the steps that come first.
 type Deletion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps in their order. Steps that do not come after each other run at the same time. Steps that have ended are kept,
-	// also in the tombstone.
+	// The steps in their order. Steps that do not depend on each other run at the same time. Completed and forced steps
+	// remain in the list, also in the tombstone.
 	Steps []*DeletionStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// The time that the longest chain of steps takes if each of them runs until it counts as stuck. A deletion that takes
-	// longer has a stuck step, or a step was stuck before it ended.
+	// The maximum duration of the longest chain of steps if no step is stuck. A deletion that exceeds it has a stuck
+	// step, or had one.
 	Limit         *durationpb.Duration `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -139,37 +140,38 @@ func (x *Deletion) GetLimit() *durationpb.Duration {
 	return nil
 }
 
-// DeletionStep is one step of a deletion, which removes one object or group of objects.
+// DeletionStep is one step of a deletion. It removes one object or one group of objects.
 type DeletionStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique among the steps of the cluster, for example `hosted-cluster`, `node-pool/workers`, `node-pool/workers/publish`.
+	// The name of the step, unique among the steps of the cluster, for example `hosted-cluster`, `node-pool/workers` or
+	// `node-pool/workers/publish`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The name without the name of the resource: one of a small, fixed set. It is a label of metrics.
+	// The name of the step without the name of the resource. It is one of a small, fixed set and a label of metrics.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The layer that the step waits for: maestro, management-cluster or azure. See LayerProgress.layer.
 	Layer string            `protobuf:"bytes,3,opt,name=layer,proto3" json:"layer,omitempty"`
 	State DeletionStepState `protobuf:"varint,4,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.DeletionStepState" json:"state,omitempty"`
 	// When the step entered this state.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// Names of the steps that come first.
+	// The names of the steps that come first.
 	After []string `protobuf:"bytes,6,rep,name=after,proto3" json:"after,omitempty"`
-	// What the step waits for, as a sentence; empty when the step has ended.
+	// What the step waits for, as a sentence; empty after the step has finished.
 	WaitsFor string `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	// The number of attempts or requests since the step started to run.
 	Attempts int32 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// The last error; empty if there was none.
 	LastError string `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// When a running step counts as stuck.
+	// The time from which a running step counts as stuck.
 	StuckTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=stuck_time,json=stuckTime,proto3" json:"stuck_time,omitempty"`
 	// Whether stuck_time has passed.
 	Stuck bool `protobuf:"varint,11,opt,name=stuck,proto3" json:"stuck,omitempty"`
-	// The finalizers of the objects of the step that the management cluster reported last.
+	// The finalizers on the objects of the step, as the management cluster last reported them.
 	Finalizers []string `protobuf:"bytes,12,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
-	// Who forced the step and why; absent unless state is FORCED.
+	// The actor that forced the step, and the reason; absent unless the state is FORCED.
 	Force *DeletionForce `protobuf:"bytes,13,opt,name=force,proto3" json:"force,omitempty"`
-	// Actions of SREs on the step that did not end it, oldest first; the newest 20.
+	// The actions of SREs that did not finish the step, oldest first; the newest 20.
 	Actions []*DeletionStepAction `protobuf:"bytes,14,rep,name=actions,proto3" json:"actions,omitempty"`
-	// The ID of the Maestro resource bundle that the step removes.
+	// The ID of the Maestro bundle that the step removes.
 	Work          string `protobuf:"bytes,15,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -310,12 +312,13 @@ func (x *DeletionStep) GetWork() string {
 	return ""
 }
 
-// DeletionForce records that a step was forced.
+// DeletionForce records that an SRE forced a step.
 type DeletionForce struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Actor *Actor                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// What may be left behind and where, as a sentence. Works that are left are DeletionLeftovers until they are gone.
+	// A sentence that states what may remain and where. Works that may remain are DeletionLeftovers until their deletion
+	// is confirmed.
 	LeftBehind    string `protobuf:"bytes,3,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -372,12 +375,12 @@ func (x *DeletionForce) GetLeftBehind() string {
 	return ""
 }
 
-// DeletionStepAction is an action of an SRE on a step that did not end it: a retry or a release of finalizers.
+// DeletionStepAction is an action of an SRE that did not finish the step: a retry or a release of finalizers.
 type DeletionStepAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Actor *Actor                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Finalizers that the agent removes from the objects of the step; empty for a retry.
+	// The finalizers that the agent removes from the objects of the step; empty for a retry.
 	ReleasedFinalizers []string `protobuf:"bytes,3,rep,name=released_finalizers,json=releasedFinalizers,proto3" json:"released_finalizers,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -434,18 +437,20 @@ func (x *DeletionStepAction) GetReleasedFinalizers() []string {
 	return nil
 }
 
-// DeletionLeftover is a work of a forced step. Cluster Service keeps requesting its deletion until it is confirmed.
+// DeletionLeftover is a work of a forced step. Cluster Service requests its deletion repeatedly until Maestro confirms
+// it.
 type DeletionLeftover struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ID of the Maestro resource bundle.
-	WorkId         string `protobuf:"bytes,1,opt,name=work_id,json=workId,proto3" json:"work_id,omitempty"`
+	// The ID of the Maestro bundle.
+	WorkId string `protobuf:"bytes,1,opt,name=work_id,json=workId,proto3" json:"work_id,omitempty"`
+	// The name of the work.
 	Work           string `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
 	ProvisionShard string `protobuf:"bytes,3,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
 	ClusterUid     string `protobuf:"bytes,4,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The step that was forced.
+	// The name of the forced step.
 	Step  string         `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
 	Force *DeletionForce `protobuf:"bytes,6,opt,name=force,proto3" json:"force,omitempty"`
-	// The number of requests for the deletion since then.
+	// The number of requests for the deletion since the step was forced.
 	Attempts int32 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// When the deletion was confirmed; absent until then.
 	GoneTime      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=gone_time,json=goneTime,proto3" json:"gone_time,omitempty"`

@@ -22,13 +22,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OidcClientType is the OAuth type of a client: whether it can protect a secret.
+// OidcClientType is the OAuth type of a client.
 type OidcClientType int32
 
 const (
-	OidcClientType_OIDC_CLIENT_TYPE_UNSPECIFIED  OidcClientType = 0
+	OidcClientType_OIDC_CLIENT_TYPE_UNSPECIFIED OidcClientType = 0
+	// The client can protect a secret.
 	OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL OidcClientType = 1
-	OidcClientType_OIDC_CLIENT_TYPE_PUBLIC       OidcClientType = 2
+	// The client cannot protect a secret.
+	OidcClientType_OIDC_CLIENT_TYPE_PUBLIC OidcClientType = 2
 )
 
 // Enum value maps for OidcClientType.
@@ -76,10 +78,12 @@ func (OidcClientType) EnumDescriptor() ([]byte, []int) {
 type UsernamePrefixPolicy int32
 
 const (
-	// The platform decides: the issuer's URL and `#`, or nothing if the claim is `email`.
+	// OpenShift chooses the prefix: the URL of the issuer and `#`, or none if the claim is `email`.
 	UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_UNSPECIFIED UsernamePrefixPolicy = 0
-	UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_PREFIX      UsernamePrefixPolicy = 1
-	UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_NO_PREFIX   UsernamePrefixPolicy = 2
+	// UsernameMapping.prefix is the prefix.
+	UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_PREFIX UsernamePrefixPolicy = 1
+	// The name has no prefix.
+	UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_NO_PREFIX UsernamePrefixPolicy = 2
 )
 
 // Enum value maps for UsernamePrefixPolicy.
@@ -123,28 +127,29 @@ func (UsernamePrefixPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_external_auth_proto_rawDescGZIP(), []int{1}
 }
 
-// ExternalAuthPhase is where an external auth is in its life; see ClusterPhase.
+// ExternalAuthPhase is the phase of an external authentication's lifecycle; see ClusterPhase.
 type ExternalAuthPhase int32
 
 const (
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UNSPECIFIED ExternalAuthPhase = 0
-	// Accepted; waits for its cluster to be placed.
+	// Cluster Service accepted the external authentication, and its cluster is not placed yet.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING ExternalAuthPhase = 1
-	// On its way to the control plane for the first time.
+	// The control plane does not have the first generation yet.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING ExternalAuthPhase = 2
-	// The control plane has the observed generation and every confidential client has its secret.
+	// The control plane has the observed generation, and every confidential client has its secret.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY ExternalAuthPhase = 3
-	// Carried before; a newer generation is on its way.
+	// The control plane has an older generation, and a newer one has not taken effect yet.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING ExternalAuthPhase = 4
-	// Being deleted: the control plane still has it.
+	// The external authentication is being deleted, and the control plane still has it.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING ExternalAuthPhase = 5
-	// Deleted; only a tombstone is left.
+	// The external authentication is deleted. Only its tombstone is stored.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED ExternalAuthPhase = 6
-	// Refused for good by the management cluster or the control plane until there is a new generation; see the conditions.
+	// The management cluster or the control plane rejected the generation permanently. Cluster Service waits for a new
+	// generation; the conditions contain the reason.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED ExternalAuthPhase = 7
-	// The control plane carries the newest generation, so its API server takes the issuer's tokens; but a confidential
-	// client lacks its secret, see awaited_secrets. Becomes READY when the secrets are there, and again this phase when
-	// one is removed.
+	// The control plane has the newest generation, so the API server accepts the issuer's tokens. At least one
+	// confidential client lacks its secret; see awaited_secrets. The phase becomes READY when all secrets exist, and
+	// AWAITING_SECRET again when one is removed.
 	ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET ExternalAuthPhase = 8
 )
 
@@ -201,24 +206,24 @@ func (ExternalAuthPhase) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_external_auth_proto_rawDescGZIP(), []int{2}
 }
 
-// ExternalAuth has a cluster take the tokens of an OpenID Connect issuer of the customer's. A cluster has at most one that
-// is not being deleted.
+// ExternalAuth makes a cluster accept the tokens of an OpenID Connect issuer that the customer operates. A cluster has
+// at most one that is not being deleted.
 type ExternalAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The incarnation this external auth is; see Cluster.uid.
+	// The identity of this incarnation; see Cluster.uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The uid of the cluster it belongs to. Immutable.
+	// The uid of the cluster that the external authentication belongs to. Immutable.
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The ARM resource id, in the casing of the create request. Immutable.
+	// The ARM resource ID, in the casing of the create request. Immutable.
 	ResourceId string `protobuf:"bytes,3,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// The generation of the desired state that is stored, at least 1. It only grows.
+	// The generation of the stored desired state, at least 1. It only grows.
 	Generation int64               `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	Spec       *ExternalAuthSpec   `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	Status     *ExternalAuthStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	// See Cluster.revision.
 	Revision   int64                  `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When the deletion of it or of its cluster was requested; absent if it was not.
+	// When the deletion of the external authentication or of its cluster was requested; absent if it was not.
 	DeleteTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -317,17 +322,17 @@ func (x *ExternalAuth) GetDeleteTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ExternalAuthSpec is the desired state of an external auth. All but the name can be changed.
+// ExternalAuthSpec is the desired state of an external authentication. All fields but the name can be changed.
 type ExternalAuthSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The external auth's name in ARM, at most 15 characters. Create-only. In lower case it names the OIDC provider in the
-	// cluster, and the secrets of its confidential clients begin with it.
+	// The name of the external authentication in ARM, at most 15 characters. Create-only. In lower case it is the name of
+	// the OIDC provider in the cluster, and the first part of the names of the confidential clients' secrets.
 	Name   string       `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Issuer *TokenIssuer `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// At most 20, unique by component and namespace.
+	// The clients, at most 20, unique by component name and namespace.
 	Clients       []*OidcClient  `protobuf:"bytes,3,rep,name=clients,proto3" json:"clients,omitempty"`
 	ClaimMappings *ClaimMappings `protobuf:"bytes,4,opt,name=claim_mappings,json=claimMappings,proto3" json:"claim_mappings,omitempty"`
-	// A token is accepted only if it satisfies all of these.
+	// The claims that a token must have. The API server rejects a token that lacks one of them.
 	RequiredClaims []*RequiredClaim `protobuf:"bytes,5,rep,name=required_claims,json=requiredClaims,proto3" json:"required_claims,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -398,14 +403,16 @@ func (x *ExternalAuthSpec) GetRequiredClaims() []*RequiredClaim {
 	return nil
 }
 
-// TokenIssuer is who issues the tokens.
+// TokenIssuer is the OpenID Connect issuer of the tokens.
 type TokenIssuer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An https URL, equal to the tokens' `iss`; its discovery document is at `/.well-known/openid-configuration` below.
+	// The https URL of the issuer, equal to `iss` of the tokens. The issuer serves its discovery document at this URL
+	// with the suffix `/.well-known/openid-configuration`.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// 1 to 10; a token names at least one of them in `aud`.
+	// The accepted audiences, 1 to 10. The `aud` of a token contains at least one of them.
 	Audiences []string `protobuf:"bytes,2,rep,name=audiences,proto3" json:"audiences,omitempty"`
-	// Certificates (PEM) of the authorities that vouch for the issuer's TLS; empty takes the system's.
+	// The PEM certificates of the authorities that signed the issuer's TLS certificate. Empty means the authorities of
+	// the system.
 	CertificateAuthority string `protobuf:"bytes,3,opt,name=certificate_authority,json=certificateAuthority,proto3" json:"certificate_authority,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -462,17 +469,17 @@ func (x *TokenIssuer) GetCertificateAuthority() string {
 	return ""
 }
 
-// OidcClient is a component of the cluster that signs users in with the issuer.
+// OidcClient is a component of the cluster that signs in users with the issuer.
 type OidcClient struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The component, as in `console`.
+	// The name of the component, for example `console`.
 	ComponentName string `protobuf:"bytes,1,opt,name=component_name,json=componentName,proto3" json:"component_name,omitempty"`
-	// Where in the cluster it runs, as in `openshift-console`.
+	// The namespace of the component in the cluster, for example `openshift-console`.
 	ComponentNamespace string `protobuf:"bytes,2,opt,name=component_namespace,json=componentNamespace,proto3" json:"component_namespace,omitempty"`
-	// One of the issuer's audiences.
+	// The client ID, which is one of the issuer's audiences.
 	ClientId    string   `protobuf:"bytes,3,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	ExtraScopes []string `protobuf:"bytes,4,rep,name=extra_scopes,json=extraScopes,proto3" json:"extra_scopes,omitempty"`
-	// A confidential client has a secret, which the customer puts into the cluster; see AwaitedSecret.
+	// The OAuth type. A confidential client has a secret, which the customer creates in the cluster; see AwaitedSecret.
 	Type          OidcClientType `protobuf:"varint,5,opt,name=type,proto3,enum=hcpmesh.clusterservice.v1.OidcClientType" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -543,11 +550,11 @@ func (x *OidcClient) GetType() OidcClientType {
 	return OidcClientType_OIDC_CLIENT_TYPE_UNSPECIFIED
 }
 
-// ClaimMappings makes a user of a token.
+// ClaimMappings maps the claims of a token to a user of the cluster.
 type ClaimMappings struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Username *UsernameMapping       `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
-	// Absent: the token gives no groups.
+	// The mapping of the groups. If it is absent, users have no groups from their tokens.
 	Groups        *GroupsMapping `protobuf:"bytes,2,opt,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -597,13 +604,13 @@ func (x *ClaimMappings) GetGroups() *GroupsMapping {
 	return nil
 }
 
-// UsernameMapping makes the user's name.
+// UsernameMapping maps a claim to the name of the user.
 type UsernameMapping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The claim whose value is the name, at most 256 characters.
+	// The claim that contains the name, at most 256 characters.
 	Claim        string               `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
 	PrefixPolicy UsernamePrefixPolicy `protobuf:"varint,2,opt,name=prefix_policy,json=prefixPolicy,proto3,enum=hcpmesh.clusterservice.v1.UsernamePrefixPolicy" json:"prefix_policy,omitempty"`
-	// What precedes the name; given exactly if the policy is PREFIX.
+	// The prefix of the name. Required if the policy is PREFIX, and not allowed otherwise.
 	Prefix        string `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -660,12 +667,12 @@ func (x *UsernameMapping) GetPrefix() string {
 	return ""
 }
 
-// GroupsMapping makes the user's groups.
+// GroupsMapping maps a claim to the groups of the user.
 type GroupsMapping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The claim that lists the groups, at most 256 characters.
 	Claim string `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
-	// What precedes each; may be empty.
+	// The prefix of each group; may be empty.
 	Prefix        string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -768,20 +775,22 @@ func (x *RequiredClaim) GetRequiredValue() string {
 	return ""
 }
 
-// ExternalAuthStatus is the observed state of an external auth.
+// ExternalAuthStatus is the observed state of an external authentication.
 type ExternalAuthStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase ExternalAuthPhase      `protobuf:"varint,1,opt,name=phase,proto3,enum=hcpmesh.clusterservice.v1.ExternalAuthPhase" json:"phase,omitempty"`
-	// The newest generation that the control plane carries. An external auth has taken effect when this is its generation
-	// and the phase is READY, or AWAITING_SECRET for all but the sign-in of the clients that it waits for.
+	// The newest generation that the control plane has. The external authentication has taken full effect if this equals
+	// its generation and the phase is READY. In phase AWAITING_SECRET only the sign-in of clients without a secret does
+	// not work yet.
 	ObservedGeneration int64 `protobuf:"varint,2,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
-	// Applied (the management cluster carries it), Valid (the control plane accepts it), SecretsPresent.
+	// The conditions Applied (the management cluster has the generation), Valid (the control plane accepts it) and
+	// SecretsPresent.
 	Conditions []*Condition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// The secrets that confidential clients lack; empty in every phase but AWAITING_SECRET.
+	// The missing secrets of confidential clients; empty in all phases but AWAITING_SECRET.
 	AwaitedSecrets []*AwaitedSecret `protobuf:"bytes,4,rep,name=awaited_secrets,json=awaitedSecrets,proto3" json:"awaited_secrets,omitempty"`
-	// Layers placement, maestro, management-cluster, control-plane; see ClusterStatus.progress.
+	// The progress in the layers placement, maestro, management-cluster and control-plane; see ClusterStatus.progress.
 	Progress []*LayerProgress `protobuf:"bytes,5,rep,name=progress,proto3" json:"progress,omitempty"`
-	// How its deletion stands; absent while it is wanted.
+	// The deletion graph; absent if no deletion was requested.
 	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -859,16 +868,17 @@ func (x *ExternalAuthStatus) GetDeletion() *Deletion {
 	return nil
 }
 
-// AwaitedSecret is a Secret that the customer has to create in the cluster (not on the management cluster).
+// AwaitedSecret is a Secret that the customer must create in the cluster, not on the management cluster.
 type AwaitedSecret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The confidential client that it is for.
+	// The name of the confidential client's component.
 	ComponentName      string `protobuf:"bytes,1,opt,name=component_name,json=componentName,proto3" json:"component_name,omitempty"`
 	ComponentNamespace string `protobuf:"bytes,2,opt,name=component_namespace,json=componentNamespace,proto3" json:"component_namespace,omitempty"`
-	// Where it is looked for: namespace `openshift-config`, name `<external auth>-<component>-<component namespace>` in
-	// lower case, with the client's secret under the key.
-	Namespace     string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name          string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The namespace of the Secret: `openshift-config`.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name of the Secret: `<external auth>-<component>-<component namespace>` in lower case.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The key in the Secret that contains the client secret.
 	Key           string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -23,12 +23,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NodePoolPhase is where a node pool is in its life; see ClusterPhase.
+// NodePoolPhase is the phase of a node pool's lifecycle; see ClusterPhase.
 type NodePoolPhase int32
 
 const (
 	NodePoolPhase_NODE_POOL_PHASE_UNSPECIFIED NodePoolPhase = 0
-	// Accepted; waits for its cluster to be placed.
+	// Cluster Service accepted the node pool, and its cluster is not placed yet.
 	NodePoolPhase_NODE_POOL_PHASE_PENDING    NodePoolPhase = 1
 	NodePoolPhase_NODE_POOL_PHASE_INSTALLING NodePoolPhase = 2
 	NodePoolPhase_NODE_POOL_PHASE_READY      NodePoolPhase = 3
@@ -89,23 +89,23 @@ func (NodePoolPhase) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_node_pool_proto_rawDescGZIP(), []int{0}
 }
 
-// NodePool is a set of like worker nodes of one cluster.
+// NodePool is a group of equal worker nodes of one cluster.
 type NodePool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The incarnation this node pool is; see Cluster.uid.
+	// The identity of this incarnation; see Cluster.uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The uid of the cluster it belongs to. Immutable.
+	// The uid of the cluster that the node pool belongs to. Immutable.
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The ARM resource id, in the casing of the create request. Immutable.
+	// The ARM resource ID, in the casing of the create request. Immutable.
 	ResourceId string `protobuf:"bytes,3,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// The generation of the desired state that is stored, at least 1. It only grows.
+	// The generation of the stored desired state, at least 1. It only grows.
 	Generation int64           `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	Spec       *NodePoolSpec   `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	Status     *NodePoolStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	// See Cluster.revision.
 	Revision   int64                  `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When the deletion of the pool or of its cluster was requested; absent if it was not.
+	// When the deletion of the node pool or of its cluster was requested; absent if it was not.
 	DeleteTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -207,9 +207,9 @@ func (x *NodePool) GetDeleteTime() *timestamppb.Timestamp {
 // NodePoolSpec is the desired state of a node pool.
 type NodePoolSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node pool's name in ARM, at most 15 characters. Create-only.
+	// The name of the node pool in ARM, at most 15 characters. Create-only.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// MAJOR.MINOR.PATCH; empty means the control plane's.
+	// The release of the nodes, MAJOR.MINOR.PATCH. Empty means the release of the control plane.
 	Version  *Version          `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Platform *NodePoolPlatform `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
 	// Types that are valid to be assigned to Size:
@@ -221,7 +221,8 @@ type NodePoolSpec struct {
 	AutoRepair bool              `protobuf:"varint,6,opt,name=auto_repair,json=autoRepair,proto3" json:"auto_repair,omitempty"`
 	Labels     map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Taints     []*Taint          `protobuf:"bytes,8,rep,name=taints,proto3" json:"taints,omitempty"`
-	// Absent takes the cluster's; zero waits for ever.
+	// The maximum time for draining a node; see ClusterSpec.node_drain_timeout. Absent means the value of the cluster.
+	// Zero means no limit.
 	NodeDrainTimeout *durationpb.Duration `protobuf:"bytes,9,opt,name=node_drain_timeout,json=nodeDrainTimeout,proto3" json:"node_drain_timeout,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -336,11 +337,12 @@ type isNodePoolSpec_Size interface {
 }
 
 type NodePoolSpec_Replicas struct {
-	// A fixed number of nodes, 0 to 200 (no upper limit in an availability zone).
+	// A fixed number of nodes, 0 to 200. There is no upper limit if the node pool has an availability zone.
 	Replicas int32 `protobuf:"varint,4,opt,name=replicas,proto3,oneof"`
 }
 
 type NodePoolSpec_Autoscaling struct {
+	// The range of an autoscaled node pool.
 	Autoscaling *NodePoolAutoscaling `protobuf:"bytes,5,opt,name=autoscaling,proto3,oneof"`
 }
 
@@ -348,15 +350,15 @@ func (*NodePoolSpec_Replicas) isNodePoolSpec_Size() {}
 
 func (*NodePoolSpec_Autoscaling) isNodePoolSpec_Size() {}
 
-// NodePoolPlatform describes the virtual machines. Create-only.
+// NodePoolPlatform configures the virtual machines of the nodes. Create-only.
 type NodePoolPlatform struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty means the cluster's.
+	// The ARM ID of the subnet. Empty means the subnet of the cluster.
 	SubnetId string `protobuf:"bytes,1,opt,name=subnet_id,json=subnetId,proto3" json:"subnet_id,omitempty"`
-	// As in Standard_D8s_v3.
+	// The size of the virtual machines, for example `Standard_D8s_v3`.
 	VmSize           string `protobuf:"bytes,2,opt,name=vm_size,json=vmSize,proto3" json:"vm_size,omitempty"`
 	EncryptionAtHost bool   `protobuf:"varint,3,opt,name=encryption_at_host,json=encryptionAtHost,proto3" json:"encryption_at_host,omitempty"`
-	// 1, 2, 3 or empty for none.
+	// The availability zone: 1, 2, 3, or empty for none.
 	AvailabilityZone string  `protobuf:"bytes,4,opt,name=availability_zone,json=availabilityZone,proto3" json:"availability_zone,omitempty"`
 	OsDisk           *OsDisk `protobuf:"bytes,5,opt,name=os_disk,json=osDisk,proto3" json:"os_disk,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -428,15 +430,15 @@ func (x *NodePoolPlatform) GetOsDisk() *OsDisk {
 	return nil
 }
 
-// OsDisk is the disk that a node boots from.
+// OsDisk is the boot disk of a node.
 type OsDisk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 64 to 4095 GiB, at most 2040 when ephemeral.
+	// The size in GiB: 64 to 4095, and at most 2040 for an ephemeral disk.
 	SizeGib int32 `protobuf:"varint,1,opt,name=size_gib,json=sizeGib,proto3" json:"size_gib,omitempty"`
 	// Premium_LRS, StandardSSD_LRS or Standard_LRS.
 	StorageAccountType string `protobuf:"bytes,2,opt,name=storage_account_type,json=storageAccountType,proto3" json:"storage_account_type,omitempty"`
 	EncryptionSetId    string `protobuf:"bytes,3,opt,name=encryption_set_id,json=encryptionSetId,proto3" json:"encryption_set_id,omitempty"`
-	// Ephemeral disks live on the host and are lost with it.
+	// Whether the disk is on the host of the virtual machine. An ephemeral disk is lost with its host.
 	Ephemeral     bool `protobuf:"varint,4,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -500,7 +502,7 @@ func (x *OsDisk) GetEphemeral() bool {
 	return false
 }
 
-// NodePoolAutoscaling bounds the number of nodes; 0 <= min <= max <= 200.
+// NodePoolAutoscaling is the allowed number of nodes: 0 <= min <= max <= 200.
 type NodePoolAutoscaling struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Min           int32                  `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`
@@ -553,7 +555,7 @@ func (x *NodePoolAutoscaling) GetMax() int32 {
 	return 0
 }
 
-// Taint keeps pods without a matching toleration away.
+// Taint prevents the scheduling of pods without a matching toleration.
 type Taint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -622,12 +624,12 @@ type NodePoolStatus struct {
 	// See ClusterStatus.observed_generation.
 	ObservedGeneration int64        `protobuf:"varint,2,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	Conditions         []*Condition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// Nodes that are ready.
+	// The number of ready nodes.
 	Replicas int32 `protobuf:"varint,4,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// The full version that all nodes run; empty until the first rollout is complete.
+	// The full version that all nodes run; empty until the first rollout has finished.
 	Version  string           `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
 	Progress []*LayerProgress `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`
-	// How its deletion stands; absent while it is wanted.
+	// The deletion graph; absent if no deletion was requested.
 	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,14 +22,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PlacementStrategy determines which of the shards that accept a cluster is chosen.
+// PlacementStrategy determines the shard that is chosen among those that accept the cluster.
 type PlacementStrategy int32
 
 const (
 	PlacementStrategy_PLACEMENT_STRATEGY_UNSPECIFIED PlacementStrategy = 0
-	// The least full, in parts of its capacity.
+	// The shard with the smallest used share of its capacity.
 	PlacementStrategy_PLACEMENT_STRATEGY_SPREAD PlacementStrategy = 1
-	// The fullest.
+	// The shard with the largest used share of its capacity.
 	PlacementStrategy_PLACEMENT_STRATEGY_PACK PlacementStrategy = 2
 )
 
@@ -74,21 +74,22 @@ func (PlacementStrategy) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_placement_proto_rawDescGZIP(), []int{0}
 }
 
-// PlacementPolicy is the rules by which a shard is chosen. In the rules of a cluster whatever is absent is the region's.
+// PlacementPolicy contains the rules for the choice of a shard. In the rules of one cluster, an absent field means the
+// rule of the region.
 type PlacementPolicy struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Strategy PlacementStrategy      `protobuf:"varint,1,opt,name=strategy,proto3,enum=hcpmesh.clusterservice.v1.PlacementStrategy" json:"strategy,omitempty"`
-	// Availability zones that the shard must stand in, all of them.
+	// The availability zones that the shard must have, all of them.
 	Zones []string `protobuf:"bytes,2,rep,name=zones,proto3" json:"zones,omitempty"`
-	// How many availability zones it must stand in.
+	// The minimum number of the shard's availability zones.
 	MinimumZones int32 `protobuf:"varint,3,opt,name=minimum_zones,json=minimumZones,proto3" json:"minimum_zones,omitempty"`
-	// Labels that it must carry.
+	// The labels that the shard must have.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A size class in place of the one that follows from the cluster's nodes.
+	// The size class of the cluster. Empty means the class that follows from the number of its nodes.
 	SizeClass string `protobuf:"bytes,5,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	// The only shard that may take it.
+	// The only shard that may host the cluster.
 	ProvisionShard string `protobuf:"bytes,6,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// Shards that may not.
+	// The shards that may not host the cluster.
 	Avoid         []string `protobuf:"bytes,7,rep,name=avoid,proto3" json:"avoid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -173,24 +174,27 @@ func (x *PlacementPolicy) GetAvoid() []string {
 	return nil
 }
 
-// PlacementDecision is what was decided, and why for each shard that was considered.
+// PlacementDecision is the result of a placement, with a verdict for each shard that was considered.
 type PlacementDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was first and last made, and how often in a row with nothing different.
+	// When the decision was first made.
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
-	LastTime  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	Count     int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// Empty when none could take it.
+	// When the same decision was last made.
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// How often the decision was made in a row without a difference.
+	Count int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// The chosen shard; empty if no shard accepts the cluster.
 	ProvisionShard string `protobuf:"bytes,4,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// The rules in effect.
-	Policy      *PlacementPolicy `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
-	SizeClass   string           `protobuf:"bytes,6,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	WantedNodes int32            `protobuf:"varint,7,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
-	// The best first, then those that could not take it; at most 100.
+	// The effective rules.
+	Policy    *PlacementPolicy `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	SizeClass string           `protobuf:"bytes,6,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	// The desired number of nodes. An autoscaled node pool counts with its maximum.
+	WantedNodes int32 `protobuf:"varint,7,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
+	// The shards that accept the cluster, best first, then the others; at most 100.
 	Verdicts []*PlacementVerdict `protobuf:"bytes,8,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
-	// Shards beyond those.
+	// The number of shards that verdicts omits.
 	Omitted int32 `protobuf:"varint,9,opt,name=omitted,proto3" json:"omitted,omitempty"`
-	// In a sentence.
+	// The decision as a sentence.
 	Message       string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -296,18 +300,20 @@ func (x *PlacementDecision) GetMessage() string {
 	return ""
 }
 
-// PlacementVerdict is what was found of one shard.
+// PlacementVerdict is the result for one shard.
 type PlacementVerdict struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProvisionShard string                 `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// 1 is the best; 0 when it could not take the cluster.
+	// The rank of the shard: 1 is the best, and 0 means that the shard does not accept the cluster.
 	Rank int32 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
-	// 0 to 1000, the more the better, in words of the strategy: how empty for SPREAD, how full for PACK.
+	// The score of the shard, 0 to 1000; higher is better. For SPREAD it is the free share of the capacity, for PACK the
+	// used share, in thousandths.
 	Score int32 `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
-	// What it held when the decision was made.
+	// The number of clusters on the shard at the time of the decision.
 	Clusters int32 `protobuf:"varint,4,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	// The capacity of the shard at the time of the decision.
 	Capacity int32 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	// Why it could not.
+	// The reasons why the shard does not accept the cluster.
 	Obstacles     []*PlacementObstacle `protobuf:"bytes,6,rep,name=obstacles,proto3" json:"obstacles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -385,14 +391,14 @@ func (x *PlacementVerdict) GetObstacles() []*PlacementObstacle {
 	return nil
 }
 
-// PlacementObstacle is one reason why a shard cannot take a cluster.
+// PlacementObstacle is one reason why a shard does not accept a cluster.
 type PlacementObstacle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of Cordoned, Draining, Retired, Full, AgentSilent, Zones, SizeClass, Labels, Avoided, NotNamed.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// As in `is cordoned`, to follow the shard's name.
+	// The end of a sentence that begins with the name of the shard, for example `is cordoned`.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// What would end it, as in `mgmt-2 is uncordoned`.
+	// The change that removes the obstacle, for example `mgmt-2 is uncordoned`.
 	Remedy        string `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,23 +455,25 @@ func (x *PlacementObstacle) GetRemedy() string {
 	return ""
 }
 
-// PlacementExplanation explains why a cluster is on its shard, or why it waits.
+// PlacementExplanation explains why a cluster is on its shard, or what it waits for.
 type PlacementExplanation struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ResourceId string                 `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
 	ClusterId  string                 `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Empty while it waits.
+	// The shard of the cluster; empty until the cluster is placed.
 	ProvisionShard string `protobuf:"bytes,4,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// The rules of this cluster, who set them and when; absent when it has none of its own.
-	Override      *PlacementPolicy       `protobuf:"bytes,5,opt,name=override,proto3" json:"override,omitempty"`
-	OverrideActor *Actor                 `protobuf:"bytes,6,opt,name=override_actor,json=overrideActor,proto3" json:"override_actor,omitempty"`
-	OverrideTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=override_time,json=overrideTime,proto3" json:"override_time,omitempty"`
-	// The decisions that were made, the newest first, at most 20.
+	// The rules of this cluster; absent if only the rules of the region apply.
+	Override *PlacementPolicy `protobuf:"bytes,5,opt,name=override,proto3" json:"override,omitempty"`
+	// The actor that set the rules of this cluster.
+	OverrideActor *Actor `protobuf:"bytes,6,opt,name=override_actor,json=overrideActor,proto3" json:"override_actor,omitempty"`
+	// When the rules of this cluster were set.
+	OverrideTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=override_time,json=overrideTime,proto3" json:"override_time,omitempty"`
+	// The stored decisions, newest first, at most 20.
 	Decisions []*PlacementDecision `protobuf:"bytes,8,rep,name=decisions,proto3" json:"decisions,omitempty"`
-	// What would be decided now, were it to be placed.
+	// The decision that a placement would make now.
 	Now *PlacementDecision `protobuf:"bytes,9,opt,name=now,proto3" json:"now,omitempty"`
-	// All of it in sentences.
+	// The explanation as sentences.
 	Sentences     []string `protobuf:"bytes,10,rep,name=sentences,proto3" json:"sentences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,7 +626,7 @@ func (x *ExplainPlacementRequest) GetUid() string {
 type SetPlacementPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Absent: the region's rules alone.
+	// The rules of this cluster. If they are absent, only the rules of the region apply.
 	Policy        *PlacementPolicy `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
 	Actor         *Actor           `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -680,16 +688,18 @@ func (x *SetPlacementPolicyRequest) GetActor() *Actor {
 type DrainPlan struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProvisionShard *ProvisionShard        `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	Time           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// The largest first, as they would be moved.
-	Moves   []*DrainMove    `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
+	// When the plan was computed.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// The moves in their order, largest cluster first.
+	Moves []*DrainMove `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
+	// The clusters that no other shard accepts.
 	Blocked []*DrainBlocked `protobuf:"bytes,4,rep,name=blocked,proto3" json:"blocked,omitempty"`
-	// Clusters that go by themselves, being deleted.
+	// The clusters that are being deleted and need no move.
 	Leaving []*DrainCluster `protobuf:"bytes,5,rep,name=leaving,proto3" json:"leaving,omitempty"`
 	Targets []*DrainTarget  `protobuf:"bytes,6,rep,name=targets,proto3" json:"targets,omitempty"`
-	// What is missing so that nothing would be blocked.
+	// The capacity that is missing to move the blocked clusters.
 	Needs []*CapacityNeed `protobuf:"bytes,7,rep,name=needs,proto3" json:"needs,omitempty"`
-	// All of it in sentences.
+	// The plan as sentences.
 	Sentences     []string `protobuf:"bytes,8,rep,name=sentences,proto3" json:"sentences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,14 +791,15 @@ func (x *DrainPlan) GetSentences() []string {
 	return nil
 }
 
-// DrainCluster is a cluster of a drain plan.
+// DrainCluster is a cluster in a drain plan.
 type DrainCluster struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	ResourceId    string                 `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	ClusterId     string                 `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	SizeClass     string                 `protobuf:"bytes,4,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	WantedNodes   int32                  `protobuf:"varint,5,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ResourceId string                 `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	ClusterId  string                 `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	SizeClass  string                 `protobuf:"bytes,4,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	// The desired number of nodes; see PlacementDecision.wanted_nodes.
+	WantedNodes   int32 `protobuf:"varint,5,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -858,7 +869,7 @@ func (x *DrainCluster) GetWantedNodes() int32 {
 	return 0
 }
 
-// DrainMove is a cluster with the shard it would go to.
+// DrainMove is a cluster with the shard that it would move to.
 type DrainMove struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Cluster        *DrainCluster          `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -911,12 +922,13 @@ func (x *DrainMove) GetProvisionShard() string {
 	return ""
 }
 
-// DrainBlocked is a cluster that no other shard could take.
+// DrainBlocked is a cluster that no other shard accepts.
 type DrainBlocked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       *DrainCluster          `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Verdicts      []*PlacementVerdict    `protobuf:"bytes,2,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster *DrainCluster          `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The results for the other shards, with the obstacles.
+	Verdicts      []*PlacementVerdict `protobuf:"bytes,2,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	Message       string              `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,15 +984,17 @@ func (x *DrainBlocked) GetMessage() string {
 	return ""
 }
 
-// DrainTarget is a shard that would take clusters.
+// DrainTarget is a shard that clusters would move to.
 type DrainTarget struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProvisionShard string                 `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	ClustersBefore int32                  `protobuf:"varint,2,opt,name=clusters_before,json=clustersBefore,proto3" json:"clusters_before,omitempty"`
-	ClustersAfter  int32                  `protobuf:"varint,3,opt,name=clusters_after,json=clustersAfter,proto3" json:"clusters_after,omitempty"`
-	Capacity       int32                  `protobuf:"varint,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The number of its clusters without the moves.
+	ClustersBefore int32 `protobuf:"varint,2,opt,name=clusters_before,json=clustersBefore,proto3" json:"clusters_before,omitempty"`
+	// The number of its clusters after the moves.
+	ClustersAfter int32 `protobuf:"varint,3,opt,name=clusters_after,json=clustersAfter,proto3" json:"clusters_after,omitempty"`
+	Capacity      int32 `protobuf:"varint,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainTarget) Reset() {
@@ -1041,7 +1055,7 @@ func (x *DrainTarget) GetCapacity() int32 {
 	return 0
 }
 
-// CapacityNeed is a number of places that are missing, on shards that fulfil the rules.
+// CapacityNeed is a missing number of places for clusters, on shards that fulfil the rules.
 type CapacityNeed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Places        int32                  `protobuf:"varint,1,opt,name=places,proto3" json:"places,omitempty"`

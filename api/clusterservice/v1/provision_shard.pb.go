@@ -22,19 +22,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ProvisionShardState is the state of a shard for new clusters.
+// ProvisionShardState is the state of a shard. Only an ACTIVE shard accepts new clusters.
 type ProvisionShardState int32
 
 const (
 	ProvisionShardState_PROVISION_SHARD_STATE_UNSPECIFIED ProvisionShardState = 0
 	ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE      ProvisionShardState = 1
-	// An operator keeps new clusters away.
+	// An operator stopped the placement of new clusters on the shard.
 	ProvisionShardState_PROVISION_SHARD_STATE_CORDONED ProvisionShardState = 2
-	// As CORDONED, and it is to be emptied.
+	// The shard is cordoned, and an operator intends to remove its clusters.
 	ProvisionShardState_PROVISION_SHARD_STATE_DRAINING ProvisionShardState = 3
-	// No longer in the shards file; it keeps its clusters.
+	// The shard is no longer in the shards file. It keeps its clusters.
 	ProvisionShardState_PROVISION_SHARD_STATE_RETIRED ProvisionShardState = 4
-	// Forgotten; it held no cluster.
+	// An operator deregistered the shard while it had no cluster.
 	ProvisionShardState_PROVISION_SHARD_STATE_DEREGISTERED ProvisionShardState = 5
 )
 
@@ -85,37 +85,40 @@ func (ProvisionShardState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{0}
 }
 
-// ProvisionShard is a management cluster as a place for hosted control planes.
+// ProvisionShard is a management cluster with its capacity for hosted control planes.
 type ProvisionShard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Also the name of its Maestro consumer.
+	// The name of the shard, which is also the name of its Maestro consumer.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The most clusters it may hold.
+	// The maximum number of clusters.
 	Capacity int32 `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	// The clusters it holds now, those being deleted included.
+	// The current number of clusters, including those that are being deleted.
 	Clusters int32 `protobuf:"varint,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	// Whether new clusters are kept away, whatever the reason: any state but ACTIVE.
+	// Whether the shard rejects new clusters because of its state: any state but ACTIVE.
 	Cordoned bool                `protobuf:"varint,4,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	State    ProvisionShardState `protobuf:"varint,5,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.ProvisionShardState" json:"state,omitempty"`
-	// The availability zones that its nodes stand in, in order; empty when nobody said.
+	// The availability zones of its nodes, in order; empty if they are not configured.
 	Zones []string `protobuf:"bytes,6,rep,name=zones,proto3" json:"zones,omitempty"`
-	// The size classes that it takes, in order; empty means all.
+	// The size classes that the shard accepts, in order; empty means all.
 	SizeClasses []string          `protobuf:"bytes,7,rep,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
 	Labels      map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Which of capacity, zones, size_classes and labels an operator set over the shards file.
+	// The settings in which an operator's value replaces the value of the shards file: any of capacity, zones,
+	// size_classes, labels.
 	Overridden []string `protobuf:"bytes,9,rep,name=overridden,proto3" json:"overridden,omitempty"`
-	// How many clusters more it has room for, were it ACTIVE.
+	// The number of clusters that the capacity still allows, regardless of the state.
 	Headroom int32 `protobuf:"varint,10,opt,name=headroom,proto3" json:"headroom,omitempty"`
-	// When its agent last reported something new; absent when it never did.
+	// When the agent last reported a change; absent if it has never reported one.
 	LastHeardTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_heard_time,json=lastHeardTime,proto3" json:"last_heard_time,omitempty"`
-	// Since when its agent has not answered although works wait for it; absent when none waits.
+	// The time since which works of the shard wait for a report and the agent has reported nothing; absent if no work
+	// waits.
 	UnansweredSince *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=unanswered_since,json=unansweredSince,proto3" json:"unanswered_since,omitempty"`
-	// That it has not answered for so long that no cluster is placed here.
+	// Whether the agent has not reported for so long that Cluster Service places no clusters on the shard.
 	AgentSilent bool `protobuf:"varint,13,opt,name=agent_silent,json=agentSilent,proto3" json:"agent_silent,omitempty"`
-	// Counts the changes by operators.
+	// The number of changes by operators.
 	Version int64 `protobuf:"varint,14,opt,name=version,proto3" json:"version,omitempty"`
-	// Who brought it into its state, and when; absent when the configuration did.
-	StateActor    *Actor                 `protobuf:"bytes,15,opt,name=state_actor,json=stateActor,proto3" json:"state_actor,omitempty"`
+	// The actor that set the state; absent if the state follows from the configuration.
+	StateActor *Actor `protobuf:"bytes,15,opt,name=state_actor,json=stateActor,proto3" json:"state_actor,omitempty"`
+	// When the actor set the state; absent if the state follows from the configuration.
 	StateTime     *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,22 +266,23 @@ func (x *ProvisionShard) GetStateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ProvisionShardReport is a shard with its history and clusters.
+// ProvisionShardReport is a shard with its history and the use of its capacity.
 type ProvisionShardReport struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProvisionShard *ProvisionShard        `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// Clusters that are being deleted, of those it holds.
+	// The number of its clusters that are being deleted.
 	DeletingClusters int32 `protobuf:"varint,2,opt,name=deleting_clusters,json=deletingClusters,proto3" json:"deleting_clusters,omitempty"`
-	// Nodes of its clusters: existing ones, and desired ones (the maximum for autoscaled pools).
-	Nodes       int32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// The number of existing nodes of its clusters.
+	Nodes int32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// The desired number of nodes of its clusters. An autoscaled node pool counts with its maximum.
 	WantedNodes int32 `protobuf:"varint,4,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
-	// In order of size.
+	// The use by size class, smallest class first.
 	SizeClasses []*SizeClassUsage `protobuf:"bytes,5,rep,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
-	// Works whose newest content its agent has not reported on.
+	// The number of works with content that the agent has not reported on yet.
 	UnansweredWorks int32 `protobuf:"varint,6,opt,name=unanswered_works,json=unansweredWorks,proto3" json:"unanswered_works,omitempty"`
-	// Clusters of the region that wait for a place.
+	// The number of clusters in the region that wait for a placement.
 	WaitingClusters int32 `protobuf:"varint,7,opt,name=waiting_clusters,json=waitingClusters,proto3" json:"waiting_clusters,omitempty"`
-	// The newest first, at most 100.
+	// The changes of the shard, newest first, at most 100.
 	History       []*ProvisionShardChange `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -370,14 +374,14 @@ func (x *ProvisionShardReport) GetHistory() []*ProvisionShardChange {
 	return nil
 }
 
-// SizeClassUsage is what clusters of one size class take of a shard.
+// SizeClassUsage is the use of a shard by clusters of one size class.
 type SizeClassUsage struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	SizeClass   string                 `protobuf:"bytes,1,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	Clusters    int32                  `protobuf:"varint,2,opt,name=clusters,proto3" json:"clusters,omitempty"`
 	Nodes       int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	WantedNodes int32                  `protobuf:"varint,4,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
-	// Whether the shard takes new ones of this class.
+	// Whether the shard accepts new clusters of this class.
 	Accepted      bool `protobuf:"varint,5,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -455,9 +459,9 @@ type ProvisionShardChange struct {
 	Actor *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	// One of register, update, cordon, uncordon, drain, deregister.
 	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
-	// What changed, in words, as in `capacity 100 → 80`.
+	// The changed settings as text, for example `capacity 100 → 80`.
 	Changes []string `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
-	// The version that it made.
+	// The version of the shard after the change.
 	Version       int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -528,7 +532,7 @@ func (x *ProvisionShardChange) GetVersion() int64 {
 	return 0
 }
 
-// Names is a list that may be absent.
+// Names is a list that may be absent. An absent list differs from an empty one.
 type Names struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Values        []string               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
@@ -573,7 +577,7 @@ func (x *Names) GetValues() []string {
 	return nil
 }
 
-// Labels are labels that may be absent.
+// Labels is a set of labels that may be absent. An absent set differs from an empty one.
 type Labels struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Values        map[string]string      `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -664,7 +668,7 @@ func (x *GetProvisionShardRequest) GetName() string {
 
 type RegisterProvisionShardRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Lower-case letters, digits and hyphens, at most 63 characters.
+	// The name of the shard: lower-case letters, digits and hyphens, at most 63 characters.
 	Name          string            `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Capacity      int32             `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Zones         []string          `protobuf:"bytes,3,rep,name=zones,proto3" json:"zones,omitempty"`
@@ -748,11 +752,12 @@ func (x *RegisterProvisionShardRequest) GetActor() *Actor {
 }
 
 type DrainProvisionShardRequest struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Actor           *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
-	ExpectedVersion int64                  `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
-	// Drains the last shard that takes clusters, too.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Actor *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// See UpdateProvisionShardRequest.expected_version.
+	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Whether to drain the shard even if no other shard accepts clusters.
 	AcceptNoRoom  bool `protobuf:"varint,4,opt,name=accept_no_room,json=acceptNoRoom,proto3" json:"accept_no_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -861,10 +866,11 @@ func (x *PlanDrainRequest) GetName() string {
 }
 
 type DeregisterProvisionShardRequest struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Actor           *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
-	ExpectedVersion int64                  `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Actor *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// See UpdateProvisionShardRequest.expected_version.
+	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InventoryKind is what an entry of the inventory is.
+// InventoryKind is the kind of resource of an inventory entry.
 type InventoryKind int32
 
 const (
@@ -75,20 +75,20 @@ func (InventoryKind) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_reconciliation_proto_rawDescGZIP(), []int{0}
 }
 
-// InventoryEntry is a resource that is not gone, with the fields that reconciliation compares.
+// InventoryEntry is a resource that is not fully deleted, with the fields that reconciliation compares.
 type InventoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  InventoryKind          `protobuf:"varint,1,opt,name=kind,proto3,enum=hcpmesh.clusterservice.v1.InventoryKind" json:"kind,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Of the cluster that it belongs to; a cluster's is its own.
+	// The uid of the cluster that the resource belongs to. For a cluster it is its own uid.
 	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// As in the resource, in the casing of the create request.
+	// The ARM resource ID, in the casing of the create request.
 	ResourceId string `protobuf:"bytes,4,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
 	Generation int64  `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Whether its deletion was requested.
+	// Whether the deletion of the resource was requested.
 	Deleting   bool                   `protobuf:"varint,6,opt,name=deleting,proto3" json:"deleting,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// The release that a cluster's control plane is to run.
+	// The desired release of the control plane; set for clusters only.
 	ReleaseVersion string `protobuf:"bytes,8,opt,name=release_version,json=releaseVersion,proto3" json:"release_version,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -235,11 +235,11 @@ func (x *ListInventoryRequest) GetPageToken() string {
 
 type ListInventoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In order of the resource id in lower case, by bytes: what belongs to a cluster comes behind it.
+	// The entries in the byte order of their lower-case resource IDs. The children of a cluster follow the cluster.
 	Entries []*InventoryEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// A watch from here sees every change that the page may have missed.
+	// A watch that starts from this revision sends every change that the page may have missed.
 	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -296,21 +296,24 @@ func (x *ListInventoryResponse) GetRevision() int64 {
 	return 0
 }
 
-// ClusterRecovery is what a cluster has that follows from no request, so that a Cluster Service that lost the cluster needs it to
-// go on with what runs: without it the cluster would be made anew. It is kept by whoever keeps the request.
+// ClusterRecovery contains the state of a cluster that cannot be derived from its ARM resource. A Cluster Service that
+// lost the cluster needs it to manage the running cluster; without it, it would create the cluster a second time. The
+// caller stores it together with the desired state.
 type ClusterRecovery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the cluster lives.
+	// The shard that hosts the cluster.
 	ProvisionShard string `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// The release that its control plane was last given.
-	ReleaseVersion   string `protobuf:"bytes,2,opt,name=release_version,json=releaseVersion,proto3" json:"release_version,omitempty"`
+	// The version of the release that the control plane was last set to.
+	ReleaseVersion string `protobuf:"bytes,2,opt,name=release_version,json=releaseVersion,proto3" json:"release_version,omitempty"`
+	// The image of that release.
 	ReleaseImage     string `protobuf:"bytes,3,opt,name=release_image,json=releaseImage,proto3" json:"release_image,omitempty"`
 	BaseDomainPrefix string `protobuf:"bytes,4,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
-	// The key that signs the tokens of its service accounts, sealed by and for Cluster Service, for this uid. Absent until it has one.
+	// The key that signs the tokens of the cluster's service accounts. Cluster Service sealed it for this uid, and only
+	// Cluster Service can open it. Absent until the cluster has a key.
 	SigningKey []byte                 `protobuf:"bytes,5,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Whether Cluster Service associated the customer's subnet with the network security group, and takes that back in the end: one that
-	// was there before is the customer's.
+	// Whether Cluster Service associated the customer's subnet with the network security group. If so, it removes the
+	// association when the cluster is deleted. An association that existed before belongs to the customer.
 	SubnetAssociated bool `protobuf:"varint,7,opt,name=subnet_associated,json=subnetAssociated,proto3" json:"subnet_associated,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -32,7 +32,7 @@ const (
 	WorkKind_WORK_KIND_NODE_POOL      WorkKind = 3
 	WorkKind_WORK_KIND_CREDENTIAL     WorkKind = 4
 	WorkKind_WORK_KIND_REVOCATION     WorkKind = 5
-	// The components of a control plane that is upgraded: they are read, and nothing is applied.
+	// The components of a control plane during an upgrade. The agent only reads them and applies nothing.
 	WorkKind_WORK_KIND_ROLLOUT WorkKind = 6
 )
 
@@ -85,36 +85,40 @@ func (WorkKind) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_work_proto_rawDescGZIP(), []int{0}
 }
 
-// Work is one bundle of manifests for a management cluster, and the job that brings it there: what Cluster Service wants
-// Maestro to hold, and how far that is.
+// Work is one ManifestWork: a set of manifests that Maestro must hold for a management cluster, and the state of its
+// publication.
 type Work struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Maestro's id of the resource bundle.
+	// The ID of the Maestro bundle.
 	Id         string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The node pool, credential, revocation or upgrade that it is for; empty when it is the cluster itself.
+	// The uid of the node pool, credential, revocation or upgrade that the work belongs to; empty if it belongs to the
+	// cluster itself.
 	OwnerUid string   `protobuf:"bytes,3,opt,name=owner_uid,json=ownerUid,proto3" json:"owner_uid,omitempty"`
 	Kind     WorkKind `protobuf:"varint,4,opt,name=kind,proto3,enum=hcpmesh.clusterservice.v1.WorkKind" json:"kind,omitempty"`
 	Name     string   `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	// The provision shard, which is also the name of Maestro's consumer.
+	// The provision shard, which is also the name of the Maestro consumer.
 	ProvisionShard string `protobuf:"bytes,6,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	// Counts the contents that were wanted, and the last one of them that Maestro acknowledged: there is something to be
-	// published while it is behind.
-	Desired   int64 `protobuf:"varint,7,opt,name=desired,proto3" json:"desired,omitempty"`
+	// The number of the desired content. It grows with each new content. Cluster Service publishes while published is
+	// smaller.
+	Desired int64 `protobuf:"varint,7,opt,name=desired,proto3" json:"desired,omitempty"`
+	// The number of the last content that Maestro acknowledged.
 	Published int64 `protobuf:"varint,8,opt,name=published,proto3" json:"published,omitempty"`
-	// The generation of the resource that the wanted content was rendered from.
+	// The generation of the resource that the desired content was rendered from.
 	Generation int64 `protobuf:"varint,9,opt,name=generation,proto3" json:"generation,omitempty"`
-	// When its deletion was decided; absent while it is wanted.
+	// When Cluster Service decided to delete the work; absent if it did not.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// Whether Maestro acknowledged the deletion.
 	DeletePublished bool `protobuf:"varint,11,opt,name=delete_published,json=deletePublished,proto3" json:"delete_published,omitempty"`
-	// Whether the management cluster was seen to have the wanted content.
+	// Whether the management cluster reported that it has the desired content.
 	Carried bool `protobuf:"varint,12,opt,name=carried,proto3" json:"carried,omitempty"`
-	// Failures to publish since the last success, the last of them, and when it is tried again.
-	Attempts  int32                  `protobuf:"varint,13,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	Error     string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
+	// The number of failed attempts to publish since the last success.
+	Attempts int32 `protobuf:"varint,13,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// The error of the last failed attempt.
+	Error string `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
+	// The time of the next attempt.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
-	// Whether Maestro will not take this content at all.
+	// Whether Maestro rejected this content.
 	Refused       bool `protobuf:"varint,16,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
