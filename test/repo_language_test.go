@@ -84,7 +84,7 @@ func allowedByException(name, match string, used map[string]bool) bool {
 
 // languagePending lists folders that still have to be rewritten in plain language. It only shrinks.
 var languagePending = []string{
-	"api", "cluster-service",
+	"cluster-service",
 }
 
 // pending reports whether name is in a folder of languagePending.

@@ -28,8 +28,8 @@ type ApplyClusterRequest struct {
 	ResourceId string                 `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
 	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	Spec       *ClusterSpec           `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// What GetClusterRecovery last said, if anything. It counts where it is news: for a uid that is not known, and for a cluster
-	// whose release is older than it.
+	// The last result of GetClusterRecovery, if there is one. Cluster Service applies it to an unknown uid. For a known
+	// cluster it applies only the release, and only if that is newer than the stored one.
 	Recovery      *ClusterRecovery `protobuf:"bytes,5,opt,name=recovery,proto3" json:"recovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -153,22 +153,22 @@ type ListClustersRequest struct {
 	ProvisionShard string `protobuf:"bytes,3,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
 	// Only clusters in one of these phases; empty means all but DELETED.
 	Phases []ClusterPhase `protobuf:"varint,4,rep,packed,name=phases,proto3,enum=hcpmesh.clusterservice.v1.ClusterPhase" json:"phases,omitempty"`
-	// Only the cluster with this ARM resource id. This and what follows is matched case-insensitively and by an index: how many
-	// clusters there are besides those that are found makes no difference. A cluster must match all that are given.
+	// Only the cluster with this ARM resource ID. This filter and the filters below ignore case and use an index, so the
+	// cost does not depend on the number of other clusters. A cluster must match all given filters.
 	ResourceId string `protobuf:"bytes,5,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
 	// Only clusters with this name in ARM.
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	// Only clusters whose name in ARM begins with this.
+	// Only clusters with a name in ARM that begins with this.
 	NamePrefix string `protobuf:"bytes,7,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
-	// Only clusters whose ARM resource id begins with this, as in `/subscriptions/…/resourceGroups/…/`.
+	// Only clusters with an ARM resource ID that begins with this, for example `/subscriptions/…/resourceGroups/…/`.
 	ResourceIdPrefix string `protobuf:"bytes,8,opt,name=resource_id_prefix,json=resourceIdPrefix,proto3" json:"resource_id_prefix,omitempty"`
 	// Only clusters of this subscription.
 	SubscriptionId string `protobuf:"bytes,9,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
-	// Only the cluster with this id below ARM, status.cluster_id.
+	// Only the cluster with this cluster ID, status.cluster_id.
 	ClusterId string `protobuf:"bytes,10,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Only the cluster whose host names start with this label, status.base_domain_prefix.
+	// Only the cluster with this first label of its domain, status.base_domain_prefix.
 	BaseDomainPrefix string `protobuf:"bytes,11,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
-	// Only clusters whose API server has this host name or address in status.api_url; with a port, only on that port.
+	// Only clusters with this host name or address in status.api_url. If it contains a port, the port must match, too.
 	ApiHost string `protobuf:"bytes,12,opt,name=api_host,json=apiHost,proto3" json:"api_host,omitempty"`
 	// Only clusters with one of these uids, at most 500.
 	Uids          []string `protobuf:"bytes,13,rep,name=uids,proto3" json:"uids,omitempty"`
@@ -302,7 +302,7 @@ type ListClustersResponse struct {
 	Clusters []*Cluster             `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// A watch from here sees every change that the list may have missed.
+	// A watch that starts from this revision sends every change that the list may have missed.
 	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -848,9 +848,9 @@ type ListExternalAuthsRequest struct {
 	// 1 to 500; 0 means 100.
 	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those of this cluster.
+	// Only external authentications of this cluster.
 	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// Only those in one of these phases; empty means all but DELETED.
+	// Only external authentications in one of these phases; empty means all but DELETED.
 	Phases        []ExternalAuthPhase `protobuf:"varint,4,rep,packed,name=phases,proto3,enum=hcpmesh.clusterservice.v1.ExternalAuthPhase" json:"phases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1143,9 +1143,9 @@ type ListBreakGlassCredentialsRequest struct {
 	// 1 to 500; 0 means 100.
 	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those of this cluster.
+	// Only credentials of this cluster.
 	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// Only those in one of these states; empty means all that are kept.
+	// Only credentials in one of these states; empty means all stored ones.
 	States        []BreakGlassCredentialState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassCredentialState" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1274,8 +1274,9 @@ type RevokeBreakGlassCredentialsRequest struct {
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	Class      BreakGlassClass        `protobuf:"varint,3,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
-	// See BreakGlassRevocation.
-	Requester     string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
+	// See BreakGlassRevocation.requester.
+	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
+	// See BreakGlassRevocation.reason.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1395,9 +1396,9 @@ type ListBreakGlassRevocationsRequest struct {
 	// 1 to 500; 0 means 100.
 	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those of this cluster.
+	// Only revocations of this cluster.
 	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// Only those in one of these states; empty means all that are kept.
+	// Only revocations in one of these states; empty means all stored ones.
 	States        []BreakGlassRevocationState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassRevocationState" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1575,7 +1576,7 @@ func (x *RetryDeletionRequest) GetActor() *Actor {
 
 type RetryDeletionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of the steps that are tried again.
+	// The names of the retried steps.
 	Steps         []string `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1621,9 +1622,9 @@ func (x *RetryDeletionResponse) GetSteps() []string {
 type ReleaseDeletionFinalizersRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// DeletionStep.name.
+	// The name of the step, DeletionStep.name.
 	Step string `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
-	// 1 to 8, in full, as in `backup.example.com/hook`.
+	// The full names of the finalizers, 1 to 8, for example `backup.example.com/hook`.
 	Finalizers    []string `protobuf:"bytes,3,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	Actor         *Actor   `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1691,7 +1692,7 @@ func (x *ReleaseDeletionFinalizersRequest) GetActor() *Actor {
 type ForceDeletionStepRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// DeletionStep.name.
+	// The name of the step, DeletionStep.name.
 	Step          string `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
 	Actor         *Actor `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1754,9 +1755,9 @@ type ListDeletionLeftoversRequest struct {
 	// 1 to 500; 0 means 100.
 	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those of this cluster.
+	// Only leftovers of this cluster.
 	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// Those that have gone, too.
+	// Whether to include leftovers with a confirmed deletion.
 	Gone          bool `protobuf:"varint,4,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1875,7 +1876,7 @@ func (x *ListDeletionLeftoversResponse) GetNextPageToken() string {
 
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only changes after this revision; 0 starts with everything that exists, tombstones included.
+	// Only changes after this revision. 0 starts with all stored resources, including tombstones.
 	AfterRevision int64 `protobuf:"varint,1,opt,name=after_revision,json=afterRevision,proto3" json:"after_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1920,7 +1921,7 @@ func (x *WatchRequest) GetAfterRevision() int64 {
 
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The revision of this change, or, for a bookmark, up to which everything has been sent.
+	// The revision of this change. For a bookmark, the revision up to which all changes were sent.
 	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Types that are valid to be assigned to Event:
 	//
@@ -2089,7 +2090,7 @@ func (*WatchResponse_BreakGlassRevocation) isWatchResponse_Event() {}
 
 func (*WatchResponse_Upgrade) isWatchResponse_Event() {}
 
-// Bookmark says that nothing up to the response's revision is outstanding.
+// Bookmark reports that all changes up to the revision of the response were sent.
 type Bookmark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2130,7 +2131,7 @@ type PauseClusterRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// At most 7 days ahead. One that has passed when the request arrives pauses nothing.
+	// When the pause ends, at most 7 days ahead. A time in the past pauses nothing.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	Actor         *Actor                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2259,7 +2260,7 @@ type SetClusterSizeRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// See ClusterSizeOverride. Empty removes the override.
+	// The size class; see ClusterSizeOverride. Empty removes the override.
 	Size          string `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
 	Actor         *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2430,7 +2431,7 @@ func (x *ListClusterActionsRequest) GetClusterUid() string {
 
 type ListClusterActionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 200.
+	// The actions, newest first, at most 200.
 	Actions       []*ClusterAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2475,9 +2476,9 @@ func (x *ListClusterActionsResponse) GetActions() []*ClusterAction {
 
 type ListWorksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of this cluster; or else
+	// Only works of this cluster. If it is empty, ids selects the works.
 	ClusterUid string `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// those of these ids that there are, at most 500.
+	// Only existing works with these IDs, at most 500.
 	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2573,8 +2574,9 @@ func (x *ListWorksResponse) GetWorks() []*Work {
 
 type DeleteOrphanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Maestro's id of the resource bundle, and its consumer.
-	WorkId         string `protobuf:"bytes,1,opt,name=work_id,json=workId,proto3" json:"work_id,omitempty"`
+	// The ID of the Maestro bundle.
+	WorkId string `protobuf:"bytes,1,opt,name=work_id,json=workId,proto3" json:"work_id,omitempty"`
+	// The Maestro consumer of the bundle.
 	ProvisionShard string `protobuf:"bytes,2,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
 	Actor          *Actor `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -2670,7 +2672,7 @@ func (*DeleteOrphanResponse) Descriptor() ([]byte, []int) {
 
 type ListProvisionShardsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those that were deregistered, too.
+	// Whether to include deregistered shards.
 	ShowDeregistered bool `protobuf:"varint,1,opt,name=show_deregistered,json=showDeregistered,proto3" json:"show_deregistered,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -2760,20 +2762,20 @@ func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
 type UpdateProvisionShardRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether new clusters are kept away; absent leaves it.
+	// Whether to stop the placement of new clusters on the shard. Absent means no change.
 	Cordoned *bool `protobuf:"varint,2,opt,name=cordoned,proto3,oneof" json:"cordoned,omitempty"`
-	// The most clusters it may hold; absent leaves it. Fewer than it holds moves none away.
+	// The maximum number of clusters. Absent means no change. A capacity below the current number moves no cluster.
 	Capacity *int32 `protobuf:"varint,3,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`
-	// Absent leaves them.
+	// The availability zones. Absent means no change; the same applies to size_classes and labels.
 	Zones       *Names  `protobuf:"bytes,4,opt,name=zones,proto3" json:"zones,omitempty"`
 	SizeClasses *Names  `protobuf:"bytes,5,opt,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
 	Labels      *Labels `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"`
-	// Which of capacity, zones, size_classes and labels shall be the shards file's again.
+	// The settings to reset to the shards file: any of capacity, zones, size_classes, labels.
 	UseConfigured []string `protobuf:"bytes,7,rep,name=use_configured,json=useConfigured,proto3" json:"use_configured,omitempty"`
 	Actor         *Actor   `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The version that the change builds on; 0 means whatever it is.
+	// The version that the change is based on. 0 disables the check.
 	ExpectedVersion int64 `protobuf:"varint,9,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
-	// Cordons the last shard that takes clusters, too.
+	// Whether to cordon the shard even if no other shard accepts clusters.
 	AcceptNoRoom  bool `protobuf:"varint,10,opt,name=accept_no_room,json=acceptNoRoom,proto3" json:"accept_no_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -114,21 +114,23 @@ type ClusterServiceClient interface {
 	// Creates a node pool or stores a newer generation, as ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not
 	// applied yet), CLUSTER_DELETING.
 	ApplyNodePool(ctx context.Context, in *ApplyNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
-	// NOT_FOUND: NODE_POOL_UNKNOWN.
+	// Returns a node pool. NOT_FOUND: NODE_POOL_UNKNOWN.
 	GetNodePool(ctx context.Context, in *GetNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
+	// Returns a page of node pools in order of uid.
 	ListNodePools(ctx context.Context, in *ListNodePoolsRequest, opts ...grpc.CallOption) (*ListNodePoolsResponse, error)
 	// Requests the deletion of a node pool, as DeleteCluster.
 	DeleteNodePool(ctx context.Context, in *DeleteNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
 	// Creates an external authentication or stores a newer generation, as ApplyNodePool. FAILED_PRECONDITION also:
 	// EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being deleted).
 	ApplyExternalAuth(ctx context.Context, in *ApplyExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
-	// NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
+	// Returns an external authentication. NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
 	GetExternalAuth(ctx context.Context, in *GetExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
+	// Returns a page of external authentications in order of uid.
 	ListExternalAuths(ctx context.Context, in *ListExternalAuthsRequest, opts ...grpc.CallOption) (*ListExternalAuthsResponse, error)
 	// Requests the deletion of an external authentication, as DeleteCluster.
 	DeleteExternalAuth(ctx context.Context, in *DeleteExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
 	// Requests a credential and returns its current state, PENDING the first time. A repeated uid has no further effect; with
-	// other content it is refused (INVALID_ARGUMENT).
+	// other content it is rejected (INVALID_ARGUMENT).
 	//
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not applied yet), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
 	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 pending ones). A known uid is returned before
@@ -139,7 +141,7 @@ type ClusterServiceClient interface {
 	ListBreakGlassCredentials(ctx context.Context, in *ListBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*ListBreakGlassCredentialsResponse, error)
 	// Revokes all credentials of a class and returns the current state of the revocation, PENDING the first time. Pending
 	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
-	// revocation has ended, credentials of the class are refused.
+	// revocation has ended, new credentials of the class are rejected.
 	//
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
 	// RetryInfo).
@@ -166,10 +168,10 @@ type ClusterServiceClient interface {
 	ForceDeletionStep(ctx context.Context, in *ForceDeletionStepRequest, opts ...grpc.CallOption) (*DeletionStep, error)
 	// Returns a page of leftovers in order of work ID. Leftovers that are gone are stored for 7 days.
 	ListDeletionLeftovers(ctx context.Context, in *ListDeletionLeftoversRequest, opts ...grpc.CallOption) (*ListDeletionLeftoversResponse, error)
-	// Returns what an upgrade would do now, why it would be refused, and which versions are possible. Without a version it
+	// Returns what an upgrade would do now, why it would be rejected, and which versions are possible. Without a version it
 	// plans for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
 	PlanUpgrade(ctx context.Context, in *PlanUpgradeRequest, opts ...grpc.CallOption) (*UpgradePlan, error)
-	// Starts an upgrade and returns its current state. A repeated uid has no further effect; with other content it is refused
+	// Starts an upgrade and returns its current state. A repeated uid has no further effect; with other content it is rejected
 	// (INVALID_ARGUMENT).
 	//
 	// FAILED_PRECONDITION, each with what is allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
@@ -200,12 +202,12 @@ type ClusterServiceClient interface {
 	ListUpgradePolicies(ctx context.Context, in *ListUpgradePoliciesRequest, opts ...grpc.CallOption) (*ListUpgradePoliciesResponse, error)
 	// Deletes a policy. Its active upgrades continue. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
 	DeleteUpgradePolicy(ctx context.Context, in *DeleteUpgradePolicyRequest, opts ...grpc.CallOption) (*DeleteUpgradePolicyResponse, error)
-	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
-	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
-	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
+	// Sends every change after a revision, in order of revision, and then each change as it happens. Several changes of
+	// one resource may be sent as its newest state. The server sends a bookmark when the stream has caught up, and then
+	// periodically. A client that stores the last handled revision and resumes from it misses no change.
 	//
-	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
-	// watch from the list's revision).
+	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than the stored history, or from another database). The
+	// client must list, and then watch from the revision of the list.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// Pauses HyperShift's reconciliation of the cluster until a time.
 	PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error)
@@ -229,6 +231,7 @@ type ClusterServiceClient interface {
 	DeleteOrphan(ctx context.Context, in *DeleteOrphanRequest, opts ...grpc.CallOption) (*DeleteOrphanResponse, error)
 	// Returns the shards in order of name.
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
+	// Returns a shard with its history and the use of its capacity.
 	GetProvisionShard(ctx context.Context, in *GetProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShardReport, error)
 	// Registers a management cluster as a shard in state CORDONED; uncordon it to use it. Its Maestro consumer must be
 	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
@@ -246,9 +249,10 @@ type ClusterServiceClient interface {
 	DeregisterProvisionShard(ctx context.Context, in *DeregisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
 	// Explains why a cluster is on its shard, or what it waits for. NOT_FOUND: CLUSTER_UNKNOWN.
 	ExplainPlacement(ctx context.Context, in *ExplainPlacementRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
-	// Sets the rules of one cluster over the region's, or takes them back; audited and kept with the cluster. A cluster that
-	// waits is decided on anew at once; one that is placed stays, and a drain plan goes by the new rules. NOT_FOUND:
-	// CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING.
+	// Sets or removes the rules of one cluster, which take precedence over the rules of the region. The change is audited
+	// and stored with the cluster. A cluster without a shard is placed with the new rules at once. A placed cluster stays
+	// on its shard, and drain plans apply the new rules. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
+	// CLUSTER_DELETING.
 	SetPlacementPolicy(ctx context.Context, in *SetPlacementPolicyRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
 }
 
@@ -848,21 +852,23 @@ type ClusterServiceServer interface {
 	// Creates a node pool or stores a newer generation, as ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not
 	// applied yet), CLUSTER_DELETING.
 	ApplyNodePool(context.Context, *ApplyNodePoolRequest) (*NodePool, error)
-	// NOT_FOUND: NODE_POOL_UNKNOWN.
+	// Returns a node pool. NOT_FOUND: NODE_POOL_UNKNOWN.
 	GetNodePool(context.Context, *GetNodePoolRequest) (*NodePool, error)
+	// Returns a page of node pools in order of uid.
 	ListNodePools(context.Context, *ListNodePoolsRequest) (*ListNodePoolsResponse, error)
 	// Requests the deletion of a node pool, as DeleteCluster.
 	DeleteNodePool(context.Context, *DeleteNodePoolRequest) (*NodePool, error)
 	// Creates an external authentication or stores a newer generation, as ApplyNodePool. FAILED_PRECONDITION also:
 	// EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being deleted).
 	ApplyExternalAuth(context.Context, *ApplyExternalAuthRequest) (*ExternalAuth, error)
-	// NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
+	// Returns an external authentication. NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
 	GetExternalAuth(context.Context, *GetExternalAuthRequest) (*ExternalAuth, error)
+	// Returns a page of external authentications in order of uid.
 	ListExternalAuths(context.Context, *ListExternalAuthsRequest) (*ListExternalAuthsResponse, error)
 	// Requests the deletion of an external authentication, as DeleteCluster.
 	DeleteExternalAuth(context.Context, *DeleteExternalAuthRequest) (*ExternalAuth, error)
 	// Requests a credential and returns its current state, PENDING the first time. A repeated uid has no further effect; with
-	// other content it is refused (INVALID_ARGUMENT).
+	// other content it is rejected (INVALID_ARGUMENT).
 	//
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not applied yet), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
 	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 pending ones). A known uid is returned before
@@ -873,7 +879,7 @@ type ClusterServiceServer interface {
 	ListBreakGlassCredentials(context.Context, *ListBreakGlassCredentialsRequest) (*ListBreakGlassCredentialsResponse, error)
 	// Revokes all credentials of a class and returns the current state of the revocation, PENDING the first time. Pending
 	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
-	// revocation has ended, credentials of the class are refused.
+	// revocation has ended, new credentials of the class are rejected.
 	//
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
 	// RetryInfo).
@@ -900,10 +906,10 @@ type ClusterServiceServer interface {
 	ForceDeletionStep(context.Context, *ForceDeletionStepRequest) (*DeletionStep, error)
 	// Returns a page of leftovers in order of work ID. Leftovers that are gone are stored for 7 days.
 	ListDeletionLeftovers(context.Context, *ListDeletionLeftoversRequest) (*ListDeletionLeftoversResponse, error)
-	// Returns what an upgrade would do now, why it would be refused, and which versions are possible. Without a version it
+	// Returns what an upgrade would do now, why it would be rejected, and which versions are possible. Without a version it
 	// plans for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
 	PlanUpgrade(context.Context, *PlanUpgradeRequest) (*UpgradePlan, error)
-	// Starts an upgrade and returns its current state. A repeated uid has no further effect; with other content it is refused
+	// Starts an upgrade and returns its current state. A repeated uid has no further effect; with other content it is rejected
 	// (INVALID_ARGUMENT).
 	//
 	// FAILED_PRECONDITION, each with what is allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
@@ -934,12 +940,12 @@ type ClusterServiceServer interface {
 	ListUpgradePolicies(context.Context, *ListUpgradePoliciesRequest) (*ListUpgradePoliciesResponse, error)
 	// Deletes a policy. Its active upgrades continue. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
 	DeleteUpgradePolicy(context.Context, *DeleteUpgradePolicyRequest) (*DeleteUpgradePolicyResponse, error)
-	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
-	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
-	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
+	// Sends every change after a revision, in order of revision, and then each change as it happens. Several changes of
+	// one resource may be sent as its newest state. The server sends a bookmark when the stream has caught up, and then
+	// periodically. A client that stores the last handled revision and resumes from it misses no change.
 	//
-	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
-	// watch from the list's revision).
+	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than the stored history, or from another database). The
+	// client must list, and then watch from the revision of the list.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// Pauses HyperShift's reconciliation of the cluster until a time.
 	PauseCluster(context.Context, *PauseClusterRequest) (*ClusterAction, error)
@@ -963,6 +969,7 @@ type ClusterServiceServer interface {
 	DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error)
 	// Returns the shards in order of name.
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
+	// Returns a shard with its history and the use of its capacity.
 	GetProvisionShard(context.Context, *GetProvisionShardRequest) (*ProvisionShardReport, error)
 	// Registers a management cluster as a shard in state CORDONED; uncordon it to use it. Its Maestro consumer must be
 	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
@@ -980,9 +987,10 @@ type ClusterServiceServer interface {
 	DeregisterProvisionShard(context.Context, *DeregisterProvisionShardRequest) (*ProvisionShard, error)
 	// Explains why a cluster is on its shard, or what it waits for. NOT_FOUND: CLUSTER_UNKNOWN.
 	ExplainPlacement(context.Context, *ExplainPlacementRequest) (*PlacementExplanation, error)
-	// Sets the rules of one cluster over the region's, or takes them back; audited and kept with the cluster. A cluster that
-	// waits is decided on anew at once; one that is placed stays, and a drain plan goes by the new rules. NOT_FOUND:
-	// CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING.
+	// Sets or removes the rules of one cluster, which take precedence over the rules of the region. The change is audited
+	// and stored with the cluster. A cluster without a shard is placed with the new rules at once. A placed cluster stays
+	// on its shard, and drain plans apply the new rules. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
+	// CLUSTER_DELETING.
 	SetPlacementPolicy(context.Context, *SetPlacementPolicyRequest) (*PlacementExplanation, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }

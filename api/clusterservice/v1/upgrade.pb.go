@@ -22,16 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UpgradeOrigin is who wanted an upgrade.
+// UpgradeOrigin is the cause of an upgrade.
 type UpgradeOrigin int32
 
 const (
 	UpgradeOrigin_UPGRADE_ORIGIN_UNSPECIFIED UpgradeOrigin = 0
-	// A new version of the ARM resource. What a customer has to agree to counts as agreed to.
+	// A new version of the ARM resource. It counts as the customer's agreement where a gate requires one.
 	UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER UpgradeOrigin = 1
-	// An SRE.
+	// A request of an SRE.
 	UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR UpgradeOrigin = 2
-	UpgradeOrigin_UPGRADE_ORIGIN_POLICY   UpgradeOrigin = 3
+	// An upgrade policy.
+	UpgradeOrigin_UPGRADE_ORIGIN_POLICY UpgradeOrigin = 3
 )
 
 // Enum value maps for UpgradeOrigin.
@@ -81,10 +82,10 @@ func (UpgradeOrigin) EnumDescriptor() ([]byte, []int) {
 type NodePoolFollow int32
 
 const (
-	// None.
+	// The same as NONE.
 	NodePoolFollow_NODE_POOL_FOLLOW_UNSPECIFIED NodePoolFollow = 0
 	NodePoolFollow_NODE_POOL_FOLLOW_NONE        NodePoolFollow = 1
-	// Those that were not given a version of their own.
+	// Node pools without a version of their own.
 	NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED NodePoolFollow = 2
 	NodePoolFollow_NODE_POOL_FOLLOW_ALL      NodePoolFollow = 3
 )
@@ -132,25 +133,25 @@ func (NodePoolFollow) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{1}
 }
 
-// UpgradeState is how an upgrade stands.
+// UpgradeState is the state of an upgrade.
 type UpgradeState int32
 
 const (
 	UpgradeState_UPGRADE_STATE_UNSPECIFIED UpgradeState = 0
-	// Accepted: the next release is not given to the control plane until every gate is passed, the time has come and nobody
-	// has paused it. So it is before the first step, and between the steps of a control plane that needs several.
+	// The control plane does not get its next release yet. The upgrade waits for its gates or its earliest time, or is
+	// paused. This applies before the first step and between the steps of a control plane that needs several.
 	UpgradeState_UPGRADE_STATE_WAITING UpgradeState = 1
 	// The control plane rolls out a release. A rollout cannot be reverted.
 	UpgradeState_UPGRADE_STATE_CONTROL_PLANE UpgradeState = 2
-	// The control plane has arrived; node pools follow.
+	// The control plane runs the final release, and node pools follow.
 	UpgradeState_UPGRADE_STATE_NODE_POOLS UpgradeState = 3
-	// All steps are done. Final, as all that come after.
+	// All steps are completed. This state and all states below are final.
 	UpgradeState_UPGRADE_STATE_COMPLETED UpgradeState = 4
-	// Given up by an SRE; what was done by then stays.
+	// An SRE aborted the upgrade. Completed steps are not reverted.
 	UpgradeState_UPGRADE_STATE_ABORTED UpgradeState = 5
-	// The cluster is deleted, or the customer requested another version before it started.
+	// The cluster is being deleted, or the customer requested another version before the upgrade started.
 	UpgradeState_UPGRADE_STATE_CANCELED UpgradeState = 6
-	// The management cluster will not take the release.
+	// The release was rejected and cannot be applied to the management cluster.
 	UpgradeState_UPGRADE_STATE_FAILED UpgradeState = 7
 )
 
@@ -205,7 +206,7 @@ func (UpgradeState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{2}
 }
 
-// UpgradeStepKind is what a step moves.
+// UpgradeStepKind is the kind of object that a step upgrades.
 type UpgradeStepKind int32
 
 const (
@@ -255,7 +256,7 @@ func (UpgradeStepKind) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{3}
 }
 
-// UpgradeStepState is how a step stands.
+// UpgradeStepState is the state of a step.
 type UpgradeStepState int32
 
 const (
@@ -263,7 +264,7 @@ const (
 	UpgradeStepState_UPGRADE_STEP_STATE_PLANNED     UpgradeStepState = 1
 	UpgradeStepState_UPGRADE_STEP_STATE_RUNNING     UpgradeStepState = 2
 	UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED   UpgradeStepState = 3
-	// Not needed any more: the node pool is gone, has the version already, or the upgrade ended before.
+	// The step is no longer needed: the node pool is deleted or already has the version, or the upgrade ended earlier.
 	UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED UpgradeStepState = 4
 )
 
@@ -312,7 +313,7 @@ func (UpgradeStepState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{4}
 }
 
-// UpgradeGateState is how a gate stands.
+// UpgradeGateState is the state of a gate.
 type UpgradeGateState int32
 
 const (
@@ -366,11 +367,12 @@ func (UpgradeGateState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{5}
 }
 
-// Upgrade brings the control plane of one cluster, and its node pools if they are to follow, from the release that it runs
-// to a newer one. A cluster has at most one that moves. What was asked for is immutable; nothing lowers a version.
+// Upgrade upgrades the control plane of one cluster, and the selected node pools, to a newer release. A cluster has at
+// most one active upgrade. The spec is immutable, and no upgrade lowers a version.
 type Upgrade struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Made by the caller; that of an upgrade that ARM or a policy caused, by Cluster Service.
+	// The identity of the upgrade, a UUID. The caller generates it; for an upgrade that ARM or a policy caused, Cluster
+	// Service does.
 	Uid        string         `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string         `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	Spec       *UpgradeSpec   `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -460,14 +462,14 @@ type UpgradeSpec struct {
 	// MAJOR.MINOR.PATCH.
 	Version   string         `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	NodePools NodePoolFollow `protobuf:"varint,2,opt,name=node_pools,json=nodePools,proto3,enum=hcpmesh.clusterservice.v1.NodePoolFollow" json:"node_pools,omitempty"`
-	// The control plane is not moved before; absent means at once.
+	// The earliest time for the upgrade of the control plane; absent means at once.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	Origin    UpgradeOrigin          `protobuf:"varint,4,opt,name=origin,proto3,enum=hcpmesh.clusterservice.v1.UpgradeOrigin" json:"origin,omitempty"`
-	// Who asked; absent when the customer did.
+	// The actor that requested the upgrade; absent if the customer did.
 	Actor *Actor `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The policy by which it began.
+	// The name of the policy that started the upgrade.
 	Policy string `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The generation of the cluster that requested it. The generation is observed when the upgrade is completed.
+	// The generation of the cluster that requested the upgrade. The generation is observed when the upgrade is completed.
 	ClusterGeneration int64 `protobuf:"varint,7,opt,name=cluster_generation,json=clusterGeneration,proto3" json:"cluster_generation,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -552,28 +554,28 @@ func (x *UpgradeSpec) GetClusterGeneration() int64 {
 	return 0
 }
 
-// UpgradeStatus is what has become of an upgrade.
+// UpgradeStatus is the observed state of an upgrade.
 type UpgradeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State UpgradeState           `protobuf:"varint,1,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.UpgradeState" json:"state,omitempty"`
-	// What is awaited, or why it ended, in a sentence.
+	// What the upgrade waits for, or why it ended, as a sentence.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Since when state and message are as they are.
+	// When state or message last changed.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// The release that the control plane ran when it was accepted.
+	// The release of the control plane when Cluster Service accepted the upgrade.
 	FromVersion string `protobuf:"bytes,4,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
-	// All steps, those to come included, in their order.
+	// All steps in their order, including planned ones.
 	Steps []*UpgradeStep `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What has to be so before the control plane is given the next release.
+	// The conditions for the next release of the control plane.
 	Gates []*UpgradeGate `protobuf:"bytes,6,rep,name=gates,proto3" json:"gates,omitempty"`
-	// Nothing new is begun while it is paused.
+	// Whether the upgrade is paused. A paused upgrade starts no step.
 	Paused   bool   `protobuf:"varint,7,opt,name=paused,proto3" json:"paused,omitempty"`
 	PausedBy *Actor `protobuf:"bytes,8,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
-	// When the control plane was given its first release.
+	// When the control plane was set to its first release.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it came to its end.
+	// When the upgrade reached its final state.
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
-	// Who ended it.
+	// The actor that aborted the upgrade.
 	AbortedBy     *Actor `protobuf:"bytes,11,opt,name=aborted_by,json=abortedBy,proto3" json:"aborted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -686,27 +688,27 @@ func (x *UpgradeStatus) GetAbortedBy() *Actor {
 	return nil
 }
 
-// UpgradeStep moves one thing from one release to another.
+// UpgradeStep upgrades the control plane or one node pool from one release to another.
 type UpgradeStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  UpgradeStepKind        `protobuf:"varint,1,opt,name=kind,proto3,enum=hcpmesh.clusterservice.v1.UpgradeStepKind" json:"kind,omitempty"`
-	// Of a node pool.
+	// The uid of the node pool; empty for a control plane.
 	NodePoolUid string           `protobuf:"bytes,2,opt,name=node_pool_uid,json=nodePoolUid,proto3" json:"node_pool_uid,omitempty"`
 	NodePool    string           `protobuf:"bytes,3,opt,name=node_pool,json=nodePool,proto3" json:"node_pool,omitempty"`
 	FromVersion string           `protobuf:"bytes,4,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
 	ToVersion   string           `protobuf:"bytes,5,opt,name=to_version,json=toVersion,proto3" json:"to_version,omitempty"`
 	ToImage     string           `protobuf:"bytes,6,opt,name=to_image,json=toImage,proto3" json:"to_image,omitempty"`
 	State       UpgradeStepState `protobuf:"varint,7,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.UpgradeStepState" json:"state,omitempty"`
-	// How far it is, in a sentence.
+	// The progress of the step, as a sentence.
 	Message        string                 `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	StartTime      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
-	// Names of risks that are known of this step.
+	// The names of the known risks of this step.
 	Risks []string `protobuf:"bytes,11,rep,name=risks,proto3" json:"risks,omitempty"`
-	// How far the components of a control plane are while the step runs, in order of their names: those that exist. Empty
-	// until they are looked at, and where they do not report.
+	// The progress of the existing components of the control plane during the step, in order of name. Empty until Cluster
+	// Service reads them, and if the components do not report.
 	Components []*ComponentProgress `protobuf:"bytes,12,rep,name=components,proto3" json:"components,omitempty"`
-	// When the components of a control plane will be looked at; absent once they are.
+	// When Cluster Service starts to read the components of the control plane; absent after that.
 	ComponentsTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=components_time,json=componentsTime,proto3" json:"components_time,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -833,18 +835,19 @@ func (x *UpgradeStep) GetComponentsTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// UpgradeGate is something that has to be so before the control plane is given the next release.
+// UpgradeGate is a condition for the next release of the control plane.
 type UpgradeGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of not-before, cluster-ready, version-skew, upgradeable, minor-version, and risk-<name> for each known risk.
+	// One of not-before, cluster-ready, version-skew, upgradeable, minor-version, or risk-<name> for each known risk.
 	Name  string           `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	State UpgradeGateState `protobuf:"varint,2,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.UpgradeGateState" json:"state,omitempty"`
-	// What it waits for, or why it is passed.
+	// What the gate waits for, or why it passed.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Whether AcknowledgeGate passes it.
+	// Whether an SRE may pass the gate with AcknowledgeUpgradeGate.
 	CanBeAcknowledged bool `protobuf:"varint,4,opt,name=can_be_acknowledged,json=canBeAcknowledged,proto3" json:"can_be_acknowledged,omitempty"`
-	// Who acknowledged it, and when; absent for a customer, who did by asking for the version.
-	AcknowledgedBy  *Actor                 `protobuf:"bytes,5,opt,name=acknowledged_by,json=acknowledgedBy,proto3" json:"acknowledged_by,omitempty"`
+	// The actor that acknowledged the gate; absent for a customer, who acknowledges it by requesting the version.
+	AcknowledgedBy *Actor `protobuf:"bytes,5,opt,name=acknowledged_by,json=acknowledgedBy,proto3" json:"acknowledged_by,omitempty"`
+	// When the gate was acknowledged.
 	AcknowledgeTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=acknowledge_time,json=acknowledgeTime,proto3" json:"acknowledge_time,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -922,10 +925,10 @@ func (x *UpgradeGate) GetAcknowledgeTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// UpgradeRefusal is a rule that a transition breaks.
+// UpgradeRefusal is a rule that rejects an upgrade.
 type UpgradeRefusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The reason with which StartUpgrade would refuse; see there.
+	// The reason of the error that StartUpgrade would return.
 	Rule          string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -976,15 +979,15 @@ func (x *UpgradeRefusal) GetMessage() string {
 	return ""
 }
 
-// UpgradeTarget is a release that a cluster can go to.
+// UpgradeTarget is a release that a cluster can be upgraded to.
 type UpgradeTarget struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Whether it is another minor version.
+	// Whether the release has another minor version than the cluster.
 	Minor bool `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
-	// The versions on the way, this one last.
+	// The versions on the upgrade path; the last one is this release.
 	Path []string `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
-	// Names of the risks on the way; empty for one that is recommended.
+	// The names of the risks on the path; empty for a recommended release.
 	Risks         []string `protobuf:"bytes,4,rep,name=risks,proto3" json:"risks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1048,7 +1051,7 @@ func (x *UpgradeTarget) GetRisks() []string {
 	return nil
 }
 
-// UpgradePlan is what an upgrade would do, as things stand.
+// UpgradePlan contains the steps and gates of an upgrade if it started now.
 type UpgradePlan struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ClusterUid  string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
@@ -1056,11 +1059,11 @@ type UpgradePlan struct {
 	ToVersion   string                 `protobuf:"bytes,3,opt,name=to_version,json=toVersion,proto3" json:"to_version,omitempty"`
 	Steps       []*UpgradeStep         `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
 	Gates       []*UpgradeGate         `protobuf:"bytes,5,rep,name=gates,proto3" json:"gates,omitempty"`
-	// Why it would be refused; empty when it would be accepted.
+	// The rules that reject the upgrade; empty if it would be accepted.
 	Refusals []*UpgradeRefusal `protobuf:"bytes,6,rep,name=refusals,proto3" json:"refusals,omitempty"`
-	// What would be allowed, newest first.
+	// The allowed releases, newest first.
 	Targets []*UpgradeTarget `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"`
-	// The upgrade that is under way.
+	// The uid of the active upgrade; empty if there is none.
 	CurrentUpgradeUid string `protobuf:"bytes,8,opt,name=current_upgrade_uid,json=currentUpgradeUid,proto3" json:"current_upgrade_uid,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1152,17 +1155,17 @@ func (x *UpgradePlan) GetCurrentUpgradeUid() string {
 	return ""
 }
 
-// UpgradePolicy upgrades clusters by itself to the newest release of their minor version that is recommended to them
-// (z-stream), when its schedule allows it, so many at a time.
+// UpgradePolicy upgrades matching clusters automatically to the newest recommended release of their minor version
+// (z-stream). It does so within its schedule and limits the number of active upgrades.
 type UpgradePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 63 lower-case letters, digits and dashes: the key of every call about it.
+	// The name, which is the key of all calls for the policy: 1 to 63 lower-case letters, digits and dashes.
 	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Spec       *UpgradePolicySpec     `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	Status     *UpgradePolicyStatus   `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Who stored this spec.
+	// The actor that stored this spec.
 	Actor         *Actor `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1240,21 +1243,24 @@ func (x *UpgradePolicy) GetActor() *Actor {
 	return nil
 }
 
-// UpgradePolicySpec is what a policy does.
+// UpgradePolicySpec is the desired behaviour of a policy.
 type UpgradePolicySpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only this cluster. Such a policy comes before those for the whole region.
+	// Only this cluster. A policy of one cluster takes precedence over policies of the region.
 	ClusterUid string `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// Only clusters of these channel groups, minor versions (MAJOR.MINOR) and provision shards; empty means all.
-	ChannelGroups   []string `protobuf:"bytes,2,rep,name=channel_groups,json=channelGroups,proto3" json:"channel_groups,omitempty"`
-	MinorVersions   []string `protobuf:"bytes,3,rep,name=minor_versions,json=minorVersions,proto3" json:"minor_versions,omitempty"`
+	// Only clusters of these channel groups; empty means all.
+	ChannelGroups []string `protobuf:"bytes,2,rep,name=channel_groups,json=channelGroups,proto3" json:"channel_groups,omitempty"`
+	// Only clusters of these minor versions (MAJOR.MINOR); empty means all.
+	MinorVersions []string `protobuf:"bytes,3,rep,name=minor_versions,json=minorVersions,proto3" json:"minor_versions,omitempty"`
+	// Only clusters on these provision shards; empty means all.
 	ProvisionShards []string `protobuf:"bytes,4,rep,name=provision_shards,json=provisionShards,proto3" json:"provision_shards,omitempty"`
-	// When upgrades may start; absent means at any time. An upgrade that has started continues when the window closes.
+	// When upgrades may start; absent means at any time. A started upgrade continues when the window closes.
 	Schedule *UpgradeSchedule `protobuf:"bytes,5,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// How many of its upgrades may be under way at once, 1 to 1000; 0 leaves it to the region's limit, which holds besides.
+	// The maximum number of active upgrades of the policy, 1 to 1000; 0 means no limit of its own. The limit of the
+	// region always applies, too.
 	MaxConcurrent int32          `protobuf:"varint,6,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
 	NodePools     NodePoolFollow `protobuf:"varint,7,opt,name=node_pools,json=nodePools,proto3,enum=hcpmesh.clusterservice.v1.NodePoolFollow" json:"node_pools,omitempty"`
-	// Begins nothing while it is true.
+	// Whether the policy is paused. A paused policy starts no upgrade.
 	Paused        bool `protobuf:"varint,8,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1346,14 +1352,14 @@ func (x *UpgradePolicySpec) GetPaused() bool {
 	return false
 }
 
-// UpgradeSchedule is a maintenance schedule. Times are UTC.
+// UpgradeSchedule is a maintenance schedule. All times are UTC.
 type UpgradeSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A window opens at each time that this matches: five fields, minute hour day-of-month month day-of-week.
+	// The times at which a window opens, as five fields: minute, hour, day of month, month, day of week.
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	// How long a window that cron opens stays open, in minutes: 15 to 10080.
+	// The length of a window that cron opens, in minutes: 15 to 10080.
 	CronMinutes int32 `protobuf:"varint,2,opt,name=cron_minutes,json=cronMinutes,proto3" json:"cron_minutes,omitempty"`
-	// Windows of each week; either these or cron.
+	// The windows of each week. A schedule contains either these or cron.
 	Weekly        []*WeeklyWindow `protobuf:"bytes,3,rep,name=weekly,proto3" json:"weekly,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1410,14 +1416,14 @@ func (x *UpgradeSchedule) GetWeekly() []*WeeklyWindow {
 	return nil
 }
 
-// WeeklyWindow is open on some days of each week.
+// WeeklyWindow is a maintenance window on some days of each week.
 type WeeklyWindow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MON, TUE, WED, THU, FRI, SAT, SUN: those on which it opens.
+	// The days on which the window opens: MON, TUE, WED, THU, FRI, SAT, SUN.
 	Days []string `protobuf:"bytes,1,rep,name=days,proto3" json:"days,omitempty"`
-	// HH:MM at which it opens, UTC.
+	// The time at which the window opens, HH:MM in UTC.
 	Start string `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
-	// How long it stays open: 15 to 10080.
+	// The length of the window in minutes: 15 to 10080.
 	Minutes       int32 `protobuf:"varint,3,opt,name=minutes,proto3" json:"minutes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1474,20 +1480,20 @@ func (x *WeeklyWindow) GetMinutes() int32 {
 	return 0
 }
 
-// UpgradePolicyStatus is how a policy stands when it is read.
+// UpgradePolicyStatus is the state of a policy at the time of the request.
 type UpgradePolicyStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether upgrades may begin now.
+	// Whether upgrades may start now.
 	Open bool `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"`
-	// When the window closes, or the next one opens; absent when it is always open.
+	// When the window closes, or the next one opens; absent if it is always open.
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// Its upgrades under way.
+	// The number of its active upgrades.
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	// Clusters that it would upgrade and has not begun with.
+	// The number of clusters that it has yet to upgrade.
 	Remaining int32 `protobuf:"varint,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// Clusters that have the newest release.
+	// The number of clusters that have the newest release.
 	UpToDate int32 `protobuf:"varint,5,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
-	// Clusters that it leaves alone as they stand, at most 50, and why.
+	// Clusters that the policy does not upgrade in their current state, with the reason; at most 50.
 	LeftOut       []*LeftOutCluster `protobuf:"bytes,6,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1565,7 +1571,7 @@ func (x *UpgradePolicyStatus) GetLeftOut() []*LeftOutCluster {
 	return nil
 }
 
-// LeftOutCluster is a cluster that a policy leaves alone.
+// LeftOutCluster is a cluster that a policy does not upgrade.
 type LeftOutCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterUid    string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
@@ -1629,7 +1635,7 @@ func (x *LeftOutCluster) GetReason() string {
 type PlanUpgradeRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// MAJOR.MINOR.PATCH; empty means the newest of the minor version that the cluster runs.
+	// MAJOR.MINOR.PATCH; empty means the newest release of the cluster's minor version.
 	Version       string         `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	NodePools     NodePoolFollow `protobuf:"varint,3,opt,name=node_pools,json=nodePools,proto3,enum=hcpmesh.clusterservice.v1.NodePoolFollow" json:"node_pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1694,9 +1700,9 @@ type StartUpgradeRequest struct {
 	// MAJOR.MINOR.PATCH.
 	Version   string         `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	NodePools NodePoolFollow `protobuf:"varint,4,opt,name=node_pools,json=nodePools,proto3,enum=hcpmesh.clusterservice.v1.NodePoolFollow" json:"node_pools,omitempty"`
-	// See UpgradeSpec.
+	// See UpgradeSpec.not_before.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	// Gates that the actor acknowledges at once.
+	// The names of gates that the actor acknowledges with this request.
 	Acknowledge   []string `protobuf:"bytes,6,rep,name=acknowledge,proto3" json:"acknowledge,omitempty"`
 	Actor         *Actor   `protobuf:"bytes,7,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1831,9 +1837,9 @@ type ListUpgradesRequest struct {
 	// 1 to 500; 0 means 100.
 	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those of this cluster.
+	// Only upgrades of this cluster.
 	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// Only those in one of these states; empty means all that are kept.
+	// Only upgrades in one of these states; empty means all stored ones.
 	States        []UpgradeState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=hcpmesh.clusterservice.v1.UpgradeState" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
