@@ -26,8 +26,8 @@ func run(t *testing.T, q *due.Queue) {
 	})
 }
 
-// TestAClusterIsVisitedByOneAtATime: what becomes due during a visit is not missed, and not done beside it.
-func TestAClusterIsVisitedByOneAtATime(t *testing.T) {
+// TestVisitsOfOneClusterDoNotOverlap checks that a cluster that becomes due during its visit is visited once more afterwards.
+func TestVisitsOfOneClusterDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		visits, at := 0, 0
@@ -49,7 +49,7 @@ func TestAClusterIsVisitedByOneAtATime(t *testing.T) {
 		run(t, q)
 		q.Add([]string{"a", "a"})
 		synctest.Wait()
-		// Due again, more than once, while the first visit goes on.
+		// The cluster becomes due several times during the first visit.
 		for range 3 {
 			q.Add([]string{"a"})
 			synctest.Wait()
@@ -61,23 +61,23 @@ func TestAClusterIsVisitedByOneAtATime(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if visits != 2 || at != 0 {
-			t.Errorf("%d visits, %d of them going on; want the first, and one for all that came during it", visits, at)
+			t.Errorf("%d visits, %d of them running; want the first, and one for all additions during it", visits, at)
 		}
 	})
 }
 
-// TestTheDatabaseIsLookedInto: what nobody told of is found, after a failure too, and sooner where that was asked for.
-func TestTheDatabaseIsLookedInto(t *testing.T) {
+// TestDatabaseIsScanned checks that scans find clusters that were not added, continue after a failure, and run earlier on request.
+func TestDatabaseIsScanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		var looked []time.Duration
+		var scans []time.Duration
 		visited := make(chan string, 8)
 		q := due.NewQueue(due.Options{Of: "tests", Workers: 1,
 			Acquire: func(context.Context, int) ([]string, error) {
-				looked = append(looked, time.Since(begun))
-				switch len(looked) {
+				scans = append(scans, time.Since(begun))
+				switch len(scans) {
 				case 2:
-					return nil, errors.New("the database is away")
+					return nil, errors.New("the database is unavailable")
 				case 3:
 					return []string{"found"}, nil
 				}
@@ -93,8 +93,8 @@ func TestTheDatabaseIsLookedInto(t *testing.T) {
 		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		want := []time.Duration{0, 2 * time.Second, 4 * time.Second, 4500 * time.Millisecond}
-		if !slices.Equal(looked, want) {
-			t.Errorf("looked at %v, want %v", looked, want)
+		if !slices.Equal(scans, want) {
+			t.Errorf("scanned at %v, want %v", scans, want)
 		}
 	})
 }
@@ -103,9 +103,9 @@ func TestTheDatabaseIsLookedInto(t *testing.T) {
 // always another request before the time of the scan.
 func TestFrequentRequestsDoNotPostponeScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looked := 0
+		scans := 0
 		q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Visit: func(context.Context, string) error { return nil },
-			Acquire: func(context.Context, int) ([]string, error) { looked++; return nil, nil }})
+			Acquire: func(context.Context, int) ([]string, error) { scans++; return nil, nil }})
 		run(t, q)
 		for range 60 {
 			q.ScanIn(1500 * time.Millisecond)
@@ -113,14 +113,14 @@ func TestFrequentRequestsDoNotPostponeScans(t *testing.T) {
 		}
 		synctest.Wait()
 		// Every one and a half seconds or two, depending on the last request.
-		if looked < 30 {
-			t.Errorf("looked %d times within a minute", looked)
+		if scans < 30 {
+			t.Errorf("scanned %d times within a minute", scans)
 		}
 	})
 }
 
-// TestWhatDoesNotFitIsCounted, for it waits in the database.
-func TestWhatDoesNotFitIsCounted(t *testing.T) {
+// TestOverflowIsCounted checks that the queue counts additions above its capacity. These remain due in the database.
+func TestOverflowIsCounted(t *testing.T) {
 	over := 0
 	q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Acquire: nothing, Overflowed: func() { over++ }})
 	uids := make([]string, 5000)
@@ -129,6 +129,6 @@ func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	}
 	q.Add(uids)
 	if over != 5000-4096 {
-		t.Errorf("%d did not fit", over)
+		t.Errorf("%d overflowed", over)
 	}
 }

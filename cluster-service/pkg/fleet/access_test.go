@@ -19,11 +19,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// configured is a HostedCluster whose control plane has spoken of its configuration.
-func configured(digest, valid string, generation, spokenOf int64, clients ...feedback.OIDCClient) feedback.Observed {
+// configured returns the report of a HostedCluster whose control plane validated a generation of its configuration.
+func configured(digest, valid string, generation, validated int64, clients ...feedback.OIDCClient) feedback.Observed {
 	o := hosted(digest, "True", "Completed")
 	o.Conditions[feedback.ValidControlPlaneConfiguration] = feedback.Condition{Status: valid, Reason: "R", Message: "m"}
-	o.Generation, o.ConfigurationGeneration, o.OIDCClients = generation, spokenOf, clients
+	o.Generation, o.ConfigurationGeneration, o.OIDCClients = generation, validated, clients
 	return o
 }
 
@@ -46,25 +46,25 @@ func TestExternalAuthPhases(t *testing.T) {
 		awaited  int
 		shown    string // the statuses of Available, Progressing and Degraded
 	}{
-		"Nothing reported": {"it is on its way", nil, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Not placed": {"its cluster waits for a shard", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
+		"Nothing reported": {"the agent has not reported", nil, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
+		"Not placed": {"its cluster is not placed", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING, 0, 0, "False True False"},
-		"Carried, not spoken of": {"the control plane has spoken of an older generation", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 2, 1, console))},
+		"Applied, not validated": {"the control plane validated an older generation", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 2, 1, console))},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Another digest": {"what is reported is not what was asked for", []func(*fleet.ClusterAggregate){see(configured("cluster-0", "True", 1, 1, console))},
+		"Another digest": {"the report is for another desired state", []func(*fleet.ClusterAggregate){see(configured("cluster-0", "True", 1, 1, console))},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Ready":           {"all of it is there", []func(*fleet.ClusterAggregate){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
-		"No secret":       {"the customer has not made it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
-		"Nothing of them": {"a client of which nothing is known was not seen to have its secret", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
-		"Secret removed":  {"it can be taken away again", []func(*fleet.ClusterAggregate){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
-		"Invalid":         {"the control plane refuses it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "False", 1, 1, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0, 0, "False False True"},
+		"Ready":              {"the control plane accepts tokens and the secret exists", []func(*fleet.ClusterAggregate){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
+		"No secret":          {"the customer has not created it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"No client reported": {"a client without a report counts as missing its secret", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Secret removed":     {"the customer can delete it later", []func(*fleet.ClusterAggregate){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Invalid":            {"the control plane rejects it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "False", 1, 1, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0, 0, "False False True"},
 		"Invalid, then changed": {"a new generation is tried", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "False", 1, 1, console)), change},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Updating": {"a newer generation is on its way", []func(*fleet.ClusterAggregate){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
-		"Updated":  {"it was read back", []func(*fleet.ClusterAggregate){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0, "True False False"},
+		"Updating": {"a newer generation is not applied", []func(*fleet.ClusterAggregate){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
+		"Updated":  {"the newer generation was reported", []func(*fleet.ClusterAggregate){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0, "True False False"},
 		"Deleting": {"the management cluster still has it", []func(*fleet.ClusterAggregate){ready, remove}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0, "True False False"},
-		"Deleted":  {"a HostedCluster without it was read back", []func(*fleet.ClusterAggregate){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
-		"Cluster deleted": {"it goes with its cluster", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }, func(t *fleet.ClusterAggregate) { t.Works = nil }},
+		"Deleted":  {"a HostedCluster without it was reported", []func(*fleet.ClusterAggregate){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
+		"Cluster deleted": {"the deletion of its cluster deletes it", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }, func(t *fleet.ClusterAggregate) { t.Works = nil }},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
 	}
 	for name, tc := range tests {
@@ -92,7 +92,7 @@ func TestExternalAuthPhases(t *testing.T) {
 				}
 			}
 			if got := strings.Join(shown, " "); got != tc.shown {
-				t.Errorf("customers are shown %q, want %q: %s", got, tc.shown, tc.reason)
+				t.Errorf("customers see %q, want %q: %s", got, tc.shown, tc.reason)
 			}
 			again := aggregate.Clone()
 			settle(t, again, versions{})
@@ -103,7 +103,7 @@ func TestExternalAuthPhases(t *testing.T) {
 	}
 }
 
-// signed makes a request for a key and a certificate for the same or another one.
+// signed returns a certificate signing request and a certificate, for the same key or for different keys.
 func signed(t *testing.T, same bool, notAfter time.Time) (request, certificate string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -160,29 +160,29 @@ func TestCredentialStates(t *testing.T) {
 		reason string
 		steps  []func(*fleet.ClusterAggregate)
 		state  csv1.BreakGlassCredentialState
-		// works are those of credentials and revocations that are there and wanted.
+		// works is the number of works of credentials and revocations that are not being deleted.
 		works int
 	}{
-		"Asked for":           {"nobody has answered", nil, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 1},
+		"Requested":           {"the control plane has not signed it", nil, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 1},
 		"Signed, no server":   {"without its authority the API server cannot be used", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Certificate = certificate })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 1},
-		"Issued":              {"the request has served", []func(*fleet.ClusterAggregate){issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"For another key":     {"nobody could use it", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Certificate, o.ServingCA = foreign, "ca" })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
-		"Denied":              {"the control plane said no", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Conditions = map[string]feedback.Condition{"Denied": {Status: "True"}} })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
-		"Refused by Maestro":  {"it will never arrive", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.CredentialWork, uid).Refused = true }}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
-		"Revoked while asked": {"it is given up before the signer is replaced", []func(*fleet.ClusterAggregate){revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
-		"Its request is gone": {"now the revocation begins", []func(*fleet.ClusterAggregate){revoke(customer), gone(fleet.CredentialWork, uid)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 1},
-		"Other class revoked": {"each class is on its own", []func(*fleet.ClusterAggregate){revoke(sre)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 2},
+		"Issued":              {"the request is no longer needed", []func(*fleet.ClusterAggregate){issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
+		"For another key":     {"the requester does not have the key", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Certificate, o.ServingCA = foreign, "ca" })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Denied":              {"the control plane denied the request", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Conditions = map[string]feedback.Condition{"Denied": {Status: "True"}} })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Refused by Maestro":  {"Maestro permanently rejects the request", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.CredentialWork, uid).Refused = true }}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Revoked if pending":  {"it is canceled before the signer is replaced", []func(*fleet.ClusterAggregate){revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
+		"Request deleted":     {"the revocation starts after that", []func(*fleet.ClusterAggregate){revoke(customer), gone(fleet.CredentialWork, uid)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 1},
+		"Other class revoked": {"a revocation affects only its class", []func(*fleet.ClusterAggregate){revoke(sre)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 2},
 		"Being revoked":       {"the API server may still accept it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, 1},
 		"Revoked": {"the API server refuses its signer", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.PreviousCertificatesRevoked, "True")},
 			csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
-		"Revocation fails": {"nothing was taken from it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.SignerClassValid, "False")},
+		"Revocation fails": {"the credential is still valid", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.SignerClassValid, "False")},
 			csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"Expired": {"its time is over", []func(*fleet.ClusterAggregate){issue, func(t *fleet.ClusterAggregate) {
+		"Expired": {"its expiration time has passed", []func(*fleet.ClusterAggregate){issue, func(t *fleet.ClusterAggregate) {
 			t.Credentials[0].Status.ExpirationTime.Seconds = start.Unix()
 		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, 0},
-		"Cluster goes, pending": {"nobody will sign it", []func(*fleet.ClusterAggregate){deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
-		"Cluster goes, issued":  {"its API server is still there", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"Cluster gone":          {"there is nothing that would accept it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster, empty}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
+		"Deleting, pending": {"the control plane will not sign it", []func(*fleet.ClusterAggregate){deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
+		"Deleting, issued":  {"its API server still runs", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
+		"Cluster deleted":   {"no API server accepts it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster, empty}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -214,13 +214,13 @@ func TestCredentialStates(t *testing.T) {
 	}
 }
 
-// FuzzParseRequest looks for requests that pass without being one that is signed with its own key.
+// FuzzParseRequest verifies that every accepted request is signed with its own key.
 func FuzzParseRequest(f *testing.F) {
 	f.Add("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		if request, err := fleet.ParseRequest(text); err == nil && request.CheckSignature() != nil {
-			t.Errorf("took %q", text)
+			t.Errorf("accepted %q", text)
 		}
 	})
 }

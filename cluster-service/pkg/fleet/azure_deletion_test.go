@@ -11,8 +11,8 @@ import (
 
 var ada = &csv1.Actor{Name: "ada@example.com", Reason: "the customer's roles are their own"}
 
-// TestForceStep is what may be forced of a creation, and when.
-func TestForceStep(t *testing.T) {
+// TestOnlyStuckCreationStepsCanBeForced checks which steps of a creation can be forced, and the refusals of the others.
+func TestOnlyStuckCreationStepsCanBeForced(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		step   string
@@ -22,16 +22,16 @@ func TestForceStep(t *testing.T) {
 		refused string
 		unknown bool
 	}{
-		"Stuck":    {"it stands longer than it should", "azure/operator-roles", time.Hour, nil, "", false},
-		"NotStuck": {"it may still come", "azure/operator-roles", time.Minute, nil, "may be forced from 2026-03-01T12:15:00Z on", false},
-		"Done":     {"nobody waits for it", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure.Step(AzureRoles).Done = true }, "is done. The cluster waits for: azure/resource-group", false},
-		"Again": {"nobody waits for it any more", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) {
+		"Stuck":    {"the step exceeded its time limit", "azure/operator-roles", time.Hour, nil, "", false},
+		"NotStuck": {"the step is within its time limit", "azure/operator-roles", time.Minute, nil, "may be forced from 2026-03-01T12:15:00Z on", false},
+		"Done":     {"the cluster does not wait for it", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure.Step(AzureRoles).Done = true }, "is done. The cluster waits for: azure/resource-group", false},
+		"Again": {"the step was forced before", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) {
 			t.Azure.Step(AzureRoles).Forced = &AzureForce{By: "bob@example.com"}
 		}, "was forced by bob@example.com", false},
 		"Unknown":  {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
-		"NoAzure":  {"nothing is made yet", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
-		"Ready":    {"a cluster that was ready once waits for nothing", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
-		"Deleting": {"a deletion has its own", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "force a step of its deletion instead", false},
+		"NoAzure":  {"no Azure step exists", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
+		"Ready":    {"a cluster that was ready once waits for no step", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
+		"Deleting": {"a deletion has its own steps", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "force a step of its deletion instead", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,9 @@ func TestForceStep(t *testing.T) {
 	}
 }
 
-// TestForcedStep is not waited for, is tried on, and is like any other when it is done, and when the cluster goes.
-func TestForcedStep(t *testing.T) {
+// TestForcedStepIsRetriedAndNotAwaited checks that a cluster does not wait for a forced step, and that the step is retried until it
+// succeeds.
+func TestForcedStepIsRetriedAndNotAwaited(t *testing.T) {
 	r, aggregate := inAzure(t)
 	aggregate.Cluster.SigningKey, aggregate.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
 	r.planAzure(azureDay, aggregate)
@@ -68,14 +69,14 @@ func TestForcedStep(t *testing.T) {
 	later := azureDay.Add(time.Hour)
 	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
 	if r.azureReady(aggregate) {
-		t.Fatal("everything is said to be there")
+		t.Fatal("the cluster is reported ready with a failing step")
 	}
 	if err := r.ForceCreationStep(later, aggregate, "azure/operator-roles", ada); err != nil {
 		t.Fatal(err)
 	}
 	r.planAzure(later, aggregate)
 	if !r.azureReady(aggregate) {
-		t.Error("the cluster waits for what was forced")
+		t.Error("the cluster waits for the forced step")
 	}
 	layers := aggregate.azureLayers()
 	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "9 of 10 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
@@ -88,14 +89,14 @@ func TestForcedStep(t *testing.T) {
 	}
 	r.planAzure(later, aggregate)
 	if wait := step.RetryTime.Sub(later); !step.Due || wait != azureLastForced {
-		t.Errorf("it is tried on after %v", wait)
+		t.Errorf("it is retried after %v", wait)
 	}
 	if n := aggregate.RetryAzure(later, ada); n != 1 || !step.RetryTime.IsZero() {
-		t.Errorf("a retry tries %d steps", n)
+		t.Errorf("a retry retries %d steps", n)
 	}
 	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
 	r.planAzure(later, aggregate)
 	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster exist." {
-		t.Errorf("done, it is %+v, and the progress %v", step, layers)
+		t.Errorf("after success the step is %+v and the progress %v", step, layers)
 	}
 }

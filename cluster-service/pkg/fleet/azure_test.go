@@ -11,7 +11,7 @@ import (
 
 var azureDay = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// inAzure is a placed cluster in a region where clusters get resources in Azure.
+// inAzure returns a placed cluster in a region where clusters have Azure resources.
 func inAzure(t *testing.T) (Region, *ClusterAggregate) {
 	t.Helper()
 	r := Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", AzureKinds: AzureKinds()}
@@ -19,14 +19,14 @@ func inAzure(t *testing.T) (Region, *ClusterAggregate) {
 		Works: []*Work{{ID: "1", Kind: HostedCluster}, {ID: "2", Kind: Namespaces}}}
 	r.planAzure(azureDay, aggregate)
 	if aggregate.Azure != nil || r.azureReady(aggregate) {
-		t.Fatal("something is made in Azure before the HostedCluster is there")
+		t.Fatal("Azure steps exist before the HostedCluster is applied")
 	}
 	aggregate.Works[0].Observed.Applied.Status = "True"
 	r.planAzure(azureDay, aggregate)
 	return r, aggregate
 }
 
-// outcomeOf is a step that was made, which ends if it is of a kind that does.
+// outcomeOf returns the outcome of a successful step, with an expiration time for the certificate.
 func outcomeOf(kind AzureKind, input string) AzureOutcome {
 	o := AzureOutcome{Kind: kind, Done: true, Input: input}
 	if kind == AzureCertificate {
@@ -44,8 +44,8 @@ func dueKinds(a *Azure) (kinds []AzureKind) {
 	return kinds
 }
 
-// TestAzureOrder makes everything, each step as soon as it may be, and removes it again.
-func TestAzureOrder(t *testing.T) {
+// TestAzureStepsRunInOrderOfDependencies runs all steps of the creation, and all steps of the deletion in reverse order.
+func TestAzureStepsRunInOrderOfDependencies(t *testing.T) {
 	r, aggregate := inAzure(t)
 	first := []AzureKind{AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCertificate}
 	if got := dueKinds(aggregate.Azure); !slices.Equal(got, first) {
@@ -61,7 +61,7 @@ func TestAzureOrder(t *testing.T) {
 			break
 		}
 		if r.azureReady(aggregate) {
-			t.Fatal("everything is said to be there too early")
+			t.Fatal("the cluster is reported ready before the last step")
 		}
 		input, _ := r.AzureInput(aggregate, step.Kind)
 		made = append(made, step.Kind)
@@ -80,7 +80,7 @@ func TestAzureOrder(t *testing.T) {
 	aggregate.Cluster.DeleteTime = azureDay
 	r.planAzure(azureDay, aggregate)
 	if aggregate.Azure.Deleting || len(dueKinds(aggregate.Azure)) > 0 {
-		t.Error("something happens in Azure while the HostedCluster is there and the cluster is deleted")
+		t.Error("Azure steps are due while the HostedCluster of a deleted cluster exists")
 	}
 	aggregate.Works = aggregate.Works[1:]
 	var removed []AzureKind
@@ -100,13 +100,13 @@ func TestAzureOrder(t *testing.T) {
 	}
 }
 
-// TestAzureTroubleHoldsUpWhatNeedsIt has a step fail, on the way there and on the way back.
-func TestAzureTroubleHoldsUpWhatNeedsIt(t *testing.T) {
+// TestFailedAzureStepBlocksDependentsOnly fails a step of the creation and a step of the deletion.
+func TestFailedAzureStepBlocksDependentsOnly(t *testing.T) {
 	r, aggregate := inAzure(t)
 	aggregate.Azure.Record(azureDay, AzureOutcome{Kind: AzureResourceGroup, Error: "Azure answered 500"})
 	r.planAzure(azureDay, aggregate)
 	if got := aggregate.Azure.Next(azureDay, nil); got.Kind != AzureSecurityGroup {
-		t.Errorf("next is %v, want what does not need the group", got.Kind)
+		t.Errorf("next is %v, want a step that does not depend on the group", got.Kind)
 	}
 	if got := aggregate.Azure.Next(azureDay.Add(azureFirstRetry), nil); got.Kind != AzureResourceGroup {
 		t.Errorf("next after a while is %v, want the group again", got.Kind)
@@ -143,12 +143,12 @@ func TestAzureRetries(t *testing.T) {
 		"First":     {"the first retry comes soon", []AzureOutcome{{Error: "x"}}, azureFirstRetry},
 		"Third":     {"each waits twice as long", []AzureOutcome{{Error: "x"}, {Error: "x"}, {Error: "x"}}, 4 * azureFirstRetry},
 		"Last":      {"no longer than a minute", slices.Repeat([]AzureOutcome{{Error: "x"}}, 40), azureLastRetry},
-		"Asked":     {"Azure is obeyed", []AzureOutcome{{Error: "x", RetryAfter: 90 * time.Second}}, 90 * time.Second},
-		"TooLong":   {"within reason", []AzureOutcome{{Error: "x", RetryAfter: 24 * time.Hour}}, azureLongest},
-		"UnderWay":  {"what is under way is looked at soon", []AzureOutcome{{Awaited: "Azure"}}, azurePatience},
-		"LongUnder": {"and less often when it takes long", slices.Repeat([]AzureOutcome{{Awaited: "Azure"}}, 100), azureLongPatience},
-		"Decided":   {"a decision is acted upon at once", []AzureOutcome{{Facts: map[string]string{"a": "b"}}}, 0},
-		"Recovered": {"a success forgets the failures before", []AzureOutcome{{Error: "x"}, {Error: "x"}, {Awaited: "Azure"}, {Error: "x"}}, azureFirstRetry},
+		"Asked":     {"Retry-After of Azure is used", []AzureOutcome{{Error: "x", RetryAfter: 90 * time.Second}}, 90 * time.Second},
+		"TooLong":   {"up to a limit", []AzureOutcome{{Error: "x", RetryAfter: 24 * time.Hour}}, azureLongest},
+		"UnderWay":  {"an operation in progress is polled soon", []AzureOutcome{{Awaited: "Azure"}}, azurePatience},
+		"LongUnder": {"a long operation is polled less often", slices.Repeat([]AzureOutcome{{Awaited: "Azure"}}, 100), azureLongPatience},
+		"Decided":   {"a decision has no delay", []AzureOutcome{{Facts: map[string]string{"a": "b"}}}, 0},
+		"Recovered": {"a success resets the count of failures", []AzureOutcome{{Error: "x"}, {Error: "x"}, {Awaited: "Azure"}, {Error: "x"}}, azureFirstRetry},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -168,9 +168,9 @@ func TestAzureRetries(t *testing.T) {
 	}
 }
 
-// TestAzureRenewal follows a certificate to its end: it is made anew in time, what fails is tried again more and more often,
-// and neither the cluster nor what serves is touched by it.
-func TestAzureRenewal(t *testing.T) {
+// TestCertificateIsRenewedBeforeItExpires checks that a certificate is renewed in time, that failed renewals are retried at
+// decreasing intervals, and that a failing renewal affects neither the cluster nor the current certificate.
+func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	r, aggregate := inAzure(t)
 	aggregate.Cluster.SigningKey, aggregate.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
 	r.planAzure(azureDay, aggregate)
@@ -182,13 +182,13 @@ func TestAzureRenewal(t *testing.T) {
 	certificate := aggregate.Azure.Step(AzureCertificate)
 	renew, ends := certificate.Renew, certificate.Expires
 	if at, due := aggregate.Azure.DueTime(); !due || !at.Equal(renew) {
-		t.Fatalf("the next thing to do is at %v, want the renewal at %v", at, renew)
+		t.Fatalf("the next step is due at %v, want the renewal at %v", at, renew)
 	}
 	if firstEnd, overdue := aggregate.Azure.Expiry(); !firstEnd.Equal(ends) || !overdue.Equal(azureDay.AddDate(0, 0, 75)) {
 		t.Errorf("the first ends at %v and is overdue from %v", firstEnd, overdue)
 	}
 	if aggregate.Azure.Next(renew.Add(-time.Second), nil) != nil {
-		t.Error("something is done before it is time")
+		t.Error("a step is due before the renewal time")
 	}
 	now, tries, longest := renew, 0, time.Duration(0)
 	for now.Before(ends.Add(-time.Hour)) {
@@ -199,7 +199,7 @@ func TestAzureRenewal(t *testing.T) {
 		aggregate.Azure.Record(now, AzureOutcome{Kind: AzureCertificate, Error: "Azure answered 403"})
 		r.planAzure(now, aggregate)
 		if !r.azureReady(aggregate) || !certificate.Done {
-			t.Fatal("a renewal that fails takes something away")
+			t.Fatal("a failed renewal changed the state of the cluster or the step")
 		}
 		at, _ := aggregate.Azure.DueTime()
 		wait := at.Sub(now)
@@ -223,21 +223,21 @@ func TestAzureRenewal(t *testing.T) {
 	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != "Ready" || aggregate.RenewedCertificate() != "2" {
 		t.Errorf("renewed, the progress is %v and the version %q", layers, aggregate.RenewedCertificate())
 	}
-	// An earlier release did not say when a certificate ends: it is looked at.
+	// An earlier release did not store the expiration time of a certificate: the step is due and reads it.
 	certificate.Expires, certificate.Renew, certificate.RetryTime = time.Time{}, time.Time{}, time.Time{}
 	r.planAzure(now, aggregate)
 	if aggregate.Azure.Next(now, nil) != certificate || !r.azureReady(aggregate) {
-		t.Error("a certificate of which nobody knows when it ends is not looked at")
+		t.Error("a certificate without a stored expiration time is not read")
 	}
 	aggregate.Cluster.DeleteTime = now
 	r.planAzure(now, aggregate)
 	if len(dueKinds(aggregate.Azure)) > 0 {
-		t.Error("a cluster that is being deleted has its certificate renewed")
+		t.Error("the certificate of a cluster that is being deleted is due for renewal")
 	}
 }
 
-// TestAzureOutcomesOfTheOtherDirection come when a step was begun before the deletion was decided.
-func TestAzureOutcomesOfTheOtherDirection(t *testing.T) {
+// TestCreationOutcomeDuringDeletionIsUndone records the outcome of a creation step that started before the deletion.
+func TestCreationOutcomeDuringDeletionIsUndone(t *testing.T) {
 	r, aggregate := inAzure(t)
 	aggregate.Cluster.DeleteTime, aggregate.Works = azureDay, nil
 	r.planAzure(azureDay, aggregate)
@@ -248,18 +248,19 @@ func TestAzureOutcomesOfTheOtherDirection(t *testing.T) {
 	}
 }
 
-// TestNoAzure is a region without.
-func TestNoAzure(t *testing.T) {
+// TestRegionWithoutAzureHasNoAzureSteps checks that a cluster is ready without Azure steps in a region without Azure.
+func TestRegionWithoutAzureHasNoAzureSteps(t *testing.T) {
 	r, aggregate := inAzure(t)
 	aggregate.Azure, r.AzureKinds = nil, nil
 	r.planAzure(azureDay, aggregate)
 	if aggregate.Azure != nil || !r.azureReady(aggregate) || len(aggregate.azureLayers()) > 0 {
-		t.Errorf("without Azure there is %+v", aggregate.Azure)
+		t.Errorf("the Azure state is %+v, want none", aggregate.Azure)
 	}
 }
 
-// TestLostAzure plans for a cluster that was lost what every cluster has, and knows which association is the service's.
-func TestLostAzure(t *testing.T) {
+// TestRecoveredClusterGetsAllAzureSteps checks that a recovered cluster has all steps and the recovered owner of the subnet's
+// association.
+func TestRecoveredClusterGetsAllAzureSteps(t *testing.T) {
 	for _, associated := range []bool{true, false} {
 		r, aggregate := inAzure(t)
 		aggregate.Azure = RecoveredAzure(associated)
@@ -269,7 +270,7 @@ func TestLostAzure(t *testing.T) {
 		}
 		aggregate.Azure.Record(azureDay, outcomeOf(AzureSecurityGroup, ""))
 		if got := aggregate.Azure.SubnetAssociated(); got != associated {
-			t.Errorf("the association is the service's: %v, want %v", got, associated)
+			t.Errorf("the service owns the association: %v, want %v", got, associated)
 		}
 	}
 }

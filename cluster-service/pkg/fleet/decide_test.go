@@ -23,7 +23,7 @@ var (
 	region = fleet.Region{BaseDomain: "example.test", IssuerBase: "https://oidc.example.test", EndpointURLs: true}
 )
 
-// versions renders to what decides the content in these tests: generation and size.
+// versions is a Renderer whose digests depend on the generations only.
 type versions struct{}
 
 func (versions) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
@@ -36,7 +36,7 @@ func (versions) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error)
 	return fmt.Sprintf("cluster-%d", t.Cluster.Generation), nil
 }
 
-// placed is a cluster with one node pool of 2, just settled for the first time.
+// placed returns a placed cluster with one node pool of two replicas, settled once.
 func placed(t *testing.T) *fleet.ClusterAggregate {
 	t.Helper()
 	aggregate := &fleet.ClusterAggregate{
@@ -68,7 +68,7 @@ func hosted(digest, available, state string) feedback.Observed {
 	return o
 }
 
-// acted has the operator say which generation it acted on.
+// acted sets the generation of the HostedCluster and the generation that HyperShift acted on.
 func acted(o feedback.Observed, generation, on int64) feedback.Observed {
 	o.Generation, o.ActedOn = generation, on
 	return o
@@ -98,8 +98,8 @@ func TestClusterPhases(t *testing.T) {
 		phase    csv1.ClusterPhase
 		observed int64
 	}{
-		"Nothing reported": {"it was placed a moment ago", nil, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"No place": {"without a shard nothing can begin", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
+		"Nothing reported": {"the agent has not reported", nil, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+		"No place": {"the cluster is not placed", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.ClusterPhase_CLUSTER_PHASE_PENDING, 0},
 		"Applied": {"the control plane is not available", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "False", "Partial")
@@ -107,35 +107,35 @@ func TestClusterPhases(t *testing.T) {
 		"Available but partial": {"the release is not completely rolled out", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Partial")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Available without an endpoint": {"nobody could reach it", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
+		"Available without an endpoint": {"clients cannot connect", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			o := hosted("cluster-1", "True", "Completed")
 			o.EndpointPort = 0
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Available at another digest": {"what is reported is not what was asked for", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
+		"Available at another digest": {"the report is for another desired state", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Ready": {"all of it is there", []func(*fleet.ClusterAggregate){ready}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
-		"Release without controlPlaneVersion": {"an old release is taken at Available's word", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
+		"Ready": {"the control plane is available and its release complete", []func(*fleet.ClusterAggregate){ready}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
+		"Release without controlPlaneVersion": {"an old release reports Available only", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Cluster.Release = fleet.Release{Version: "4.20.8", Image: "image-4.20.8"}
 			o := hosted("cluster-1", "True", "")
 			o.ControlPlaneVersions, o.Image = nil, "image-4.20.8"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
-		"Updating": {"a newer generation is on its way", []func(*fleet.ClusterAggregate){ready, update}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Updated": {"the newer generation was read back", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
+		"Updating": {"a newer generation is not applied", []func(*fleet.ClusterAggregate){ready, update}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Updated": {"the newer generation was reported", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "True", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Update during an outage": {"an update is done when it is read back; availability is a condition", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
+		"Update during an outage": {"an update is complete when it is reported; availability is a condition", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "False", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Not acted upon": {"the API server took the update, the operator has not looked at it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
+		"Not acted upon": {"the API server has the update, HyperShift has not acted on it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 3)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Acted upon": {"the operator has looked at it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
+		"Acted upon": {"HyperShift acted on it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 4)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Cannot be reconciled": {"the operator has looked at it and failed", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
+		"Cannot be reconciled": {"HyperShift acted on it and failed", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ReconciliationSucceeded, "False")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Key not in use": {"etcd's data is still encrypted with the version before", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
@@ -143,7 +143,7 @@ func TestClusterPhases(t *testing.T) {
 			o.EncryptionKey = "v1"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Key being rotated": {"some of the data is encrypted anew", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
+		"Key being rotated": {"some of the data is not re-encrypted", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "False")
 			o.EncryptionKey = "v1"
 			t.Work(fleet.HostedCluster, "").Observed = o
@@ -153,18 +153,18 @@ func TestClusterPhases(t *testing.T) {
 			o.EncryptionKey = "v2"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Key rotated, release without a word on it": {"the key is valid, which is all that it says", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
+		"Key rotated, not reported by release": {"the release reports only that the key is valid", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "True")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Key refused": {"the key vault does not let the control plane use it", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
+		"Key refused": {"the key vault denies the control plane access", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "False")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Rendered anew": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) {
+		"Rendered again": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
-		"Refused": {"Maestro will never take it", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }},
+		"Refused": {"Maestro permanently rejects it", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }},
 			csv1.ClusterPhase_CLUSTER_PHASE_FAILED, 0},
-		"Refused, then changed": {"a new generation is tried", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }, update},
+		"Refused, then changed": {"a new generation is published", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }, update},
 			csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
 	}
 	for name, tc := range tests {
@@ -208,18 +208,18 @@ func TestNodePoolPhases(t *testing.T) {
 		phase    csv1.NodePoolPhase
 		observed int64
 	}{
-		"Cluster without a place": {"it waits for its cluster", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
+		"Cluster without a place": {"its cluster is not placed", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING, 0},
-		"Nothing reported":   {"it was placed a moment ago", nil, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Too few":            {"one of two", []func(*fleet.ClusterAggregate){pool("pool-1", 1, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Nothing reported":   {"the agent has not reported", nil, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Too few":            {"one of two nodes is ready", []func(*fleet.ClusterAggregate){pool("pool-1", 1, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
 		"Machines not ready": {"AllMachinesReady is required", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
 		"Another version":    {"the rollout is not complete", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Ready":              {"all there", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Ready":              {"all nodes are ready", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
 		"Scaled to zero": {"without replicas no machine is ready, as expected", []func(*fleet.ClusterAggregate){
 			size(1, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{} }), pool("pool-1", 0, "", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
 		"Autoscaled within": {"anything from min to max", []func(*fleet.ClusterAggregate){autoscale, pool("pool-1", 3, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
 		"Autoscaled below":  {"less than min", []func(*fleet.ClusterAggregate){autoscale, pool("pool-1", 0, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Lost a node": {"nodes come and go without an update", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"), pool("pool-1", 1, "4.21.4", "False")},
+		"Lost a node": {"a lost node is not an update", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"), pool("pool-1", 1, "4.21.4", "False")},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
 		"Scaling": {"the new size is not reached", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 3, "4.21.4", "True")},
@@ -227,7 +227,7 @@ func TestNodePoolPhases(t *testing.T) {
 		"Scaled": {"the new size is reached", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 4, "4.21.4", "True")},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 2},
-		"Scaled by name only": {"the right number at the old digest is not the update's", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
+		"Scaled at the old digest": {"the report is for the previous desired state", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) {}), pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
 	}
 	more := map[string]func(*feedback.Observed){
@@ -236,12 +236,12 @@ func TestNodePoolPhases(t *testing.T) {
 		"Release unknown":         func(o *feedback.Observed) { *o = with(*o, feedback.ValidReleaseImage, "False") },
 		"Still autoscaled":        func(o *feedback.Observed) { *o = with(*o, feedback.AutoscalingEnabled, "True") },
 		"Repair not switched off": func(o *feedback.Observed) { *o = with(*o, feedback.AutorepairEnabled, "True") },
-		"Version on its way":      func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingVersion, "True") },
-		"Template on its way":     func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingTemplate, "True") },
+		"Version updating":        func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingVersion, "True") },
+		"Template updating":       func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingTemplate, "True") },
 	}
 	for name, change := range more {
 		test := tests["Ready"]
-		test.reason, test.phase, test.observed = "all nodes are there, and something is still awaited", csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0
+		test.reason, test.phase, test.observed = "all nodes are ready, and a condition is not met", csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0
 		test.steps = append(slices.Clone(test.steps), func(t *fleet.ClusterAggregate) {
 			t.Pools[0].Status = &csv1.NodePoolStatus{}
 			change(&t.Work(fleet.NodePoolWork, poolUID).Observed)
@@ -263,9 +263,9 @@ func TestNodePoolPhases(t *testing.T) {
 	}
 }
 
-// TestDeletionOrder goes through a deletion work by work: hazard (a) of the deletion is that the agent creates a NodePool
-// again which HyperShift deleted, because its work is still there.
-func TestDeletionOrder(t *testing.T) {
+// TestNamespacesAreDeletedAfterNodePoolsAndHostedCluster deletes a cluster work by work. While the work of a node pool exists,
+// the agent would create a NodePool again that HyperShift deleted.
+func TestNamespacesAreDeletedAfterNodePoolsAndHostedCluster(t *testing.T) {
 	aggregate := placed(t)
 	namespaces, cluster, pool := aggregate.Work(fleet.Namespaces, ""), aggregate.Work(fleet.HostedCluster, ""), aggregate.Work(fleet.NodePoolWork, poolUID)
 	aggregate.Cluster.DeleteTime = start
@@ -278,36 +278,36 @@ func TestDeletionOrder(t *testing.T) {
 
 	settle(t, aggregate, nil)
 	if !pool.Deleting() || !cluster.Deleting() || namespaces.Deleting() || state() != "DeletingNodePools" {
-		t.Errorf("first the node pools and the HostedCluster go, then the namespaces; state %s", state())
+		t.Errorf("want the works of the node pool and the HostedCluster deleting, and the namespaces not; state %s", state())
 	}
 	if !aggregate.Pools[0].Deleting() {
-		t.Error("the node pool goes with its cluster")
+		t.Error("the node pool of a deleted cluster is not being deleted")
 	}
 	cluster.Observed.Deleted = true
 	settle(t, aggregate, nil)
 	if namespaces.Deleting() || state() != "DeletingNodePools" {
-		t.Errorf("the namespaces wait for the node pools; state %s", state())
+		t.Errorf("want the namespaces to wait for the node pools; state %s", state())
 	}
 	pool.Observed.Deleted = true
 	settle(t, aggregate, nil)
 	if !namespaces.Deleting() || state() != "DeletingNamespaces" || !aggregate.Pools[0].Gone() || aggregate.Cluster.Gone() {
-		t.Errorf("now the namespaces go; state %s", state())
+		t.Errorf("want the namespaces deleting; state %s", state())
 	}
 	namespaces.Observed.Deleted = true
 	settle(t, aggregate, nil)
 	if !aggregate.Cluster.Gone() || aggregate.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_DELETED || len(aggregate.Works) != 0 || aggregate.Cluster.SigningKey != nil {
-		t.Errorf("now only the tombstone is left, without the signing key: %v", aggregate.Cluster.Status)
+		t.Errorf("want only the tombstone, without the signing key: %v", aggregate.Cluster.Status)
 	}
 }
 
-// TestDeletionOfANodePoolAlone leaves the cluster as it is.
-func TestDeletionOfANodePoolAlone(t *testing.T) {
+// TestNodePoolDeletionKeepsCluster checks that the deletion of a node pool deletes only the works of the node pool.
+func TestNodePoolDeletionKeepsCluster(t *testing.T) {
 	aggregate := placed(t)
 	aggregate.Pools[0].DeleteTime = start
 	settle(t, aggregate, nil)
 	work := aggregate.Work(fleet.NodePoolWork, poolUID)
 	if !work.Deleting() || aggregate.Work(fleet.HostedCluster, "").Deleting() {
-		t.Error("only the node pool's work goes")
+		t.Error("want only the node pool's work deleting")
 	}
 	work.Observed.Deleted = true
 	settle(t, aggregate, versions{})
@@ -316,15 +316,15 @@ func TestDeletionOfANodePoolAlone(t *testing.T) {
 	}
 }
 
-// TestSinceStays keeps the age of a state while it lasts.
-func TestSinceStays(t *testing.T) {
+// TestUnchangedStateKeepsItsTime checks that the time of a state is the time of its last change.
+func TestUnchangedStateKeepsItsTime(t *testing.T) {
 	aggregate := placed(t)
 	before := proto.CloneOf(aggregate.Cluster.Status)
 	if err := region.Settle(start.Add(time.Hour), aggregate, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !proto.Equal(before, aggregate.Cluster.Status) {
-		t.Errorf("an hour later %v has become %v", before, aggregate.Cluster.Status)
+		t.Errorf("after an hour, the status changed from %v to %v", before, aggregate.Cluster.Status)
 	}
 }
 

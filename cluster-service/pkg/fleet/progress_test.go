@@ -8,8 +8,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// TestNodePoolProgress is what somebody who waits for a node pool is told.
-func TestNodePoolProgress(t *testing.T) {
+// TestNodePoolProgressNamesWhatIsAwaited checks the state and the message of the last progress entry of a node pool.
+func TestNodePoolProgressNamesWhatIsAwaited(t *testing.T) {
 	tests := map[string]struct {
 		reason         string
 		replicas       int64
@@ -18,10 +18,10 @@ func TestNodePoolProgress(t *testing.T) {
 		change         func(*feedback.Observed)
 		state, message string
 	}{
-		"Growing": {reason: "one joined, one has not", replicas: 1, wanted: 2, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
-		"Unhealthy": {reason: "the size was reached, and then a node fell silent", replicas: 1, wanted: 2, settled: true,
+		"Growing": {reason: "one of two nodes is ready", replicas: 1, wanted: 2, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
+		"Unhealthy": {reason: "the size was reached, and then a node became unhealthy", replicas: 1, wanted: 2, settled: true,
 			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. So it is"},
-		"Shrinking": {reason: "nodes leave when they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
+		"Shrinking": {reason: "nodes are removed after they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
 			message: "3 of 2 nodes are ready. Surplus nodes are drained before they are removed."},
 		"Upgrading": {reason: "nodes are counted by their versions", replicas: 2, wanted: 2, state: "UpdatingVersion",
 			message: "1 of 3 nodes run 4.21.4; 2 of 2 nodes are ready.",
@@ -32,10 +32,10 @@ func TestNodePoolProgress(t *testing.T) {
 		"Replaced": {reason: "another configuration, of the same version", replicas: 2, wanted: 2, state: "ReplacingNodes",
 			message: "Nodes are replaced one by one because their machine template or configuration changed; 2 of 2 nodes are ready.",
 			change:  func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingConfig, "True") }},
-		"Skew": {reason: "the rule comes from HyperShift", replicas: 2, wanted: 2, state: "UnsupportedVersionSkew", message: "So it is",
+		"Skew": {reason: "HyperShift reports the skew", replicas: 2, wanted: 2, state: "UnsupportedVersionSkew", message: "So it is",
 			change: func(o *feedback.Observed) { *o = with(*o, feedback.VersionSkew, "False") }},
 		"Ready": {reason: "nothing is awaited", replicas: 2, wanted: 2, state: "Ready", message: "2 nodes are ready."},
-		"Empty": {reason: "none is wanted", state: "Ready", message: "0 nodes are ready."},
+		"Empty": {reason: "the desired size is 0", state: "Ready", message: "0 nodes are ready."},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 const none = csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE
 
-// later settles after a while, in a region that looks at components after 15 seconds.
+// later advances the time and settles, in a region that reads components 15 seconds after a step started.
 func (w *world) later(d time.Duration) {
 	w.Helper()
 	w.now = w.now.Add(d)
@@ -27,7 +27,7 @@ func (w *world) later(d time.Duration) {
 	}
 }
 
-// patient begins an upgrade in such a region.
+// patient starts an upgrade in the region of later.
 func (w *world) patient(version string) *fleet.Upgrade {
 	w.Helper()
 	plan := upgradeplan.Plan(w.now, w.ClusterAggregate, w.releases, version, none)
@@ -39,7 +39,7 @@ func (w *world) patient(version string) *fleet.Upgrade {
 	return u
 }
 
-// components has the components of the control plane say how far they are: version, and reason where it is not complete.
+// components reports the components of the control plane: version, and the reason of an incomplete rollout.
 func (w *world) components(u *fleet.Upgrade, said map[string]string) {
 	w.Helper()
 	work := w.Work(fleet.RolloutWork, u.UID)
@@ -61,8 +61,9 @@ func said(u *fleet.Upgrade, at time.Time) (list []string) {
 	return list
 }
 
-// TestComponents follows the components of a control plane from when it has rolled out for 15 seconds until it has arrived.
-func TestComponents(t *testing.T) {
+// TestComponentsAreReadDuringRollout checks that the components are read from 15 seconds after the start of a rollout until its
+// completion.
+func TestComponentsAreReadDuringRollout(t *testing.T) {
 	w := newWorld(t, "4.20.15")
 	began := w.now
 	u := w.patient("4.20.16")
@@ -71,7 +72,7 @@ func TestComponents(t *testing.T) {
 	}
 	w.later(14 * time.Second)
 	if work := w.Work(fleet.RolloutWork, u.UID); work != nil {
-		t.Errorf("after 14 s there is %v", work)
+		t.Errorf("after 14 s the work is %v, want none", work)
 	}
 	w.later(time.Second)
 	work := w.Work(fleet.RolloutWork, u.UID)
@@ -86,7 +87,7 @@ func TestComponents(t *testing.T) {
 	w.components(u, map[string]string{"etcd": "4.20.15 RollingOut", "kube-apiserver": "4.20.15 WaitingForDependencies", "router": "4.20.16", "kube-scheduler": "4.20.15"})
 	w.later(time.Second)
 	if message := step.GetMessage(); message != "The control plane is rolling out 4.20.16. 1 of 4 components are at 4.20.16; waiting for etcd." {
-		t.Errorf("it says %q", message)
+		t.Errorf("the message is %q", message)
 	}
 	w.components(u, map[string]string{"etcd": "4.20.15 RollingOut", "kube-apiserver": "4.20.15 RollingOut", "router": "4.20.16", "kube-scheduler": "4.20.15 WaitingForDependencies"})
 	w.later(time.Second)
@@ -94,28 +95,28 @@ func TestComponents(t *testing.T) {
 	if diff := cmp.Diff(want, said(u, began)); diff != "" {
 		t.Error(diff)
 	}
-	// A component that is no longer wanted is not waited for.
+	// A component that is no longer reported is not awaited.
 	w.components(u, map[string]string{"etcd": "4.20.16", "kube-apiserver": "4.20.16", "kube-scheduler": "4.20.16"})
 	w.later(time.Second)
 	if message := step.GetMessage(); !strings.HasSuffix(message, " 3 of 3 components are at 4.20.16.") {
-		t.Errorf("it says %q", message)
+		t.Errorf("the message is %q", message)
 	}
 	w.report(fleet.HostedCluster, "", true)
 	w.later(time.Second)
 	w.is(u, stateDone, "4.20.16")
 	if !work.Deleting() || len(step.GetComponents()) > 0 {
-		t.Errorf("at the end the work is %v, the step %v", work, step)
+		t.Errorf("after the upgrade the work is %v, the step %v", work, step)
 	}
 	work.Observed = feedback.Observed{Deleted: true}
 	w.later(time.Second)
 	if len(w.Works) != 4 {
-		t.Errorf("left are %v", w.Works)
+		t.Errorf("the works are %v, want 4", w.Works)
 	}
 }
 
-// TestComponentsOfEachStep: the second step of an upgrade that waited for a gate has a work of its own, when that of the first is
-// gone; one that began at once goes on with it.
-func TestComponentsOfEachStep(t *testing.T) {
+// TestStepAfterGateGetsNewRolloutWork checks that a step that waited for a gate gets a new work after the work of the first step is
+// deleted. A step that starts at once uses the work of the first step.
+func TestStepAfterGateGetsNewRolloutWork(t *testing.T) {
 	for name, gate := range map[string]bool{"Behind a gate": true, "At once": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "4.20.8")
@@ -148,7 +149,7 @@ func TestComponentsOfEachStep(t *testing.T) {
 			w.is(u, stateCP, "to 4.21.4")
 			w.later(time.Minute)
 			if w.Work(fleet.RolloutWork, u.UID) != first || !u.DueTime().IsZero() {
-				t.Errorf("while the first is on its way out there is %v, due %s", w.Work(fleet.RolloutWork, u.UID), u.DueTime())
+				t.Errorf("while the first work is being deleted, the work is %v, due %s", w.Work(fleet.RolloutWork, u.UID), u.DueTime())
 			}
 			first.Observed = feedback.Observed{Deleted: true}
 			w.later(0)
@@ -159,8 +160,8 @@ func TestComponentsOfEachStep(t *testing.T) {
 	}
 }
 
-// TestComponentsOfADeletedCluster: the work goes with the cluster, as a step of its deletion.
-func TestComponentsOfADeletedCluster(t *testing.T) {
+// TestClusterDeletionDeletesRolloutWork checks that the rollout work is a step of the deletion of its cluster.
+func TestClusterDeletionDeletesRolloutWork(t *testing.T) {
 	w := newWorld(t, "4.20.15")
 	u := w.patient("4.20.16")
 	w.later(time.Minute)
@@ -183,8 +184,9 @@ func TestComponentsOfADeletedCluster(t *testing.T) {
 	}
 }
 
-// TestManyComponents: a message names the first three of those that roll out, and of those that wait when none does.
-func TestManyComponents(t *testing.T) {
+// TestRolloutMessageNamesThreeComponents checks that the message names at most three components: those that roll out, or those that
+// wait if none rolls out.
+func TestRolloutMessageNamesThreeComponents(t *testing.T) {
 	w := newWorld(t, "4.20.15")
 	u := w.patient("4.20.16")
 	w.later(time.Minute)
@@ -198,10 +200,10 @@ func TestManyComponents(t *testing.T) {
 	w.components(u, all)
 	step := u.Status.GetSteps()[0]
 	if message := step.GetMessage(); !strings.HasSuffix(message, "0 of 5 components are at 4.20.16; waiting for a, b, c and 2 more.") {
-		t.Errorf("it says %q", message)
+		t.Errorf("the message is %q", message)
 	}
 	w.later(0)
 	if message := step.GetMessage(); !strings.HasSuffix(message, "; waiting for e.") {
-		t.Errorf("it says %q", message)
+		t.Errorf("the message is %q", message)
 	}
 }

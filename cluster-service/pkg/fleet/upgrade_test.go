@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// images renders to what decides the content of an upgrade: the releases.
+// images is a Renderer whose digests depend on the releases only.
 type images struct{}
 
 func (images) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
@@ -29,17 +29,17 @@ func (images) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 
 var actor = &csv1.Actor{Name: "ada", Reason: "a fix"}
 
-// world is an aggregate whose management cluster does what it is told.
+// world is an aggregate with a simulated management cluster.
 type world struct {
 	*testing.T
 	*fleet.ClusterAggregate
 	releases *release.Catalog
 	now      time.Time
-	// wrong is what must never happen: versions that were lowered, node pools ahead of their control plane.
+	// wrong lists violations: lowered versions, and node pools ahead of their control plane.
 	wrong []string
 }
 
-// newWorld makes a ready cluster of a version with two node pools of it.
+// newWorld returns a ready cluster with two node pools, all of one version.
 func newWorld(t *testing.T, version string) *world {
 	t.Helper()
 	releases, err := release.Default()
@@ -96,7 +96,7 @@ func (w *world) settle() {
 	}
 }
 
-// report has the management cluster carry what a work wants, and complete it or not.
+// report makes the management cluster report the desired state of a work as applied, and complete or not.
 func (w *world) report(kind fleet.WorkKind, owner string, complete bool) {
 	work := w.Work(kind, owner)
 	work.Published = work.Desired
@@ -125,7 +125,7 @@ func (w *world) report(kind fleet.WorkKind, owner string, complete bool) {
 	o.ControlPlaneVersions = append([]feedback.Release{entry}, o.ControlPlaneVersions...)
 }
 
-// begin starts an upgrade that everything is agreed to of.
+// begin starts an upgrade and acknowledges gates of it.
 func (w *world) begin(version string, follow csv1.NodePoolFollow, gates ...string) *fleet.Upgrade {
 	w.Helper()
 	plan := upgradeplan.Plan(w.now, w.ClusterAggregate, w.releases, version, follow)
@@ -158,8 +158,8 @@ const (
 	stateDone = csv1.UpgradeState_UPGRADE_STATE_COMPLETED
 )
 
-// TestUpgradeLife walks an upgrade through all of its steps; each waits for the one before.
-func TestUpgradeLife(t *testing.T) {
+// TestUpgradeStepsRunOneByOne runs all steps of an upgrade. Each step starts after the previous step is complete.
+func TestUpgradeStepsRunOneByOne(t *testing.T) {
 	w := newWorld(t, "4.20.8")
 	u := w.begin("4.21.4", followAll, fleet.GateMinorVersion)
 	w.is(u, stateCP, "from 4.20.8 to 4.20.16")
@@ -168,7 +168,7 @@ func TestUpgradeLife(t *testing.T) {
 	w.settle()
 	w.is(u, stateCP, "from 4.20.8 to 4.20.16")
 	if got := w.ControlPlaneVersion(); got != "4.20.8" {
-		t.Errorf("while it moves the control plane counts as %s", got)
+		t.Errorf("during the rollout the control plane has version %s", got)
 	}
 	w.report(fleet.HostedCluster, "", true)
 	w.settle()
@@ -177,7 +177,7 @@ func TestUpgradeLife(t *testing.T) {
 	w.settle()
 	w.is(u, stateNP, "Node pool a is being upgraded from 4.20.8 to 4.21.4")
 	if w.Pools[1].Release.Version != "4.20.8" {
-		t.Error("both node pools go at once")
+		t.Error("both node pools are upgraded at once")
 	}
 	w.report(fleet.NodePoolWork, w.Pools[0].UID, false)
 	w.settle()
@@ -189,38 +189,38 @@ func TestUpgradeLife(t *testing.T) {
 	w.settle()
 	w.is(u, stateDone, "The control plane and all node pools run 4.21.4")
 	if !u.Gone() || u.Status.GetCompletionTime() == nil || w.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY {
-		t.Errorf("at its end: %v, the cluster %v", u.Status, w.Cluster.Status.GetPhase())
+		t.Errorf("after the upgrade: %v, the cluster %v", u.Status, w.Cluster.Status.GetPhase())
 	}
 	if len(w.wrong) > 0 {
 		t.Error(w.wrong)
 	}
 }
 
-// TestGates: each keeps the control plane from its next release until what it waits for is so.
-func TestGates(t *testing.T) {
+// TestGatesDelayControlPlane checks that each gate delays the next release of the control plane until its condition is met.
+func TestGatesDelayControlPlane(t *testing.T) {
 	tests := map[string]struct {
 		reason, gate string
 		shut         func(*world)
 		open         func(*world, *fleet.Upgrade)
 		late         time.Duration
 	}{
-		"Not before": {reason: "its time has not come", gate: fleet.GateNotBefore, late: time.Hour,
+		"Not before": {reason: "the start time has not passed", gate: fleet.GateNotBefore, late: time.Hour,
 			open: func(w *world, _ *fleet.Upgrade) { w.now = w.now.Add(time.Hour) }},
-		"Unavailable": {reason: "what does not work is not upgraded", gate: fleet.GateClusterReady,
+		"Unavailable": {reason: "an unavailable control plane is not upgraded", gate: fleet.GateClusterReady,
 			shut: func(w *world) {
 				w.Work(fleet.HostedCluster, "").Observed.Conditions[feedback.Available] = feedback.Condition{Status: "False", Message: "etcd has no quorum"}
 			},
 			open: func(w *world, _ *fleet.Upgrade) {
 				w.Work(fleet.HostedCluster, "").Observed.Conditions[feedback.Available] = feedback.Condition{Status: "True"}
 			}},
-		"Not upgradeable": {reason: "the cluster says so", gate: fleet.GateUpgradeable,
+		"Not upgradeable": {reason: "the cluster reports it", gate: fleet.GateUpgradeable,
 			shut: func(w *world) {
 				w.Work(fleet.HostedCluster, "").Observed.Conditions[feedback.Upgradeable] = feedback.Condition{Status: "False", Reason: "AdminAckRequired"}
 			},
 			open: func(w *world, _ *fleet.Upgrade) {
 				w.Work(fleet.HostedCluster, "").Observed.Conditions[feedback.Upgradeable] = feedback.Condition{Status: "True"}
 			}},
-		"Skew": {reason: "a node pool would be left behind", gate: fleet.GateVersionSkew,
+		"Skew": {reason: "a node pool would be too far behind", gate: fleet.GateVersionSkew,
 			shut: func(w *world) { w.Pools[0].Release.Version = "4.18.9" },
 			open: func(w *world, _ *fleet.Upgrade) { w.Pools[0].Release.Version = "4.19.20" }},
 	}
@@ -256,8 +256,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestForce: whoever takes the responsibility for a cluster that is not ready has HyperShift told.
-func TestForce(t *testing.T) {
+// TestAcknowledgedUpgradeableGateForcesUpgrade checks that the acknowledgement of the gate sets force-upgrade-to for HyperShift.
+func TestAcknowledgedUpgradeableGateForcesUpgrade(t *testing.T) {
 	w := newWorld(t, "4.20.16")
 	w.Work(fleet.HostedCluster, "").Observed.Conditions[feedback.Upgradeable] = feedback.Condition{Status: "False", Reason: "AdminAckRequired"}
 	u := w.begin("4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE, fleet.GateMinorVersion)
@@ -272,21 +272,21 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestHeldBack: a release that HyperShift does not begin with can be given up, and a newer one begun with. What was given is
-// not taken back.
-func TestHeldBack(t *testing.T) {
+// TestBlockedReleaseCanBeAborted checks that an upgrade whose rollout HyperShift blocks can be aborted and followed by an upgrade to
+// a newer release. The release of the control plane is not lowered.
+func TestBlockedReleaseCanBeAborted(t *testing.T) {
 	w := newWorld(t, "4.20.8")
 	u := w.begin("4.20.15", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 	work := w.Work(fleet.HostedCluster, "")
 	work.Published, work.Observed.Digest = work.Desired, work.Digest
 	w.settle()
 	if err := u.Abort(w.now, w.ClusterAggregate, actor); err == nil {
-		t.Fatal("given up while it may begin at any moment")
+		t.Fatal("aborted while HyperShift may start the rollout")
 	}
 	work.Observed.Conditions[feedback.Progressing] = feedback.Condition{Status: "False", Reason: "Blocked", Message: "ValidReleaseImage condition is false"}
 	w.settle()
 	if message := u.Status.GetSteps()[0].GetMessage(); !strings.Contains(message, "HyperShift blocks the rollout of release 4.20.15: ValidReleaseImage") {
-		t.Errorf("the step says %q", message)
+		t.Errorf("the message of the step is %q", message)
 	}
 	if err := u.Abort(w.now, w.ClusterAggregate, actor); err != nil {
 		t.Fatal(err)
@@ -303,26 +303,26 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestUpgradesEnd: what ends them, and what that leaves.
-func TestUpgradesEnd(t *testing.T) {
+// TestEndedUpgradeHasNoPlannedSteps checks the state of an upgrade for each reason to end, and that no step remains planned.
+func TestEndedUpgradeHasNoPlannedSteps(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		end    func(*world, *fleet.Upgrade)
 		state  csv1.UpgradeState
 		says   string
 	}{
-		"Deleted": {"the cluster goes", func(w *world, _ *fleet.Upgrade) { w.Cluster.DeleteTime = w.now }, csv1.UpgradeState_UPGRADE_STATE_CANCELED, "deleted"},
-		"Refused": {"Maestro will not take it", func(w *world, _ *fleet.Upgrade) {
+		"Deleted": {"the cluster is being deleted", func(w *world, _ *fleet.Upgrade) { w.Cluster.DeleteTime = w.now }, csv1.UpgradeState_UPGRADE_STATE_CANCELED, "deleted"},
+		"Refused": {"Maestro permanently rejects it", func(w *world, _ *fleet.Upgrade) {
 			work := w.Work(fleet.HostedCluster, "")
 			work.Refused, work.Error = true, "no such image"
 		}, csv1.UpgradeState_UPGRADE_STATE_FAILED, "no such image"},
-		"Pools gone": {"nothing is left to follow", func(w *world, _ *fleet.Upgrade) {
+		"Pools gone": {"no node pool has to follow", func(w *world, _ *fleet.Upgrade) {
 			w.report(fleet.HostedCluster, "", true)
 			for _, p := range w.Pools {
 				p.DeleteTime = w.now
 			}
 		}, stateDone, "4.20.16"},
-		"Pool ahead": {"a node pool went by itself", func(w *world, _ *fleet.Upgrade) {
+		"Pool ahead": {"a node pool already has the release", func(w *world, _ *fleet.Upgrade) {
 			w.report(fleet.HostedCluster, "", true)
 			w.Pools[1].Release = w.Cluster.Release
 			w.settle()
@@ -345,8 +345,8 @@ func TestUpgradesEnd(t *testing.T) {
 	}
 }
 
-// TestTargets: where a cluster can go, and over what.
-func TestTargets(t *testing.T) {
+// TestTargetsHavePathsAndRisks checks the order, paths and risks of the versions that a cluster can be upgraded to.
+func TestTargetsHavePathsAndRisks(t *testing.T) {
 	w := newWorld(t, "4.20.8")
 	got := map[string]string{}
 	var order []string
@@ -358,6 +358,6 @@ func TestTargets(t *testing.T) {
 		t.Error(diff)
 	}
 	if got["4.21.4"] != "4.20.16 4.21.4 " || got["4.21.1"] != "4.21.1 KubeletLeaksMounts" {
-		t.Errorf("ways: %q", got)
+		t.Errorf("paths: %q", got)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
-func TestPlan(t *testing.T) {
+// TestPlanMovesLargestClustersFirst checks the moves, the blocked clusters and the sentences of drain plans.
+func TestPlanMovesLargestClustersFirst(t *testing.T) {
 	tenant := func(uid string, nodes int32, change ...func(*placement.Tenant)) placement.Tenant {
 		t := placement.Tenant{UID: uid, Needs: placement.Needs{Nodes: nodes}}
 		for _, c := range change {
@@ -34,11 +35,11 @@ func TestPlan(t *testing.T) {
 		blocked   []string
 		sentences []string
 	}{
-		"Empty": {"nothing to do", nil, nil, nil, []string{"mgmt-1 has no clusters: no move is needed, and the shard can be deregistered."}},
-		"All fit": {"the large one goes where only it can, and first", []placement.Tenant{tenant("a", 1), tenant("b", 2), tenant("c", 50), tenant("d", 3, leaving)},
+		"Empty": {"no cluster has to move", nil, nil, nil, []string{"mgmt-1 has no clusters: no move is needed, and the shard can be deregistered."}},
+		"All fit": {"the largest cluster is planned first", []placement.Tenant{tenant("a", 1), tenant("b", 2), tenant("c", 50), tenant("d", 3, leaving)},
 			[]string{"c mgmt-3", "b mgmt-2", "a mgmt-2"}, nil,
 			[]string{"3 clusters would move: 2 to mgmt-2 (then 10 of 10), 1 to mgmt-3 (then 10 of 10).", "1 cluster is being deleted: no move is needed."}},
-		"Not all fit": {"what is missing is counted by what it must be like", []placement.Tenant{tenant("a", 20), tenant("b", 20), tenant("c", 1, zone3), tenant("d", 20)},
+		"Not all fit": {"missing places are counted by size class and rules", []placement.Tenant{tenant("a", 20), tenant("b", 20), tenant("c", 1, zone3), tenant("d", 20)},
 			[]string{"a mgmt-3"}, []string{"b", "d", "c"},
 			[]string{"1 cluster would move: 1 to mgmt-3 (then 10 of 10).", "3 clusters could not be moved to any other shard.", "Needed: 2 more places for size class medium.",
 				"Needed: 1 more place for size class small, in zone 3.",
@@ -61,8 +62,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlansCanBeCarriedOut takes each move of random plans: it goes by the rules, and nobody is forgotten.
-func TestPlansCanBeCarriedOut(t *testing.T) {
+// TestPlansAreExecutable executes each move of random plans. Moves follow the rules, and every cluster is in the plan.
+func TestPlansAreExecutable(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		shards, rules := facts(random), with(policy(random))
@@ -88,10 +89,10 @@ func TestPlansCanBeCarriedOut(t *testing.T) {
 		}
 		for _, target := range plan.Targets {
 			if now[target.Shard].Clusters != target.After || target.Before >= target.After {
-				t.Fatalf("seed %d: %+v, and it would hold %d", seed, target, now[target.Shard].Clusters)
+				t.Fatalf("seed %d: %+v, and it would have %d", seed, target, now[target.Shard].Clusters)
 			}
 		}
-		// No place is left that one of the blocked could take.
+		// No free place fits a blocked cluster.
 		needed := int32(0)
 		for _, n := range plan.Needs {
 			needed += n.Places
@@ -107,13 +108,14 @@ func TestPlansCanBeCarriedOut(t *testing.T) {
 				}
 			}
 			if d := placement.Decide(others, b.Tenant.Needs, rules, b.Tenant.Rules); d.Shard != "" {
-				t.Fatalf("seed %d: %+v is blocked, and %s could take it", seed, b.Tenant, d.Shard)
+				t.Fatalf("seed %d: %+v is blocked, and %s could accept it", seed, b.Tenant, d.Shard)
 			}
 		}
 	}
 }
 
-func TestRules(t *testing.T) {
+// TestInvalidRulesAreRejected checks the error for each kind of invalid rule.
+func TestInvalidRulesAreRejected(t *testing.T) {
 	valid := placement.DefaultRules()
 	if err := valid.Validate("placement"); err != nil {
 		t.Error(err)
@@ -123,13 +125,13 @@ func TestRules(t *testing.T) {
 		change func(*placement.Rules)
 		want   string
 	}{
-		"Strategy":   {"there is no such one", func(r *placement.Rules) { r.Strategy = "random" }, `placement.strategy: Unsupported value: "random": supported values: spread, pack`},
-		"Of one":     {"a region has no single shard", func(r *placement.Rules) { r.Shard = "a" }, "placement.sizeClass, shard, avoid: are allowed only in the rules of one cluster"},
-		"No classes": {"every cluster has one", func(r *placement.Rules) { r.SizeClasses = nil }, "placement.sizeClasses: must have at least one item"},
+		"Strategy":   {"the strategy does not exist", func(r *placement.Rules) { r.Strategy = "random" }, `placement.strategy: Unsupported value: "random": supported values: spread, pack`},
+		"Of one":     {"rules of a region do not name a shard", func(r *placement.Rules) { r.Shard = "a" }, "placement.sizeClass, shard, avoid: are allowed only in the rules of one cluster"},
+		"No classes": {"every cluster has a class", func(r *placement.Rules) { r.SizeClasses = nil }, "placement.sizeClasses: must have at least one item"},
 		"Order":      {"from small to large", func(r *placement.Rules) { r.SizeClasses[1].MaxNodes = 5 }, "placement.sizeClasses[1].maxNodes: 5 must be greater than that of the class before"},
-		"Bounded":    {"every cluster has one", func(r *placement.Rules) { r.SizeClasses[2].MaxNodes = 500 }, "placement.sizeClasses[2].maxNodes: must be 0 for the last class, which accepts any number of nodes"},
-		"Twice":      {"which would be meant", func(r *placement.Rules) { r.SizeClasses[1].Name = "small" }, `placement.sizeClasses[1].name: "small" appears twice`},
-		"Silence":    {"a length of time", func(r *placement.Rules) { r.SilentAfter = "5" }, `placement.silentAfter: "5" is not a duration`},
+		"Bounded":    {"every cluster has a class", func(r *placement.Rules) { r.SizeClasses[2].MaxNodes = 500 }, "placement.sizeClasses[2].maxNodes: must be 0 for the last class, which accepts any number of nodes"},
+		"Twice":      {"names are unique", func(r *placement.Rules) { r.SizeClasses[1].Name = "small" }, `placement.sizeClasses[1].name: "small" appears twice`},
+		"Silence":    {"it must be a duration", func(r *placement.Rules) { r.SilentAfter = "5" }, `placement.silentAfter: "5" is not a duration`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

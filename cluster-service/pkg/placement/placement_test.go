@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
-// region is the rules of most tests.
+// region contains the rules of most tests.
 var region = placement.Rules{Policy: placement.Policy{Strategy: placement.Spread},
 	SizeClasses: []placement.SizeClass{{Name: "small", MaxNodes: 10}, {Name: "medium", MaxNodes: 100}, {Name: "large"}}}
 
@@ -22,7 +22,8 @@ func with(policy placement.Policy) *placement.Rules {
 	return &rules
 }
 
-func TestDecide(t *testing.T) {
+// TestDecideChoosesShardByRules checks the chosen shard and the obstacles of the others.
+func TestDecideChoosesShardByRules(t *testing.T) {
 	open := func(name string, clusters, capacity int32, zones ...string) placement.Shard {
 		return placement.Shard{Name: name, State: placement.Active, Clusters: clusters, Capacity: capacity, Zones: zones}
 	}
@@ -36,38 +37,38 @@ func TestDecide(t *testing.T) {
 		needs    placement.Needs
 		rules    *placement.Rules
 		override placement.Policy
-		// want is the chosen shard, then each that could not with its obstacles.
+		// want is the chosen shard, followed by the other shards with their obstacles.
 		want string
 	}{
-		"Least full":          {"in parts of the capacity, not in clusters", []placement.Shard{open("a", 3, 10), open("b", 20, 100)}, placement.Needs{}, &region, placement.Policy{}, "b"},
+		"Least full":          {"relative to the capacity", []placement.Shard{open("a", 3, 10), open("b", 20, 100)}, placement.Needs{}, &region, placement.Policy{}, "b"},
 		"Equally full":        {"the name decides", []placement.Shard{open("b", 1, 10), open("a", 10, 100)}, placement.Needs{}, &region, placement.Policy{}, "a"},
-		"Pack":                {"the fullest that has room", []placement.Shard{open("a", 3, 10), open("b", 9, 10), open("c", 10, 10)}, placement.Needs{}, with(placement.Policy{Strategy: placement.Pack}), placement.Policy{}, "b; c: Full"},
-		"Packed by its rules": {"its own strategy goes before the region's", []placement.Shard{open("a", 3, 10), open("b", 9, 10)}, placement.Needs{}, &region, placement.Policy{Strategy: placement.Pack}, "b"},
-		"Full":                {"there is no room", []placement.Shard{open("a", 10, 10), open("b", 12, 10), open("c", 0, 0)}, placement.Needs{}, &region, placement.Policy{}, "; a: Full; b: Full; c: Full"},
-		"None":                {"there is no shard", nil, placement.Needs{}, &region, placement.Policy{}, ""},
-		"States": {"only the active ones take clusters", []placement.Shard{
+		"Pack":                {"the fullest shard with a free place", []placement.Shard{open("a", 3, 10), open("b", 9, 10), open("c", 10, 10)}, placement.Needs{}, with(placement.Policy{Strategy: placement.Pack}), placement.Policy{}, "b; c: Full"},
+		"Packed by its rules": {"the cluster's strategy overrides the region's", []placement.Shard{open("a", 3, 10), open("b", 9, 10)}, placement.Needs{}, &region, placement.Policy{Strategy: placement.Pack}, "b"},
+		"Full":                {"no shard has a free place", []placement.Shard{open("a", 10, 10), open("b", 12, 10), open("c", 0, 0)}, placement.Needs{}, &region, placement.Policy{}, "; a: Full; b: Full; c: Full"},
+		"None":                {"no shard is registered", nil, placement.Needs{}, &region, placement.Policy{}, ""},
+		"States": {"only active shards accept clusters", []placement.Shard{
 			but(open("a", 0, 9), func(s *placement.Shard) { s.State = placement.Cordoned }), but(open("b", 0, 9), func(s *placement.Shard) { s.State = placement.Draining }),
 			but(open("c", 0, 9), func(s *placement.Shard) { s.State = placement.Retired }), but(open("d", 0, 9), func(s *placement.Shard) { s.Silent = true }), open("e", 8, 9)},
 			placement.Needs{}, &region, placement.Policy{}, "e; a: Cordoned; b: Draining; c: Retired; d: AgentSilent"},
-		"Zones": {"it must stand in all of them", []placement.Shard{open("a", 0, 9, "1", "2"), open("b", 5, 9, "1", "2", "3"), open("c", 0, 9)}, placement.Needs{},
+		"Zones": {"the shard must be in all zones", []placement.Shard{open("a", 0, 9, "1", "2"), open("b", 5, 9, "1", "2", "3"), open("c", 0, 9)}, placement.Needs{},
 			with(placement.Policy{Zones: []string{"1", "3"}}), placement.Policy{}, "b; a: Zones; c: Zones"},
-		"Its own zones": {"they stand in place of the region's", []placement.Shard{open("a", 0, 9, "1", "2"), open("b", 5, 9, "3")}, placement.Needs{},
+		"Its own zones": {"the cluster's zones replace the region's", []placement.Shard{open("a", 0, 9, "1", "2"), open("b", 5, 9, "3")}, placement.Needs{},
 			with(placement.Policy{Zones: []string{"1"}}), placement.Policy{Zones: []string{"3"}}, "b; a: Zones"},
 		"Number of zones": {"a shard of one zone is not enough", []placement.Shard{open("a", 0, 9, "1"), open("b", 5, 9, "1", "2", "3")}, placement.Needs{},
 			with(placement.Policy{MinimumZones: 3}), placement.Policy{}, "b; a: Zones"},
 		"Size class": {"its nodes make it medium", []placement.Shard{but(open("a", 0, 9), func(s *placement.Shard) { s.SizeClasses = []string{"small"} }),
 			but(open("b", 5, 9), func(s *placement.Shard) { s.SizeClasses = []string{"medium", "large"} }), open("c", 6, 9)}, placement.Needs{Nodes: 11}, &region, placement.Policy{}, "b; a: SizeClass"},
-		"Size that was asked for": {"a customer may name a class that there is", []placement.Shard{but(open("a", 0, 9), func(s *placement.Shard) { s.SizeClasses = []string{"small"} }), open("b", 5, 9)},
+		"Requested size": {"a customer may name an existing class", []placement.Shard{but(open("a", 0, 9), func(s *placement.Shard) { s.SizeClasses = []string{"small"} }), open("b", 5, 9)},
 			placement.Needs{Nodes: 11, SizeClass: "small"}, &region, placement.Policy{}, "a"},
-		"Unknown size": {"what there is not does not count", []placement.Shard{but(open("a", 0, 9), func(s *placement.Shard) { s.SizeClasses = []string{"small"} }), open("b", 5, 9)},
+		"Unknown size": {"an unknown class is ignored", []placement.Shard{but(open("a", 0, 9), func(s *placement.Shard) { s.SizeClasses = []string{"small"} }), open("b", 5, 9)},
 			placement.Needs{Nodes: 11, SizeClass: "tiny"}, &region, placement.Policy{}, "b; a: SizeClass"},
-		"Labels": {"its own add to the region's", []placement.Shard{open("a", 0, 9), but(open("b", 5, 9), func(s *placement.Shard) { s.Labels = map[string]string{"stage": "prod", "gpu": "yes"} }),
+		"Labels": {"the cluster's labels add to the region's", []placement.Shard{open("a", 0, 9), but(open("b", 5, 9), func(s *placement.Shard) { s.Labels = map[string]string{"stage": "prod", "gpu": "yes"} }),
 			but(open("c", 0, 9), func(s *placement.Shard) { s.Labels = map[string]string{"stage": "prod"} })}, placement.Needs{},
 			with(placement.Policy{Labels: map[string]string{"stage": "prod"}}), placement.Policy{Labels: map[string]string{"gpu": "yes"}}, "b; a: Labels Labels; c: Labels"},
-		"Avoided": {"its rules say so", []placement.Shard{open("a", 0, 9), open("b", 5, 9)}, placement.Needs{}, &region, placement.Policy{Avoid: []string{"a"}}, "b; a: Avoided"},
-		"Named": {"one that is named is no exception to the rest", []placement.Shard{open("a", 0, 9), open("b", 9, 9)}, placement.Needs{}, &region, placement.Policy{Shard: "b"},
+		"Avoided": {"the cluster's rules exclude the shard", []placement.Shard{open("a", 0, 9), open("b", 5, 9)}, placement.Needs{}, &region, placement.Policy{Avoid: []string{"a"}}, "b; a: Avoided"},
+		"Named": {"a named shard must meet the other rules, too", []placement.Shard{open("a", 0, 9), open("b", 9, 9)}, placement.Needs{}, &region, placement.Policy{Shard: "b"},
 			"; a: NotNamed; b: Full"},
-		"Several obstacles": {"all of them are said", []placement.Shard{but(open("a", 9, 9), func(s *placement.Shard) { s.State, s.Silent = placement.Cordoned, true })}, placement.Needs{}, &region, placement.Policy{},
+		"Several obstacles": {"all obstacles are reported", []placement.Shard{but(open("a", 9, 9), func(s *placement.Shard) { s.State, s.Silent = placement.Cordoned, true })}, placement.Needs{}, &region, placement.Policy{},
 			"; a: Cordoned AgentSilent Full"},
 	}
 	for name, tc := range tests {
@@ -93,8 +94,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWords are what people read.
-func TestWords(t *testing.T) {
+// TestDecisionMessages checks the messages and remedies of decisions.
+func TestDecisionMessages(t *testing.T) {
 	a := placement.Shard{Name: "mgmt-1", State: placement.Active, Clusters: 3, Capacity: 10, Zones: []string{"1", "2"}}
 	b := placement.Shard{Name: "mgmt-2", State: placement.Cordoned, Clusters: 10, Capacity: 10}
 	c := placement.Shard{Name: "mgmt-3", State: placement.Active, Clusters: 4, Capacity: 10, Zones: []string{"1"}}
@@ -104,18 +105,18 @@ func TestWords(t *testing.T) {
 		message  string
 		remedies []string
 	}{
-		"Chosen of several": {"the strategy says why", placement.Decide([]placement.Shard{a, b, c}, placement.Needs{}, &region, placement.Policy{}),
+		"Chosen of several": {"the message names the strategy's criterion", placement.Decide([]placement.Shard{a, b, c}, placement.Needs{}, &region, placement.Policy{}),
 			"mgmt-1 was chosen: of 2 that can accept the cluster it is the least full, with 3 of 10 places used.", []string{"mgmt-2 is uncordoned and a cluster is removed from mgmt-2 or its capacity is raised"}},
-		"Packed": {"the strategy says why", placement.Decide([]placement.Shard{a, c}, placement.Needs{}, with(placement.Policy{Strategy: placement.Pack}), placement.Policy{}),
+		"Packed": {"the message names the strategy's criterion", placement.Decide([]placement.Shard{a, c}, placement.Needs{}, with(placement.Policy{Strategy: placement.Pack}), placement.Policy{}),
 			"mgmt-3 was chosen: of 2 that can accept the cluster it is the fullest, with 4 of 10 places used.", nil},
-		"Chosen for want of others": {"there was no choice", placement.Decide([]placement.Shard{a, b}, placement.Needs{}, &region, placement.Policy{}),
+		"Only one can accept": {"there was no choice", placement.Decide([]placement.Shard{a, b}, placement.Needs{}, &region, placement.Policy{}),
 			"mgmt-1 was chosen: it is the only provision shard that can accept the cluster, with 3 of 10 places used.", []string{"mgmt-2 is uncordoned and a cluster is removed from mgmt-2 or its capacity is raised"}},
 		"The only one": {"there was no choice", placement.Decide([]placement.Shard{a}, placement.Needs{}, &region, placement.Policy{}),
 			"mgmt-1 was chosen: it is the only provision shard, with 3 of 10 places used.", nil},
-		"Waits": {"what is nearest comes first", placement.Decide([]placement.Shard{b, a, c}, placement.Needs{}, with(placement.Policy{Zones: []string{"2", "3"}}), placement.Policy{}),
+		"Waits": {"remedies with the fewest changes come first", placement.Decide([]placement.Shard{b, a, c}, placement.Needs{}, with(placement.Policy{Zones: []string{"2", "3"}}), placement.Policy{}),
 			"No provision shard can accept the cluster: mgmt-1 is in zones 1, 2 and not in zone 3; mgmt-2 is cordoned and is in no known zone and not in zone 2, 3 and is full (10 of 10 places used); mgmt-3 is in zone 1 and not in zone 2, 3.",
 			[]string{"mgmt-1 is also in zone 3", "mgmt-3 is also in zone 2, 3", "mgmt-2 is uncordoned and mgmt-2 is also in zone 2, 3 and a cluster is removed from mgmt-2 or its capacity is raised"}},
-		"Nothing": {"there is none", placement.Decide(nil, placement.Needs{}, &region, placement.Policy{}), "No provision shard can accept the cluster: none is registered.", nil},
+		"No shard": {"no shard is registered", placement.Decide(nil, placement.Needs{}, &region, placement.Policy{}), "No provision shard can accept the cluster: none is registered.", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// facts are shards of all kinds.
+// facts returns random shards.
 func facts(random *rand.Rand) []placement.Shard {
 	states := []placement.State{placement.Active, placement.Active, placement.Active, placement.Cordoned, placement.Draining, placement.Retired}
 	var shards []placement.Shard
@@ -168,15 +169,15 @@ func policy(random *rand.Rand) placement.Policy {
 	return p
 }
 
-// TestDecisionsHonourEveryRule checks decisions on random facts against the rules in plain words, one by one.
-func TestDecisionsHonourEveryRule(t *testing.T) {
+// TestDecisionsFollowEveryRule checks decisions on random shards against an independent implementation of the rules.
+func TestDecisionsFollowEveryRule(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		shards, rules, override := facts(random), with(policy(random)), policy(random)
 		needs := placement.Needs{Nodes: int32(random.IntN(150))}
 		d := placement.Decide(shards, needs, rules, override)
 
-		// The same facts in another order make the same decision, and what is stored is what was decided.
+		// The order of the shards does not change the decision, and encoding keeps it.
 		shuffled := slices.Clone(shards)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if diff := cmp.Diff(d, placement.Decide(shuffled, needs, rules, override)); diff != "" {
@@ -234,8 +235,7 @@ func TestDecisionsHonourEveryRule(t *testing.T) {
 	}
 }
 
-// TestSpreadIsBalanced fills shards of all capacities: whatever the moment, none is fuller than another by more than one
-// place of its own.
+// TestSpreadIsBalanced fills shards of all capacities. At no time is a shard fuller than another by more than one of its places.
 func TestSpreadIsBalanced(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -255,7 +255,7 @@ func TestSpreadIsBalanced(t *testing.T) {
 			d := placement.Decide(shards, placement.Needs{}, &region, placement.Policy{})
 			i := slices.IndexFunc(shards, func(s placement.Shard) bool { return s.Name == d.Shard })
 			if i < 0 {
-				t.Fatalf("seed %d: no shard for one that has room: %+v", seed, d)
+				t.Fatalf("seed %d: no shard was chosen, and places are free: %+v", seed, d)
 			}
 			shards[i].Clusters++
 			for _, a := range shards {
@@ -268,13 +268,13 @@ func TestSpreadIsBalanced(t *testing.T) {
 			}
 		}
 		if d := placement.Decide(shards, placement.Needs{}, &region, placement.Policy{}); d.Shard != "" {
-			t.Fatalf("seed %d: more than there is room for: %+v", seed, d)
+			t.Fatalf("seed %d: a shard was chosen, and all are full: %+v", seed, d)
 		}
 	}
 }
 
-// TestPackFillsOneAfterTheOther never has two shards that were begun and are not full.
-func TestPackFillsOneAfterTheOther(t *testing.T) {
+// TestPackFillsShardsOneByOne checks that at most one shard is neither empty nor full.
+func TestPackFillsShardsOneByOne(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		var shards []placement.Shard

@@ -12,12 +12,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
 
-// TestSessionsAskForTheirClient looks at what sessions ask of their server.
-func TestSessionsAskForTheirClient(t *testing.T) {
+// TestSessionsSetTheirParameters reads the run-time parameters of a session.
+func TestSessionsSetTheirParameters(t *testing.T) {
 	s := open(t, store.Options{})
 	for name, want := range postgres.Parameters() {
 		if name != "idle_in_transaction_session_timeout" {
-			continue // the others may be shown as 0 over a socket that is no network's
+			continue // the others may be 0 over a socket that is not a network socket
 		}
 		if got, err := s.Setting(t.Context(), name); err != nil || got != want {
 			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
@@ -25,9 +25,9 @@ func TestSessionsAskForTheirClient(t *testing.T) {
 	}
 }
 
-// TestAStoppedProcessLosesItsLocks has a process stop in a transaction, as when its machine is paused: others do not wait for
-// it, and when it goes on it finds out that it has to begin anew.
-func TestAStoppedProcessLosesItsLocks(t *testing.T) {
+// TestStoppedProcessLosesItsLocks stops a process in a transaction, as when its machine is paused. Others do not wait for it, and
+// its transaction fails with an error that a caller can retry.
+func TestStoppedProcessLosesItsLocks(t *testing.T) {
 	s := open(t, store.Options{URL: databases.Database(t) + "&idle_in_transaction_session_timeout=200"})
 	uid := uuid.NewString()
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -48,15 +48,15 @@ func TestAStoppedProcessLosesItsLocks(t *testing.T) {
 	}
 	close(goOn)
 	if err := <-ended; !store.IsUnavailable(err) {
-		t.Errorf("the stopped transaction ended with %v, want one that says to begin anew", err)
+		t.Errorf("the stopped transaction ended with %v, want an error that can be retried", err)
 	}
 }
 
-// TestAReadOnlyServerIsUnavailable has the server take no writes, as when it has no more room.
-func TestAReadOnlyServerIsUnavailable(t *testing.T) {
+// TestReadOnlyServerIsUnavailable makes the server reject writes, as when its disk is full.
+func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	url := databases.Database(t)
 	first := open(t, store.Options{URL: url})
-	if _, err := first.Clock(t.Context()); err != nil { // the first look at the clock writes to it
+	if _, err := first.Clock(t.Context()); err != nil { // the first read of the clock writes to it
 		t.Fatal(err)
 	}
 	direct, err := pgx.Connect(t.Context(), url)
@@ -76,13 +76,13 @@ func TestAReadOnlyServerIsUnavailable(t *testing.T) {
 		t.Errorf("reading: %v", err)
 	}
 	if _, err := put(t.Context(), s, uuid.NewString()); !store.IsUnavailable(err) {
-		t.Errorf("writing: %v, want that the database is not available", err)
+		t.Errorf("writing: %v, want the error of an unavailable database", err)
 	}
 }
 
-// TestPurgingStopsNobody has the removal of tombstones wait for a row that somebody else is at. It held the clock meanwhile, and
-// nothing else could be committed.
-func TestPurgingStopsNobody(t *testing.T) {
+// TestPurgeDoesNotBlockCommits locks the row of a tombstone during a purge. A purge that waits for the row while it holds the clock
+// would block all commits.
+func TestPurgeDoesNotBlockCommits(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx := t.Context()
 	var uids []string
@@ -120,9 +120,9 @@ func TestPurgingStopsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Cluster(ctx, uids[1]); err == nil {
-		t.Error("a tombstone is left")
+		t.Error("the tombstone was not purged")
 	}
 	if clock, err := s.Clock(ctx); err != nil || clock.Compacted == 0 {
-		t.Errorf("%+v, %v: a watcher could miss what was removed", clock, err)
+		t.Errorf("%+v, %v: a watcher could miss the purged deletions", clock, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RowsRead is how many rows of tables PostgreSQL looks at to list clusters, with its statistics up to date.
+// RowsRead returns the number of table rows that PostgreSQL reads to list clusters, with up-to-date statistics.
 func (s *Store) RowsRead(ctx context.Context, f Filter) (rows float64, plan string, err error) {
 	query, args := clustersQuery(f)
 	var answer []struct{ Plan node }
@@ -27,7 +27,7 @@ func (s *Store) RowsRead(ctx context.Context, f Filter) (rows float64, plan stri
 	return answer[0].Plan.rows(), plan, nil
 }
 
-// node is a step of a plan that was carried out.
+// node is a node of an executed query plan.
 type node struct {
 	Relation string  `json:"Relation Name"`
 	Rows     float64 `json:"Actual Rows"`
@@ -54,12 +54,12 @@ func (s *Store) ForgetIdentifiers(ctx context.Context) error {
 	return err
 }
 
-// Setting is what a session of the store has a run-time parameter set to.
+// Setting returns the value of a run-time parameter in a session of the store.
 func (s *Store) Setting(ctx context.Context, name string) (value string, err error) {
 	return value, s.pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
 }
 
-// LockRow has somebody else be at a row until release is called.
+// LockRow locks a row in another transaction until release is called.
 func (s *Store) LockRow(ctx context.Context, table, uid string) (release func(), err error) {
 	tx, err := s.pool.Begin(ctx)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
-// TestRevisionsOfAnotherRun has the database's server be another than the one that gave the revisions, and the revisions go
-// back: everything counts as changed, at revisions that were never given.
-func TestRevisionsOfAnotherRun(t *testing.T) {
+// TestRestartedServerRestartsRevisions simulates a restarted or restored server, and revisions that decreased. All clusters then
+// count as changed, at revisions that were never used before.
+func TestRestartedServerRestartsRevisions(t *testing.T) {
 	url := databases.Database(t)
 	s := open(t, store.Options{URL: url})
 	ctx := t.Context()
@@ -66,13 +66,13 @@ func TestRevisionsOfAnotherRun(t *testing.T) {
 		}
 		again, err := s.Clock(ctx)
 		if err != nil || again != clock {
-			t.Errorf("it is renewed again: %+v, %v", again, err)
+			t.Errorf("the clock changed again: %+v, %v", again, err)
 		}
 	}
 }
 
-// TestACallHasItsEffectOnce makes a call again whose answer was lost, and one that was refused.
-func TestACallHasItsEffectOnce(t *testing.T) {
+// TestCallTakesEffectOnce repeats a call whose response was lost, and a call that was refused.
+func TestCallTakesEffectOnce(t *testing.T) {
 	s := open(t, store.Options{})
 	uid, refused := uuid.NewString(), errors.New("refused")
 	calls := 0
@@ -84,13 +84,13 @@ func TestACallHasItsEffectOnce(t *testing.T) {
 		return err
 	}
 	if err := update(refused); !errors.Is(err, refused) {
-		t.Errorf("a call that is refused: %v", err)
+		t.Errorf("a refused call: %v", err)
 	}
 	if err := update(nil); err != nil {
-		t.Errorf("the same, which is not refused any more: %v", err)
+		t.Errorf("the same call, now accepted: %v", err)
 	}
 	if err := update(nil); !errors.Is(err, store.ErrCallRepeated) || calls != 2 {
-		t.Errorf("the same again: %v after %d calls", err, calls)
+		t.Errorf("the repeated call: %v after %d calls", err, calls)
 	}
 	ctx := store.WithCallID(t.Context(), "two")
 	for range 2 {

@@ -46,8 +46,8 @@ func fleetOf(t *testing.T, s *store.Store, count int) (uids []string) {
 	return uids
 }
 
-// TestClustersAreFoundByIndexes: what is found is right, in any casing, and how much is read for it is a matter of what is
-// found, not of how many clusters there are.
+// TestClustersAreFoundByIndexes checks the results of filters in any case, and that the number of rows read depends on the number
+// of results and not on the number of clusters.
 func TestClustersAreFoundByIndexes(t *testing.T) {
 	const count = 2000
 	s := open(t, store.Options{})
@@ -104,9 +104,9 @@ func TestClustersAreFoundByIndexes(t *testing.T) {
 	}
 }
 
-// TestIdentifiersFollow: an API server that becomes known or moves is found where it is, a cluster that an earlier release
-// wrote is found once a later one has begun, and one that is purged is gone.
-func TestIdentifiersFollow(t *testing.T) {
+// TestIdentifiersFollowClusterChanges checks that a cluster is found by its current API host, that a new release finds clusters that
+// an earlier release wrote, and that a purged cluster is not found.
+func TestIdentifiersFollowClusterChanges(t *testing.T) {
 	ctx := t.Context()
 	url := databases.Database(t)
 	s := open(t, store.Options{URL: url})
@@ -134,24 +134,24 @@ func TestIdentifiersFollow(t *testing.T) {
 	}
 	change(func(*fleet.Cluster) {})
 	if at("[::1]:6443") != 0 {
-		t.Error("a cluster is found where it is not yet")
+		t.Error("a cluster is found by a host before it has one")
 	}
 	change(func(c *fleet.Cluster) { c.Status.ApiUrl = "https://[::1]:6443" })
 	if at("[::1]:6443") != 1 || at("::1") != 1 {
-		t.Error("a cluster is not found where it has come to be")
+		t.Error("a cluster is not found by its new host")
 	}
 	change(func(c *fleet.Cluster) { c.Status.ApiUrl = "https://api.example.com" })
 	if at("[::1]:6443") != 0 || at("api.example.com") != 1 {
-		t.Error("a cluster is found where it was, not where it is")
+		t.Error("a cluster is found by its old host, or not by its new one")
 	}
 	if err := s.ForgetIdentifiers(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if at("api.example.com") != 0 {
-		t.Fatal("what another release wrote has identifiers")
+		t.Fatal("a cluster without identifiers is found")
 	}
 	if open(t, store.Options{URL: url}); at("api.example.com") != 1 {
-		t.Error("a later release does not find what an earlier one wrote")
+		t.Error("a new release does not find a cluster that an earlier release wrote")
 	}
 	change(func(c *fleet.Cluster) { c.DeleteTime, c.GoneTime = s.Now(), s.Now() })
 	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {

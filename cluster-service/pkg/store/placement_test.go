@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
-// place makes a cluster where there is none and asks for a place for it.
+// place creates a cluster if it does not exist and requests a place for it.
 func place(ctx context.Context, s *store.Store, uid string) (shard string, err error) {
 	err = s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 		t := tx.Aggregates[uid]
@@ -39,10 +39,9 @@ func change(ctx context.Context, s *store.Store, name string, change func(*store
 	return err
 }
 
-// TestNobodyIsPlacedBehindACordon has shards cordoned, opened and resized while clusters come and go: whoever was told that a
-// shard is cordoned sees no cluster arrive on it, no shard is ever over its capacity, and every decision that is kept could be
-// made of the facts that it names.
-func TestNobodyIsPlacedBehindACordon(t *testing.T) {
+// TestCordonedShardGetsNoClusters cordons, uncordons and resizes shards while clusters are created and deleted. After a cordon is
+// acknowledged, the shard gets no clusters. No shard exceeds its capacity, and every stored decision follows from its recorded facts.
+func TestCordonedShardGetsNoClusters(t *testing.T) {
 	const rounds, creators = 15, 4
 	s := open(t, store.Options{MaxConnections: 12})
 	ctx := t.Context()
@@ -73,7 +72,7 @@ func TestNobodyIsPlacedBehindACordon(t *testing.T) {
 				if shard == "" {
 					continue
 				}
-				// It goes again, so that there is room for the next.
+				// The deletion frees the place for the next cluster.
 				if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 					tx.Aggregates[uid].Cluster.DeleteTime, tx.Aggregates[uid].Cluster.GoneTime = s.Now(), s.Now()
 					return nil
@@ -120,7 +119,7 @@ func TestNobodyIsPlacedBehindACordon(t *testing.T) {
 	}
 	for _, shard := range shards {
 		if shard.Clusters != 0 || shard.Version == 0 {
-			t.Errorf("in the end %s holds %d clusters at version %d", shard.Name, shard.Clusters, shard.Version)
+			t.Errorf("at the end %s has %d clusters at version %d", shard.Name, shard.Clusters, shard.Version)
 		}
 	}
 }
@@ -139,8 +138,8 @@ func onShard(t *testing.T, s *store.Store, name string) int32 {
 	return 0
 }
 
-// TestDecisionsAreBounded decides on a cluster again and again: what is the same is counted, what differs is kept up to a
-// number, and all of it goes with the cluster.
+// TestDecisionsAreBounded decides repeatedly on a cluster. Equal decisions are counted, a limited number of different decisions is
+// stored, and the purge of the cluster deletes them.
 func TestDecisionsAreBounded(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx, uid := t.Context(), uuid.NewString()
@@ -167,7 +166,7 @@ func TestDecisionsAreBounded(t *testing.T) {
 	if e, err = s.Placement(ctx, uid); err != nil || len(e.Decisions) != 20 || len(e.Decisions[0].Verdicts) != 31 || len(e.Decisions[19].Verdicts) != 12 {
 		t.Errorf("%d decisions, %v; want the newest 20", len(e.Decisions), err)
 	}
-	// Rules that name a shard are the cluster's, and go with it too.
+	// The cluster's own rules are deleted with it.
 	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		tx.SetPolicyOverride(uid, &store.PolicyOverride{Policy: placement.Policy{Shard: "s3"}, Actor: store.Actor{Name: "kim"}, Time: s.Now()})
 		return nil
@@ -188,11 +187,11 @@ func TestDecisionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e, err := s.Placement(ctx, uid); !errors.Is(err, store.ErrUnknown) {
-		t.Errorf("%+v, %v; want nothing left", e, err)
+		t.Errorf("%+v, %v; want ErrUnknown", e, err)
 	}
 }
 
-// TestHistoryIsBounded changes a shard more often than is kept.
+// TestHistoryIsBounded changes a shard more often than the number of stored changes.
 func TestHistoryIsBounded(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx := t.Context()
@@ -210,8 +209,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestSilence follows an agent that is asked and does not answer, then answers.
-func TestSilence(t *testing.T) {
+// TestUnresponsiveAgentIsDetected checks when the agent of a shard counts as unresponsive and as responsive again.
+func TestUnresponsiveAgentIsDetected(t *testing.T) {
 	now := time.Now().Truncate(time.Microsecond)
 	s := open(t, store.Options{Now: func() time.Time { return now }})
 	ctx, uid := t.Context(), uuid.NewString()
@@ -241,15 +240,15 @@ func TestSilence(t *testing.T) {
 		silent    bool
 		answering int
 	}{
-		{"nothing was asked", func() {}, false, false, 0},
-		{"it was asked just now", func() { work(func(w *fleet.Work) { w.Published, w.Version = 1, 3 }) }, false, false, 0},
-		{"it has left that unanswered", func() {}, false, true, 0},
-		{"it speaks of something else: it lives", func() {}, true, false, 1},
-		{"and is silent again", func() {}, false, true, 0},
-		{"it speaks of an older content", func() { work(func(w *fleet.Work) { w.Sequence = "2 1 agent" }) }, false, true, 0},
-		{"it answers", func() { work(func(w *fleet.Work) { w.Sequence = "3 1 agent" }) }, true, false, 1},
-		{"a deletion may take its time", func() { work(func(w *fleet.Work) { w.DeleteTime, w.DeletePublished, w.Version = now, true, 4 }) }, false, false, 0},
-		{"however long", func() {}, false, false, 0},
+		{"no report is awaited", func() {}, false, false, 0},
+		{"a work was published just now", func() { work(func(w *fleet.Work) { w.Published, w.Version = 1, 3 }) }, false, false, 0},
+		{"the agent has not reported on it", func() {}, false, true, 0},
+		{"any report shows that the agent responds", func() {}, true, false, 1},
+		{"no further report arrives", func() {}, false, true, 0},
+		{"the report is for an older version", func() { work(func(w *fleet.Work) { w.Sequence = "2 1 agent" }) }, false, true, 0},
+		{"the report is for the published version", func() { work(func(w *fleet.Work) { w.Sequence = "3 1 agent" }) }, true, false, 1},
+		{"a pending deletion does not count", func() { work(func(w *fleet.Work) { w.DeleteTime, w.DeletePublished, w.Version = now, true, 4 }) }, false, false, 0},
+		{"regardless of its age", func() {}, false, false, 0},
 	}
 	answering := 0
 	s.Subscribe(func(_ context.Context, e store.Event) {

@@ -42,7 +42,7 @@ func open(t *testing.T, options store.Options) *store.Store {
 	return s
 }
 
-// put makes a cluster, or raises the generation of one, and returns its revision.
+// put creates a cluster, or increments the generation of an existing one, and returns its revision.
 func put(ctx context.Context, s *store.Store, uid string) (int64, error) {
 	var c *fleet.Cluster
 	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
@@ -60,8 +60,8 @@ func put(ctx context.Context, s *store.Store, uid string) (int64, error) {
 	return c.Revision, nil
 }
 
-// TestRevisionsAreSeenInOrder has many writers, and readers who resume from the last revision that they saw: whatever a
-// writer committed is seen, or a newer state of the same resource.
+// TestRevisionsAreSeenInOrder runs writers, and readers that resume from the last revision that they read. Readers see every commit,
+// or a newer state of the same resource.
 func TestRevisionsAreSeenInOrder(t *testing.T) {
 	const writers, writes, resources, readers = 8, 40, 5, 3
 	s := open(t, store.Options{MaxConnections: 12})
@@ -142,9 +142,9 @@ func TestRevisionsAreSeenInOrder(t *testing.T) {
 	}
 }
 
-// TestReadIsOneState reads an aggregate while its parts change together: a read that has one part of before a change and
-// another of after it would have a publisher bring the old content as the new one, and nobody would bring the new one.
-func TestReadIsOneState(t *testing.T) {
+// TestReadReturnsConsistentState reads an aggregate while its parts change together. With a read that mixes two states, a publisher
+// would publish the old content as the new version, and the new content would never be published.
+func TestReadReturnsConsistentState(t *testing.T) {
 	const readers, changes = 3, 200
 	s := open(t, store.Options{MaxConnections: readers + 1})
 	uid, pool := uuid.NewString(), uuid.NewString()
@@ -182,7 +182,7 @@ func TestReadIsOneState(t *testing.T) {
 					return
 				}
 				if c, p, w := read.Cluster.Generation, read.Pools[0].Generation, read.Works[0].Generation; c != p || p != w {
-					t.Errorf("one read has the cluster at %d, the pool at %d, the work at %d", c, p, w)
+					t.Errorf("a read returned the cluster at %d, the pool at %d, the work at %d", c, p, w)
 					return
 				}
 			}
@@ -237,7 +237,7 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 		count[shard]++
 	}
 	if count["a"] != 10 || count["b"] != 20 || count["c"] != 0 || count[""] != 10 {
-		t.Errorf("places taken: %v, want a full, b full, c cordoned, 10 without", count)
+		t.Errorf("places used: %v, want a full, b full, c cordoned, 10 without", count)
 	}
 	shards, err := s.Shards(ctx)
 	if err != nil {
@@ -250,8 +250,8 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 	}
 }
 
-// TestRolledBackChangesLeaveNothing fails each transaction at the end.
-func TestRolledBackChangesLeaveNothing(t *testing.T) {
+// TestRollbackUndoesAllChanges fails a transaction directly before its commit.
+func TestRollbackUndoesAllChanges(t *testing.T) {
 	crash := errors.New("crash")
 	fail := false
 	s := open(t, store.Options{Fault: func(point string) error {
@@ -279,18 +279,18 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 	}
 	fail = false
 	if _, err := s.Cluster(ctx, uid); !errors.Is(err, store.ErrUnknown) {
-		t.Errorf("the cluster is there: %v", err)
+		t.Errorf("the cluster exists: %v", err)
 	}
 	if shards, err := s.Shards(ctx); err != nil || shards[0].Clusters != 0 {
-		t.Errorf("shards %v, %v; want the place given back", shards, err)
+		t.Errorf("shards %v, %v; want the place free", shards, err)
 	}
 	if clock, err := s.Clock(ctx); err != nil || clock != began {
-		t.Errorf("clock %v, %v; want no revision given", clock, err)
+		t.Errorf("clock %v, %v; want no revision used", clock, err)
 	}
 }
 
-// TestLeases has a work taken by one at a time, and by another once its lease is over.
-func TestLeases(t *testing.T) {
+// TestDueWorksAreLeased checks that a due work is acquired once per lease.
+func TestDueWorksAreLeased(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	s := open(t, store.Options{Now: clock, Lease: 10 * time.Second})
@@ -313,13 +313,13 @@ func TestLeases(t *testing.T) {
 		now = now.Add(want.pass)
 		taken, err := s.AcquireDueWorks(ctx, 10)
 		if err != nil || len(taken) != want.taken {
-			t.Errorf("step %d: took %v, %v; want %d", step, taken, err, want.taken)
+			t.Errorf("step %d: acquired %v, %v; want %d", step, taken, err, want.taken)
 		}
 	}
 }
 
-// TestPurgeRemembersWhatItRemoved keeps a watcher from missing a deletion.
-func TestPurgeRemembersWhatItRemoved(t *testing.T) {
+// TestPurgeAdvancesCompaction checks that a purge raises the compacted revision, so that no watcher misses a deletion.
+func TestPurgeAdvancesCompaction(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx := t.Context()
 	kept, gone := uuid.NewString(), uuid.NewString()
@@ -348,8 +348,8 @@ func TestPurgeRemembersWhatItRemoved(t *testing.T) {
 	}
 }
 
-// TestURLIsNotShown keeps the password out of errors.
-func TestURLIsNotShown(t *testing.T) {
+// TestErrorsOmitPassword checks that errors do not contain the password of the URL.
+func TestErrorsOmitPassword(t *testing.T) {
 	_, err := store.Open(store.Options{URL: "postgres://user:hunter2@[::bad"})
 	if err == nil || strings.Contains(fmt.Sprint(err), "hunter2") {
 		t.Errorf("got %v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 )
 
-// world is a source whose changes become visible in order, as the store's do.
+// world is a Source with changes that become visible in order, like those of the store.
 type world struct {
 	mu        sync.Mutex
 	newest    map[string]int64
@@ -78,8 +78,8 @@ func startHub(t *testing.T, source watch.Source, size int) *watch.Hub {
 	return hub
 }
 
-// TestWatchersMissNothing has watchers that come late, resume in the middle and are slower than the ring is long.
-func TestWatchersMissNothing(t *testing.T) {
+// TestWatchersReceiveAllChanges runs watchers that start late, resume within a batch, and are slower than the ring allows.
+func TestWatchersReceiveAllChanges(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	w := &world{newest: map[string]int64{}}
@@ -98,7 +98,7 @@ func TestWatchersMissNothing(t *testing.T) {
 					return
 				}
 				if batch.Revision < after {
-					t.Errorf("watcher %d was sent back from %d to %d", i, after, batch.Revision)
+					t.Errorf("watcher %d received revision %[3]d after %[2]d", i, after, batch.Revision)
 				}
 				for _, c := range batch.Changes {
 					if c.Revision <= after || c.Revision > batch.Revision {
@@ -143,7 +143,7 @@ func TestCompactedRevisionsAreRefused(t *testing.T) {
 		after  int64
 		want   error
 	}{
-		{"everything that exists can always be had", 0, nil},
+		{"a watch from 0 lists all resources", 0, nil},
 		{"a deletion may have been missed", 4, watch.ErrCompacted},
 		{"nothing was removed since", 5, nil},
 		{"the newest", 10, nil},
@@ -155,9 +155,9 @@ func TestCompactedRevisionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRevisionsThatGoBack has the database lose its last changes while watchers are up to date: they are told to list, and
-// one that begins from there misses nothing.
-func TestRevisionsThatGoBack(t *testing.T) {
+// TestLostRevisionsEndWatches makes the database lose its last changes. Current watchers get ErrCompacted, and a watch from a new
+// list misses no change.
+func TestLostRevisionsEndWatches(t *testing.T) {
 	w := &world{newest: map[string]int64{}}
 	hub := startHub(t, w, 16)
 	w.change("a")
@@ -175,10 +175,10 @@ func TestRevisionsThatGoBack(t *testing.T) {
 	w.mu.Unlock()
 	hub.Wake(0)
 	if _, err := hub.Next(t.Context(), after, 10*time.Second); !errors.Is(err, watch.ErrCompacted) {
-		t.Fatalf("a watcher that was told of what is lost: %v", err)
+		t.Fatalf("a watcher that received the lost revisions: %v", err)
 	}
 	if err := hub.Check(t.Context(), after); !errors.Is(err, watch.ErrCompacted) {
-		t.Errorf("a watch from what is lost: %v", err)
+		t.Errorf("a watch from a lost revision: %v", err)
 	}
 	clock, _ := w.Clock(t.Context())
 	changed := w.change("c")
