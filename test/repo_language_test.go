@@ -83,9 +83,7 @@ func allowedByException(name, match string, used map[string]bool) bool {
 }
 
 // languagePending lists folders that still have to be rewritten in plain language. It only shrinks.
-var languagePending = []string{
-	"cluster-service",
-}
+var languagePending []string
 
 // pending reports whether name is in a folder of languagePending.
 func pending(name string) bool {
