@@ -343,7 +343,7 @@ func TestReleasedFinalizersReachTheAgent(t *testing.T) {
 	service.remove(t, cluster.Uid)
 	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
 	request := &csv1.ReleaseDeletionFinalizersRequest{ClusterUid: cluster.Uid, Step: "hosted-cluster", Finalizers: []string{"hypershift.openshift.io/finalizer"}, Actor: operator("in the way")}
-	if _, err := service.ReleaseDeletionFinalizers(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has still to remove something") {
+	if _, err := service.ReleaseDeletionFinalizers(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "still has resources to remove") {
 		t.Errorf("HyperShift's own finalizer: %v", err)
 	}
 	request.Finalizers = []string{"not a finalizer,"}
