@@ -82,19 +82,6 @@ func allowedByException(name, match string, used map[string]bool) bool {
 	return false
 }
 
-// languagePending lists folders that still have to be rewritten in plain language. It only shrinks.
-var languagePending []string
-
-// pending reports whether name is in a folder of languagePending.
-func pending(name string) bool {
-	for _, folder := range languagePending {
-		if name == folder || strings.HasPrefix(name, folder+"/") {
-			return true
-		}
-	}
-	return false
-}
-
 // TestLanguageIsPlain rejects banned words in Go comments, string literals and identifiers, and in the lines of documents,
 // interface definitions and scripts. It prints the exceptions, of which there may be fewer than 20.
 func TestLanguageIsPlain(t *testing.T) {
