@@ -156,7 +156,7 @@ func TestStuckStepIsReported(t *testing.T) {
 	r.maestro.Hold(id)
 	service.remove(t, cluster.Uid)
 	c := service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
-	if stuck := stuckCondition(c); stuck.GetStatus() != "True" || stuck.GetReason() != "HostedCluster" || !strings.Contains(stuck.GetMessage(), "everything of work "+id+" is gone") {
+	if stuck := stuckCondition(c); stuck.GetStatus() != "True" || stuck.GetReason() != "HostedCluster" || !strings.Contains(stuck.GetMessage(), "all objects of work "+id) {
 		t.Errorf("condition is %v", stuck)
 	}
 	untilDone(t, func(context.Context) error {
