@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +22,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -116,21 +116,7 @@ func (e *Executor) Resync(ctx context.Context, _ bool) error {
 
 // Run executes operations until ctx ends.
 func (e *Executor) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, e.queue.ShutDown)()
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for {
-				key, shutdown := e.queue.Get()
-				if shutdown {
-					return
-				}
-				e.process(ctx, key)
-				e.queue.Done(key)
-			}
-		})
-	}
-	wg.Wait()
+	worker.Run(ctx, e.queue, workers, e.process)
 }
 
 func (e *Executor) process(ctx context.Context, key database.Key) {

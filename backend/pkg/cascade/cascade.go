@@ -23,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -158,21 +159,7 @@ func (c *Controller) Resync(ctx context.Context, _ bool) error {
 
 // Run processes subscriptions until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for {
-				subscription, shutdown := c.queue.Get()
-				if shutdown {
-					return
-				}
-				c.process(ctx, subscription)
-				c.queue.Done(subscription)
-			}
-		})
-	}
-	wg.Wait()
+	worker.Run(ctx, c.queue, workers, c.process)
 }
 
 func (c *Controller) process(ctx context.Context, subscription string) {

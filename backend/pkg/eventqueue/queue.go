@@ -312,14 +312,11 @@ func (q *Queue) Len() int {
 // Ready returns the number of resources that can be processed now.
 func (q *Queue) Ready() int { return q.queue.Len() }
 
-// Next waits for the next resource. The caller must call done after processing it. ok is false after ShutDown.
-func (q *Queue) Next() (r Resource, done func(), ok bool) {
-	r, shutdown := q.queue.Get()
-	if shutdown {
-		return "", nil, false
-	}
-	return r, func() { q.queue.Done(r) }, true
-}
+// Get waits for the next resource. The caller must call Done after processing it. shutdown is true after ShutDown.
+func (q *Queue) Get() (r Resource, shutdown bool) { return q.queue.Get() }
+
+// Done reports that a resource was processed. Until then, Get does not return the resource again.
+func (q *Queue) Done(r Resource) { q.queue.Done(r) }
 
 // AddAfter queues a resource after a pause.
 func (q *Queue) AddAfter(r Resource, after time.Duration) { q.queue.AddAfter(r, after) }

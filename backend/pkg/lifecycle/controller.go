@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -79,22 +80,7 @@ func New(db *database.DB, clusterService *clusterservice.Client, queue *eventque
 
 // Run processes up to workers resources at a time until ctx ends.
 func (c *Controller) Run(ctx context.Context, workers int) {
-	stop := context.AfterFunc(ctx, c.queue.ShutDown)
-	defer stop()
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for {
-				resource, done, ok := c.queue.Next()
-				if !ok {
-					return
-				}
-				c.process(ctx, resource)
-				done()
-			}
-		})
-	}
-	wg.Wait()
+	worker.Run(ctx, c.queue, workers, c.process)
 }
 
 func (c *Controller) process(ctx context.Context, r eventqueue.Resource) {

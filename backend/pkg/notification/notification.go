@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -139,22 +139,8 @@ func due(operation *database.OperationDocument, now time.Time) (after time.Durat
 
 // Run sends notifications until ctx ends.
 func (s *Sender) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, s.queue.ShutDown)()
 	defer s.client.CloseIdleConnections()
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for {
-				key, shutdown := s.queue.Get()
-				if shutdown {
-					return
-				}
-				s.process(ctx, key)
-				s.queue.Done(key)
-			}
-		})
-	}
-	wg.Wait()
+	worker.Run(ctx, s.queue, workers, s.process)
 }
 
 func (s *Sender) process(ctx context.Context, key database.Key) {
