@@ -38,8 +38,24 @@ func ServeHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 	return nil
 }
 
-// WriteAddress writes the address of a listener to a file, for the process that started this one. It creates the file atomically.
-func WriteAddress(file string, listener net.Listener) error {
+// Listen listens on a TCP address, the value of the flag --listen. If addressFile, the value of --address-file, is not empty, it
+// writes the listener's address to that file, for the process that started this one. An error names the flag.
+func Listen(address, addressFile string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	if addressFile == "" {
+		return listener, nil
+	}
+	if err := writeAddress(addressFile, listener); err != nil {
+		return nil, errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
+	}
+	return listener, nil
+}
+
+// writeAddress creates the file atomically.
+func writeAddress(file string, listener net.Listener) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
 		return err

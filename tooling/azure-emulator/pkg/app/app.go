@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -147,14 +146,9 @@ func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Ha
 	if err != nil {
 		return fmt.Errorf("--tls-cert and --tls-key: %w", err)
 	}
-	listener, err := net.Listen("tcp", o.Listen)
+	listener, err := process.Listen(o.Listen, o.AddressFile)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	if o.AddressFile != "" {
-		if err := process.WriteAddress(o.AddressFile, listener); err != nil {
-			return errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
-		}
+		return err
 	}
 	p.Log.Info("serving Azure", logkey.Address, listener.Addr().String())
 	if o.EnableFaults {

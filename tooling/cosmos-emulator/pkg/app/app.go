@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -122,14 +121,9 @@ func (o *Options) serve(ctx context.Context, p *process.Process, server *emulato
 		}
 		h.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
-	listener, err := net.Listen("tcp", o.Listen)
+	listener, err := process.Listen(o.Listen, o.AddressFile)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	if o.AddressFile != "" {
-		if err := process.WriteAddress(o.AddressFile, listener); err != nil {
-			return errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
-		}
+		return err
 	}
 	p.Log.Info("serving Cosmos DB", logkey.URL, scheme+"://"+listener.Addr().String())
 	if o.EnableFaults {
