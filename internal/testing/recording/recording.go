@@ -5,8 +5,10 @@ package recording
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 var update = flag.Bool("update-recordings", false, "rewrite the recorded dumps")
@@ -92,13 +95,16 @@ func Await(t testing.TB, name string, limit time.Duration, take func() *adminv1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
-		if got = normalize(t, take()); bytes.Equal(got, want) {
-			return
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	err = eventually.Repeat(ctx, func() error {
+		if got = normalize(t, take()); !bytes.Equal(got, want) {
+			return errors.New("the dump differs from the recording")
 		}
-		if time.Now().After(end) {
-			t.Fatalf("what is reported differs from the recording (rewrite it with -update-recordings) (-want +got):\n%s", cmp.Diff(string(want), string(got)))
-		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%v (rewrite the recording %s with -update-recordings) (-want +got):\n%s", err, name, cmp.Diff(string(want), string(got)))
 	}
 }
 
