@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -117,10 +118,8 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 			log.Warn("waiting for the database", logkey.Error, err)
 			said = true
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(databaseRetry):
+		if err := backoff.Sleep(ctx, databaseRetry); err != nil {
+			return err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -31,10 +32,8 @@ func (e *Expirer) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			e.Log.Warn("marking credentials as expired failed", logkey.Error, err)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, wait) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

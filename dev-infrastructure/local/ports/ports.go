@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
 // Blocks are searched below the range of the kernel's ephemeral ports (32768 and above by default), whose use changes
@@ -66,11 +68,9 @@ func AwaitFree(ctx context.Context, wanted map[string]int, timeout time.Duration
 		if taken == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 100*time.Millisecond) != nil {
 			taken.Holder = holder(taken.Port)
 			return taken
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -278,10 +278,8 @@ func (p *process) watch(ctx context.Context) {
 			p.set(Starting, err.Error())
 		}
 		_ = p.log.bound()
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, interval) != nil {
 			return
-		case <-time.After(interval):
 		}
 	}
 }

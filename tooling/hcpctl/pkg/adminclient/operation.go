@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
 // An operation is polled at growing intervals. Polling continues for awayFor while admin is unreachable, because an accepted
@@ -33,12 +34,8 @@ func (c *Client) requestOperation(ctx context.Context, method, path string, body
 	operation, key := &adminv1.Operation{}, uuid.NewString()
 	err := c.send(ctx, method, path, nil, key, body, operation)
 	var unanswered *unreachableError
-	if errors.As(err, &unanswered) && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(askAgain):
-			err = c.send(ctx, method, path, nil, key, body, operation)
-		}
+	if errors.As(err, &unanswered) && backoff.Sleep(ctx, askAgain) == nil {
+		err = c.send(ctx, method, path, nil, key, body, operation)
 	}
 	if err != nil {
 		return nil, err
@@ -176,12 +173,8 @@ func (c *Client) Audit(ctx context.Context, limit int) (list []adminv1.AuditEntr
 func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*adminv1.Operation, error) {
 	pause, heard := firstPoll, time.Now()
 	for !operation.State.Terminal() {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return operation, fmt.Errorf("operation %s is %s and continues; see `hcpctl operation get %s`: %w", operation.ID, operation.State, operation.ID, ctx.Err())
-		case <-timer.C:
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return operation, fmt.Errorf("operation %s is %s and continues; see `hcpctl operation get %s`: %w", operation.ID, operation.State, operation.ID, err)
 		}
 		pause = min(2*pause, mostPoll)
 		switch current, err := c.Operation(ctx, operation.ID); {

@@ -21,6 +21,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
 // APIVersion is the api-version of the resource provider. The others are those of ARM.
@@ -345,10 +347,8 @@ func (c *Client) Await(ctx context.Context, o Operation, id string, observe func
 		if o.Done() {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollEvery):
+		if err := backoff.Sleep(ctx, pollEvery); err != nil {
+			return err
 		}
 	}
 	return o.Finish(ctx)

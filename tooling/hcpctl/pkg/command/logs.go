@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/spf13/cobra"
 )
 
@@ -158,10 +159,8 @@ func (l *log) copyTo(out io.Writer, named bool) error {
 
 func followLogs(ctx context.Context, out io.Writer, logs []*log) error {
 	for {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, followEvery) != nil {
 			return nil
-		case <-time.After(followEvery):
 		}
 		for _, log := range logs {
 			// A file that became shorter was truncated.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
@@ -75,10 +76,8 @@ func (e *environment) watch(ctx context.Context, client *armclient.Client, id, w
 		if settled(state) {
 			return fmt.Errorf("%s is %s", what, state)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, time.Second) != nil {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
@@ -280,10 +281,8 @@ func (e *environment) show(ctx context.Context, dir string, done func(local.Stat
 				return
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, redrawEvery) != nil {
 			return
-		case <-time.After(redrawEvery):
 		}
 	}
 }
@@ -353,10 +352,8 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 		if free, err := local.Free(dir); err == nil && free {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 50*time.Millisecond) != nil {
 			return &interrupted{"stopped waiting; the region is still stopping"}
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 	fmt.Fprintln(e.err, "region stopped")
