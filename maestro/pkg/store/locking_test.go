@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
@@ -99,6 +101,65 @@ func TestConcurrentTransactionsDoNotDeadlock(t *testing.T) {
 	})
 	each("send", func(int) error { return send(ctx, s, consumer) })
 	clients.Wait()
+}
+
+// TestUnrequestedDeletionWaitsForComparison reports a deletion that was not requested while another transaction holds the
+// resource as CompareHeld does. The delivery of the resource must not appear before that transaction ends:
+// CompareHeld would delete it without having locked it in order, and could deadlock with Sent.
+func TestUnrequestedDeletionWaitsForComparison(t *testing.T) {
+	s, ctx := open(t), t.Context()
+	const consumer = "mgmt-1"
+	if _, err := s.CreateConsumer(ctx, consumer, nil); err != nil {
+		t.Fatal(err)
+	}
+	r := &resource.Resource{ID: "00000000-0000-0000-0000-000000000001", Source: "cluster-service", Consumer: consumer, Spec: json.RawMessage(`{}`)}
+	version, err := s.Create(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := func(deleted bool) []*resource.Status {
+		return []*resource.Status{{ResourceID: r.ID, Consumer: consumer, Version: version, Agent: "agent", Sequence: "1", Hash: "1",
+			Body: []byte(`{}`), Deleted: deleted}}
+	}
+	if _, err := s.ApplyStatuses(ctx, consumer, status(false)); err != nil {
+		t.Fatal(err)
+	}
+
+	comparison, err := s.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer comparison.Rollback(context.WithoutCancel(ctx))
+	if _, err := lockAll(ctx, comparison, consumer); err != nil {
+		t.Fatal(err)
+	}
+	stored := make(chan error, 1)
+	go func() {
+		_, err := s.ApplyStatuses(ctx, consumer, status(true))
+		stored <- err
+	}()
+	eventually.Holds(t, time.Minute, "the status waits for the comparison", func() error {
+		select {
+		case err := <-stored:
+			t.Fatalf("the status was stored while the comparison held the lock (error %v)", err)
+		default:
+		}
+		var waiting int
+		if err := s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
+			where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0`).Scan(&waiting); err != nil {
+			return err
+		}
+		if waiting == 0 {
+			return errors.New("no session waits for a lock")
+		}
+		return nil
+	})
+	if err := comparison.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stored; err != nil {
+		t.Fatal(err)
+	}
 }
 
 // send records all due deliveries as sent.

@@ -115,8 +115,10 @@ func queueRemoval(batch *pgx.Batch, report *Report, consumer string, sequence in
 		report.Resource.Status = st
 		return nil
 	})
+	// The lock is the one that an update of the resource takes. The weaker "for key share" would let CompareHeld, which holds all
+	// resources, meet deliveries that it has not locked.
 	batch.Queue(`insert into deliveries (resource_id, consumer)
-		select id, consumer from resources where id = $1 and consumer = $2 and version = $3 and deleted_at is null for key share
+		select id, consumer from resources where id = $1 and consumer = $2 and version = $3 and deleted_at is null for no key update
 		-- If the agent keeps reporting the deletion, the delivery is repeated with the usual growing pauses.
 		on conflict (resource_id) do nothing`,
 		st.ResourceID, consumer, st.Version).Exec(func(tag pgconn.CommandTag) error {

@@ -3,7 +3,8 @@
 // on the database only. A change names the version that it is based on, or explicitly means the newest.
 //
 // To avoid deadlocks, a transaction locks a resource before its delivery, and several resources in the order of their IDs.
-// A foreign key locks the referenced row too: a delivery is inserted after its resource was locked.
+// A foreign key locks the referenced row too, but with the weak "for key share": a delivery is inserted only after its resource was
+// locked with "for no key update" or a stronger lock.
 package store
 
 import (
