@@ -92,6 +92,26 @@ const (
 	ConditionDelivered = "Delivered"
 )
 
+// Condition types that hcpmesh's agent adds to a manifest in the status of a bundle, after a client other than the agent has
+// removed its object from the management cluster. Other servers and agents do not know them.
+const (
+	// ConditionRemoved is True from the first removal on. Its reason is one below, its transition time is the time of the last
+	// removal, and its message is "UID " with the identity of the removed object.
+	ConditionRemoved = "Removed"
+	// ConditionAppliedAgain is False while the object is missing or being deleted, and True when it exists again. Its
+	// transition time is then the creation of the new object.
+	ConditionAppliedAgain = "AppliedAgain"
+)
+
+// Reasons of ConditionRemoved.
+const (
+	// RemovedBeingDeleted is the reason while the object still exists with a deletion timestamp.
+	RemovedBeingDeleted = "BeingDeleted"
+	RemovedDeleted      = "Deleted"
+	// RemovedReplaced is the reason if the agent found an object with another identity, without having seen the removal.
+	RemovedReplaced = "Replaced"
+)
+
 // Reasons of ConditionDelivered.
 const (
 	DeliveredTooLarge       = "TooLarge"

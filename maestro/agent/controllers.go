@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	workclientset "open-cluster-management.io/api/client/work/clientset/versioned"
@@ -25,6 +27,7 @@ import (
 // clients are the clients of the management cluster that the controllers need.
 type clients struct {
 	dynamic    dynamic.Interface
+	metadata   metadata.Interface
 	kube       kubernetes.Interface
 	extensions apiextensionsclient.Interface
 	works      workclientset.Interface
@@ -36,6 +39,9 @@ func newClients(config *rest.Config) (*clients, error) {
 	var c clients
 	var err error
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return nil, failed(err)
+	}
+	if c.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, failed(err)
 	}
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
@@ -70,7 +76,8 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	applied := newRecheckInformer(workinformers.NewSharedInformerFactory(c.works, 0).Work().V1().AppliedManifestWorks())
 	works := newWorkInformer(a.uplink.works)
 	objects := newObjects(ctx, c.dynamic, a.o.Log, applied.recheck)
-	runners, err := a.runners(ctx, config, c, hubHash, applied, works, objects)
+	removals := newApplied(ctx, c.metadata, a.uplink.works, a.o.Log)
+	runners, err := a.runners(ctx, config, c, hubHash, applied, works, objects, removals)
 	if err != nil {
 		return err
 	}
@@ -82,7 +89,7 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		start(r.run)
 	}
 	start(func(ctx context.Context) { applied.recheckPeriodically(ctx, objects.watchesAllOf) })
-	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
+	start(func(ctx context.Context) { <-ctx.Done(); objects.wait(); removals.wait() })
 	strays := &orphanFinder{works: a.uplink.works, consumer: a.o.Consumer, hubHash: hubHash, applied: applied.Lister(), report: a.uplink.reportOrphans, interval: a.o.OrphanInterval, log: a.o.Log}
 	start(strays.run)
 	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
@@ -92,29 +99,28 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 }
 
 // runners returns the controllers with the wrappers of their syncs.
-func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hubHash string, applied recheckInformer, works workInformer, objects *objects) ([]runner, error) {
+func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hubHash string, applied recheckInformer, works workInformer, objects *objects, removals *applied) ([]runner, error) {
 	conditionReader, err := conditions.NewConditionReader()
 	if err != nil {
 		return nil, fmt.Errorf("preparing condition rules: %w", err)
 	}
 	hub, appliedClient := a.uplink.works, c.works.WorkV1().AppliedManifestWorks()
 	lister, locks := freshLister{hub}, newWorkLocks()
-	// A work that is being deleted is not applied.
-	unlessDeleting := func(_ context.Context, name string) (bool, error) {
-		work, err := lister.Get(name)
-		return err != nil || !work.DeletionTimestamp.IsZero(), nil
-	}
 	// The status of a work is read until the work is removed, so that the progress of its deletion is reported.
 	ifExists := func(_ context.Context, name string) (bool, error) {
 		_, err := lister.Get(name)
 		if err != nil {
 			objects.forget(name)
+			removals.forget(name)
 		}
 		return err != nil, nil
 	}
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: c.dynamic, mapper: c.mapper}
 	releaser := &releaser{works: hub, finalizer: finalizer, objects: c.dynamic, discovery: c.kube.Discovery(), log: a.o.Log}
 	beforeFinalizing := func(ctx context.Context, work string) (bool, error) {
+		if deleting, err := lister.Get(work); err != nil || !deleting.DeletionTimestamp.IsZero() {
+			removals.forget(work)
+		}
 		if err := finalizer.completeAppliedResources(ctx, work); err != nil {
 			return false, err
 		}
@@ -127,10 +133,13 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	validator := auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false)
 	apply := manifestcontroller.NewManifestWorkController(c.dynamic, c.kube, c.extensions, hub, works, lister,
 		appliedClient, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
+	status := statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll)
+	removals.apply = func(work string, after time.Duration) { apply.SyncContext().Queue().AddAfter(work, after) }
+	removals.status = func(work string) { status.SyncContext().Queue().Add(work) }
+	register := &applier{finalizer: finalizer, lister: lister, applied: removals}
 	return []runner{
-		{controller: apply, wrap: retryApply(locks.guard(unlessDeleting), lister, apply.SyncContext().Queue)},
-		{controller: statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
-			wrap: locks.guard(ifExists)},
+		{controller: apply, wrap: removals.reportAfter(retryApply(locks.guard(register.prepare), lister, apply.SyncContext().Queue))},
+		{controller: status, wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
 			wrap: locks.guard(beforeFinalizing)},
 		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(c.dynamic, appliedClient, applied, keepRegistered{objects}, a.o.Consumer)},

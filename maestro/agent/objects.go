@@ -234,10 +234,13 @@ func (o *objects) wait() {
 	o.group.Wait()
 }
 
+// appliedWorkKind is the kind of the owner references that the agent adds to applied objects.
+const appliedWorkKind = "AppliedManifestWork"
+
 func appliedOwners(object metav1.Object) []string {
 	var owners []string
 	for _, owner := range object.GetOwnerReferences() {
-		if owner.Kind == "AppliedManifestWork" {
+		if owner.Kind == appliedWorkKind {
 			owners = append(owners, owner.Name)
 		}
 	}
