@@ -183,7 +183,7 @@ func (r *region) startService() {
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: signingkey.NewPool(2, signingkey.Generate), Publishers: 4, Renewals: 2,
 		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
 		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open},
-		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, Oversee: 200 * time.Millisecond})
+		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, CheckDeletions: 200 * time.Millisecond})
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)

@@ -120,7 +120,7 @@ func (r *region) startService() {
 		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
 	system := app.NewSystem(app.SystemOptions{Store: db, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(releases), Keeper: keeper,
 		SigningKeys: signingkey.NewPool(16, oneSigningKey), Publishers: 8, Renewals: 10, Metrics: prometheus.NewRegistry(),
-		Audit: slog.New(slog.DiscardHandler), Sweep: 500 * time.Millisecond, Agents: time.Second, Oversee: time.Second})
+		Audit: slog.New(slog.DiscardHandler), Sweep: 500 * time.Millisecond, Agents: time.Second, CheckDeletions: time.Second})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	server := grpc.NewServer()

@@ -8,14 +8,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/accessaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletionmonitor"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/expirer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/renewer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgrader"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -58,8 +64,8 @@ type SystemOptions struct {
 	// Place and Upgrade are the periods of scans for clusters without a shard and for upgrades that may start, if no commit
 	// wakes them sooner; 0 means the defaults.
 	Place, Upgrade time.Duration
-	// Oversee is the longest period between checks of deletions; 0 means the default.
-	Oversee time.Duration
+	// CheckDeletions is the maximum interval between checks of deletions; 0 means the default.
+	CheckDeletions time.Duration
 }
 
 // System is Cluster Service without its listener.
@@ -70,18 +76,18 @@ type System struct {
 	store     *store.Store
 	hub       *watch.Hub
 	publisher *delivery.Publisher
-	placer    *delivery.Placer
+	placer    *placer.Placer
 	receiver  *delivery.Receiver
-	expirer   *delivery.Expirer
+	expirer   *expirer.Expirer
 	agents    *delivery.Agents
-	renewer   *delivery.Renewer
-	overseer  *delivery.Overseer
+	renewer   *renewer.Renewer
+	deletions *deletionmonitor.Monitor
 	// azure is nil in a region without Azure.
 	azure    *azure.Worker
 	keys     *signingkey.Pool
 	releases *updategraph.Source
-	upgrader *delivery.Upgrader
-	audit    *delivery.AccessAudit
+	upgrader *upgrader.Upgrader
+	audit    *accessaudit.Audit
 }
 
 // NewSystem connects the parts.
@@ -95,19 +101,19 @@ func NewSystem(o SystemOptions) *System {
 		o.Audit = o.Log
 	}
 	s.log = o.Log
-	s.audit = delivery.NewAccessAudit(o.Store, o.Audit, o.Metrics)
+	s.audit = accessaudit.New(o.Store, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
-	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
+	s.placer = placer.New(placer.Options{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
 	s.agents = &delivery.Agents{Store: o.Store, Interval: o.Agents, Log: o.Log}
-	s.upgrader = delivery.NewUpgrader(delivery.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
+	s.upgrader = upgrader.New(upgrader.Options{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Interval: o.Upgrade, Metrics: o.Metrics, Log: o.Log})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
 		AgentReported: s.agents.Reported, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
-	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
-	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: metrics, AtOnce: o.Renewals, Log: o.Log})
-	s.overseer = delivery.NewOverseer(&delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
-		Metrics: metrics, Interval: o.Oversee, Log: o.Log})
+	s.expirer = &expirer.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
+	s.renewer = renewer.New(renewer.Options{Store: o.Store, Renderer: o.Renderer, Metrics: o.Metrics, AtOnce: o.Renewals, Log: o.Log})
+	s.deletions = deletionmonitor.New(deletionmonitor.Options{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
+		Metrics: o.Metrics, Interval: o.CheckDeletions, Log: o.Log})
 	if o.Azure != nil {
 		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics, Log: o.Log})
 	}
@@ -134,7 +140,7 @@ func (s *System) handleCommit(ctx context.Context, e store.Event) {
 		s.upgrader.Wake()
 	}
 	if e.DeletionsUnblocked {
-		s.overseer.Wake()
+		s.deletions.Wake()
 	}
 	s.audit.Record(ctx, e.Access)
 }
@@ -143,7 +149,7 @@ func (s *System) handleCommit(ctx context.Context, e store.Event) {
 // block.
 func (s *System) SettingsChanged() {
 	s.renewer.Changed()
-	s.overseer.LimitsChanged()
+	s.deletions.LimitsChanged()
 }
 
 // Run runs the parts until ctx is done or one of them fails.
@@ -152,7 +158,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	if s.azure != nil {

@@ -3,8 +3,8 @@
 // statuses that Maestro reports and runs the state machine. Neither has state that a crash could lose: the row of a work
 // determines whether it is due, and missed statuses are requested after every subscription.
 //
-// The other workers run the state machine when a time has come: Placer for clusters without a shard, Upgrader for upgrades and
-// policies, Renewer for new renderings, Expirer for credentials, Overseer for stuck deletions.
+// The other workers run the state machine when a time has come; each has its own package: placer, upgrader, renewer, expirer,
+// deletionmonitor.
 package delivery
 
 import (

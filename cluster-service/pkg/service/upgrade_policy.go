@@ -10,11 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgrader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -112,7 +112,7 @@ func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv
 	if err != nil {
 		return nil, err
 	}
-	err = delivery.EachCandidacy(ctx, s.o.Store, p, all, s.o.Releases.Catalog(), func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
+	err = upgrader.EachCandidacy(ctx, s.o.Store, p, all, s.o.Releases.Catalog(), func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
 		switch {
 		case candidacy.Version != "":
 			status.Remaining++

@@ -1,4 +1,5 @@
-package delivery
+// Package accessaudit logs who had access to clusters: requests for credentials, revocations, and uses of certificates.
+package accessaudit
 
 import (
 	"context"
@@ -24,10 +25,10 @@ const (
 	useUnknown = "unknown"
 )
 
-// AccessAudit logs one record for each stored change of the access to clusters: the requester, the reason, the end and the
+// Audit logs one record for each stored change of the access to clusters: the requester, the reason, the end and the
 // certificate. For each use of a certificate it logs the client's addresses. The database rows contain the same as long as they
 // are stored. A log record can be lost with the process, a row cannot.
-type AccessAudit struct {
+type Audit struct {
 	store *store.Store
 	log   *slog.Logger
 	uses  *prometheus.CounterVec
@@ -38,9 +39,9 @@ type AccessAudit struct {
 // maxLookups is the maximum number of uses in lookups. A use beyond it is logged without its credential.
 const maxLookups = 256
 
-// NewAccessAudit returns an audit and registers its metric.
-func NewAccessAudit(store *store.Store, log *slog.Logger, registry prometheus.Registerer) *AccessAudit {
-	a := &AccessAudit{store: store, log: log, lookups: make(chan fleet.AccessRecord, maxLookups), uses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_break_glass_uses_total",
+// New returns an audit and registers its metric.
+func New(store *store.Store, log *slog.Logger, registry prometheus.Registerer) *Audit {
+	a := &Audit{store: store, log: log, lookups: make(chan fleet.AccessRecord, maxLookups), uses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_break_glass_uses_total",
 		Help: "Reported uses of break-glass certificates (the first use, a use from another address, one use an hour), by class and outcome: known, ended, unknown."},
 		[]string{"class", "outcome"})}
 	for _, class := range []csv1.BreakGlassClass{csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE} {
@@ -53,7 +54,7 @@ func NewAccessAudit(store *store.Store, log *slog.Logger, registry prometheus.Re
 }
 
 // Run reads the credentials of uses that Record could not join, and logs their records, until ctx ends.
-func (a *AccessAudit) Run(ctx context.Context) {
+func (a *Audit) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,7 +71,7 @@ func (a *AccessAudit) Run(ctx context.Context) {
 }
 
 // Record logs each record. It does not block: Run logs a use whose credential must be read first.
-func (a *AccessAudit) Record(ctx context.Context, records []fleet.AccessRecord) {
+func (a *Audit) Record(ctx context.Context, records []fleet.AccessRecord) {
 	for _, r := range records {
 		if r.Use != nil && r.Credential == nil {
 			select {
@@ -83,7 +84,7 @@ func (a *AccessAudit) Record(ctx context.Context, records []fleet.AccessRecord) 
 	}
 }
 
-func (a *AccessAudit) write(ctx context.Context, r fleet.AccessRecord) {
+func (a *Audit) write(ctx context.Context, r fleet.AccessRecord) {
 	attributes := []slog.Attr{slog.String(logkey.Record, "audit"), slog.String(logkey.Action, r.Action), slog.String(logkey.ClusterUID, r.ClusterUID),
 		slog.String(logkey.ResourceID, r.ResourceID)}
 	level := slog.LevelInfo
@@ -103,7 +104,7 @@ func (a *AccessAudit) write(ctx context.Context, r fleet.AccessRecord) {
 }
 
 // useAttributes joins the use of a certificate with its credential.
-func (a *AccessAudit) useAttributes(r *fleet.AccessRecord) (attributes []slog.Attr, outcome string) {
+func (a *Audit) useAttributes(r *fleet.AccessRecord) (attributes []slog.Attr, outcome string) {
 	c := r.Credential
 	class := credentialuse.Class(r.Use.User)
 	switch {

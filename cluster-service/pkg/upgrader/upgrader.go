@@ -1,4 +1,5 @@
-package delivery
+// Package upgrader starts upgrades of clusters: those of upgrade policies, and those that were scheduled for a time.
+package upgrader
 
 import (
 	"context"
@@ -15,6 +16,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -24,17 +26,17 @@ import (
 )
 
 const (
-	// upgradeInterval is the maximum interval between two checks of the policies: maintenance windows open, releases appear, and
+	// defaultInterval is the maximum interval between two checks of the policies: maintenance windows open, releases appear, and
 	// upgrades of other replicas finish.
-	upgradeInterval = 5 * time.Second
+	defaultInterval = 5 * time.Second
 	// searchPause is the pause after a search over all clusters that found none, as a multiple of the search's duration.
 	searchPause = 20
-	upgradePage = 500
+	pageSize    = 500
 	dueLimit    = 100
 )
 
-// UpgraderOptions configure an Upgrader.
-type UpgraderOptions struct {
+// Options configure an Upgrader.
+type Options struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Catalog  func() *release.Catalog
@@ -49,8 +51,8 @@ type UpgraderOptions struct {
 // Upgrader starts upgrades: those of policies whose window is open and whose limit allows another one, and those that were
 // scheduled for a time. Several replicas may run one: each start is a transaction that counts the running upgrades.
 type Upgrader struct {
-	UpgraderOptions
-	woken   chan struct{}
+	Options
+	woken   pass.Signal
 	running atomic.Int64
 	// queues are the found clusters whose upgrades have not started, by name of the policy.
 	queues map[string]queue
@@ -70,32 +72,27 @@ type queue struct {
 	took     time.Duration
 }
 
-// NewUpgrader returns an upgrader. Run makes it work.
-func NewUpgrader(o UpgraderOptions) *Upgrader {
+// New returns an upgrader and registers its metric. Run makes it work.
+func New(o Options) *Upgrader {
 	if o.Interval == 0 {
-		o.Interval = upgradeInterval
+		o.Interval = defaultInterval
 	}
-	u := &Upgrader{UpgraderOptions: o, woken: make(chan struct{}, 1), queues: map[string]queue{}}
+	u := &Upgrader{Options: o, woken: pass.NewSignal(), queues: map[string]queue{}}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "policy_upgrades_running",
 		Help: "Running upgrades of policies."}, func() float64 { return float64(u.running.Load()) }))
 	return u
 }
 
 // Wake starts a check of policies and scheduled upgrades soon. It does not block.
-func (u *Upgrader) Wake() {
-	select {
-	case u.woken <- struct{}{}:
-	default:
-	}
-}
+func (u *Upgrader) Wake() { u.woken.Set() }
 
 // Run starts upgrades until ctx ends.
 func (u *Upgrader) Run(ctx context.Context) {
-	for {
-		wait := u.Interval
+	pass.Repeat(ctx, u.woken, func(ctx context.Context) time.Duration {
+		pause := u.Interval
 		next, err := u.startDue(ctx)
 		if err == nil && !next.IsZero() {
-			wait = max(0, min(wait, next.Sub(u.Store.Now())))
+			pause = max(0, min(pause, next.Sub(u.Store.Now())))
 		}
 		if !store.IsUnavailable(err) {
 			err = errors.Join(err, u.followPolicies(ctx))
@@ -103,13 +100,8 @@ func (u *Upgrader) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			u.Log.Warn("starting upgrades failed", logkey.Error, err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-u.woken:
-		case <-time.After(wait):
-		}
-	}
+		return pause
+	})
 }
 
 // startDue settles the clusters whose scheduled upgrades are due, and returns the time of the next one.
@@ -118,7 +110,7 @@ func (u *Upgrader) startDue(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
-	err = each(ctx, clusters, func(uid string) error {
+	err = pass.EachCluster(ctx, clusters, func(uid string) error {
 		err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Aggregates[uid], u.Renderer)
 		})
@@ -199,7 +191,7 @@ func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []
 	}
 	q, searched := u.queues[p.GetName()]
 	searched = searched && q.of == of.String() && q.catalog == catalog
-	if searched && (len(q.clusters) > 0 || now.Sub(q.found) < max(upgradeInterval, searchPause*q.took)) {
+	if searched && (len(q.clusters) > 0 || now.Sub(q.found) < max(defaultInterval, searchPause*q.took)) {
 		return q, nil
 	}
 	// Read before the search, so that changes during the search count as changes.
@@ -234,7 +226,7 @@ func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, a
 	if known.Active, known.Ended, err = s.KnownUpgrades(ctx); err != nil {
 		return err
 	}
-	for filter := (store.Filter{Limit: upgradePage}); ; {
+	for filter := (store.Filter{Limit: pageSize}); ; {
 		clusters, _, err := s.ListClusters(ctx, filter)
 		if err != nil {
 			return err

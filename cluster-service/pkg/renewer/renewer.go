@@ -1,4 +1,5 @@
-package delivery
+// Package renewer publishes new renderings of clusters whose renderer has changed.
+package renewer
 
 import (
 	"context"
@@ -6,30 +7,33 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	renewPage = 100
-	// renewTimeout is the maximum time to wait for one cluster.
-	renewTimeout = 2 * time.Minute
-	renewPoll    = 250 * time.Millisecond
-	renewRetry   = 5 * time.Second
-	// renewAgain is the time after the start of a second pass over all clusters: a replica of the previous release that has
+	pageSize = 100
+	// clusterTimeout is the maximum time to wait for one cluster.
+	clusterTimeout = 2 * time.Minute
+	pollInterval   = 250 * time.Millisecond
+	retryPause     = 5 * time.Second
+	// secondPass is the time after the start of a second pass over all clusters: a replica of the previous release that has
 	// ended meanwhile may have rendered a cluster with the previous settings.
-	renewAgain = 10 * time.Minute
-	// renewRefusals is the number of refused clusters at which a renewal stops, unless more clusters accepted the rendering.
-	renewRefusals = 3
+	secondPass = 10 * time.Minute
+	// maxRefusals is the number of refused clusters at which a renewal stops, unless more clusters accepted the rendering.
+	maxRefusals = 3
 )
 
-// RenewerOptions configure a Renewer.
-type RenewerOptions struct {
+// Options configure a Renewer.
+type Options struct {
 	Store    *store.Store
 	Renderer *render.Renderer
-	Metrics  *Metrics
+	Metrics  prometheus.Registerer
 	// AtOnce is the number of clusters that are renewed at the same time.
 	AtOnce int
 	Log    *slog.Logger
@@ -40,26 +44,25 @@ type RenewerOptions struct {
 // show whether it is outdated, so the next pass continues an interrupted one. Generations do not change: customers see no
 // operation.
 type Renewer struct {
-	RenewerOptions
-	changed chan struct{}
+	Options
+	changed  pass.Signal
+	renewals *prometheus.CounterVec
 }
 
-// NewRenewer returns a renewer. Run makes it work.
-func NewRenewer(o RenewerOptions) *Renewer {
-	return &Renewer{RenewerOptions: o, changed: make(chan struct{}, 1)}
+// New returns a renewer and registers its metric. Run makes it work.
+func New(o Options) *Renewer {
+	r := &Renewer{Options: o, changed: pass.NewSignal(), renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total",
+		Help: "Clusters that got a new rendering without a change of their own, by outcome; stopped counts renewals that were stopped."}, []string{"outcome"})}
+	o.Metrics.MustRegister(r.renewals)
+	return r
 }
 
 // Changed starts a pass because the settings of the renderer changed. It does not block.
-func (r *Renewer) Changed() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
-}
+func (r *Renewer) Changed() { r.changed.Set() }
 
 // Run renews clusters until ctx ends.
 func (r *Renewer) Run(ctx context.Context) {
-	again := time.NewTimer(renewAgain)
+	again := time.NewTimer(secondPass)
 	defer again.Stop()
 	for {
 		if err := r.renewAll(ctx); err != nil {
@@ -70,7 +73,7 @@ func (r *Renewer) Run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-r.changed:
-			case <-time.After(renewRetry):
+			case <-time.After(retryPause):
 			}
 			continue
 		}
@@ -89,7 +92,7 @@ type renewal struct {
 
 	mu                         sync.Mutex
 	carried, refused, rendered int
-	// silent are the shards on which a cluster exceeded renewTimeout. Their other clusters are not waited for.
+	// silent are the shards on which a cluster exceeded clusterTimeout. Their other clusters are not waited for.
 	silent map[string]bool
 }
 
@@ -100,7 +103,7 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 	defer group.Wait()
 	began, after := time.Now(), ""
 	for {
-		page, err := r.Store.PlacedClusters(ctx, after, renewPage)
+		page, err := r.Store.PlacedClusters(ctx, after, pageSize)
 		if err != nil {
 			return err
 		}
@@ -112,7 +115,7 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 			}
 			if stopped, refused := pass.stopped(); stopped {
 				r.Log.Error("management clusters refuse the new rendering; no more clusters are renewed until the settings change", logkey.Count, refused)
-				r.Metrics.renewals.WithLabelValues("stopped").Inc()
+				r.renewals.WithLabelValues("stopped").Inc()
 				return nil
 			}
 			group.Go(func() {
@@ -121,7 +124,7 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 			})
 			after = uid
 		}
-		if len(page) < renewPage {
+		if len(page) < pageSize {
 			break
 		}
 	}
@@ -136,7 +139,7 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 func (w *renewal) stopped() (stopped bool, refused int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.refused >= renewRefusals && w.refused > w.carried, w.refused
+	return w.refused >= maxRefusals && w.refused > w.carried, w.refused
 }
 
 // renew renders one cluster again if it is outdated, and waits until its management cluster has applied the works.
@@ -155,7 +158,7 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			w.Metrics.renewals.WithLabelValues("failed").Inc()
+			w.renewals.WithLabelValues("failed").Inc()
 			w.Log.Warn("renewing a cluster failed", logkey.ClusterUID, uid, logkey.Error, err)
 		}
 		return
@@ -169,7 +172,7 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	if !silent {
 		outcome = w.await(ctx, uid, fleet.Applied(before))
 	}
-	w.Metrics.renewals.WithLabelValues(outcome).Inc()
+	w.renewals.WithLabelValues(outcome).Inc()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch outcome {
@@ -185,9 +188,9 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 // await returns the outcome of a cluster's new rendering: carried, refused, late, or gone if the cluster is deleted. A cluster
 // that did not carry its rendering before counts as published and not as refused.
 func (w *renewal) await(ctx context.Context, uid string, healthy bool) string {
-	deadline := time.NewTimer(renewTimeout)
+	deadline := time.NewTimer(clusterTimeout)
 	defer deadline.Stop()
-	ticker := time.NewTicker(renewPoll)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		select {

@@ -1,4 +1,5 @@
-package delivery
+// Package placer places clusters that had no provision shard when they were created.
+package placer
 
 import (
 	"context"
@@ -7,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -14,12 +16,12 @@ import (
 )
 
 const (
-	placeInterval = 30 * time.Second
-	placeLimit    = 100
+	defaultInterval = 30 * time.Second
+	pageSize        = 100
 )
 
-// PlacerOptions configure a Placer.
-type PlacerOptions struct {
+// Options configure a Placer.
+type Options struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	// Interval is the longest time between two attempts; 0 means 30 seconds.
@@ -30,41 +32,29 @@ type PlacerOptions struct {
 // Placer places the clusters that no provision shard accepted when they were created, oldest first. It tries again after
 // Wake and periodically.
 type Placer struct {
-	PlacerOptions
-	woken chan struct{}
+	Options
+	woken pass.Signal
 }
 
-// NewPlacer returns a placer. Run makes it work.
-func NewPlacer(o PlacerOptions) *Placer {
+// New returns a placer. Run makes it work.
+func New(o Options) *Placer {
 	if o.Interval == 0 {
-		o.Interval = placeInterval
+		o.Interval = defaultInterval
 	}
-	return &Placer{PlacerOptions: o, woken: make(chan struct{}, 1)}
+	return &Placer{Options: o, woken: pass.NewSignal()}
 }
 
 // Wake starts an attempt soon. It does not block.
-func (p *Placer) Wake() {
-	select {
-	case p.woken <- struct{}{}:
-	default:
-	}
-}
+func (p *Placer) Wake() { p.woken.Set() }
 
 // Run places clusters until ctx ends.
 func (p *Placer) Run(ctx context.Context) {
-	ticker := time.NewTicker(p.Interval)
-	defer ticker.Stop()
-	for {
+	pass.Repeat(ctx, p.woken, func(ctx context.Context) time.Duration {
 		if err := p.place(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Warn("placing clusters failed", logkey.Error, err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.woken:
-		case <-ticker.C:
-		}
-	}
+		return p.Interval
+	})
 }
 
 func (p *Placer) place(ctx context.Context) error {
@@ -73,7 +63,7 @@ func (p *Placer) place(ctx context.Context) error {
 	var last *fleet.Cluster
 	var failed error
 	for {
-		page, err := p.Store.ListUnplaced(ctx, last, placeLimit)
+		page, err := p.Store.ListUnplaced(ctx, last, pageSize)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
@@ -81,9 +71,9 @@ func (p *Placer) place(ctx context.Context) error {
 		for _, c := range page {
 			uids = append(uids, c.UID)
 		}
-		err = each(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, unplaceable) })
+		err = pass.EachCluster(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, unplaceable) })
 		failed = errors.Join(failed, err)
-		if len(page) < placeLimit || ctx.Err() != nil || store.IsUnavailable(err) {
+		if len(page) < pageSize || ctx.Err() != nil || store.IsUnavailable(err) {
 			return failed
 		}
 		last = page[len(page)-1]
