@@ -136,6 +136,11 @@ func (clusterType) reservationConflict(document *database.ClusterDocument, held 
 	return apierror.InvalidFields(violations)
 }
 
+// guardDeletion returns nil: a cluster can always be deleted.
+func (clusterType) guardDeletion(*Server, context.Context, *request, *database.Item[database.ClusterDocument], *database.Batch) error {
+	return nil
+}
+
 func (clusterType) dispatch(ctx context.Context, to Dispatcher, document *database.ClusterDocument, deleting bool, correlationID string) {
 	to.Cluster(ctx, document, deleting, correlationID)
 }

@@ -202,7 +202,7 @@ func TestSweepRequests(t *testing.T) {
 		var worlds [][]string
 		for _, requests := range [][]struct{ method, target, body string }{
 			{{http.MethodPut, cluster, l.body("cluster.json", "{}")}},
-			{{http.MethodPut, pool, l.body("nodepool.json", "{}")}, {http.MethodPut, auth, l.body("external-auth.json", "{}")}},
+			{{http.MethodPut, pool, l.body("nodepool.json", "{}")}, {http.MethodPut, cluster + "/nodePools/other", l.body("nodepool.json", "{}")}, {http.MethodPut, auth, l.body("external-auth.json", "{}")}},
 			{{http.MethodPatch, cluster, `{"tags":{"a":"b"}}`}},
 			{{http.MethodPost, cluster + "/revokeCredentials", ""}},
 			{{http.MethodDelete, pool, ""}},

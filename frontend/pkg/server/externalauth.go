@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -68,8 +69,14 @@ func (externalAuthType) reservations(key database.Key, document *database.Extern
 // deleted counts.
 func (externalAuthType) reservationConflict(_ *database.ExternalAuthDocument, held []database.ReservationDocument) error {
 	holder := held[0].OwnerResourceID
-	return apierror.New(apierror.Conflict, "The cluster already has the external authentication '%s'. A cluster can have only one.",
-		holder[strings.LastIndexByte(holder, '/')+1:]).WithTarget(holder)
+	return apierror.InvalidFields([]apierror.Violation{{Field: "name", Message: fmt.Sprintf(
+		"Forbidden: the cluster already has the external authentication %s, and can have only one",
+		wire.FormatValue(holder[strings.LastIndexByte(holder, '/')+1:]))}})
+}
+
+// guardDeletion returns nil: an external authentication can always be deleted.
+func (externalAuthType) guardDeletion(*Server, context.Context, *request, *database.Item[database.ClusterDocument], *database.Batch) error {
+	return nil
 }
 
 func (externalAuthType) dispatch(ctx context.Context, to Dispatcher, document *database.ExternalAuthDocument, deleting bool, correlationID string) {

@@ -13,21 +13,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
-// TestOneExternalAuthOneCluster: of concurrent PUTs of two external authentications of one cluster, one succeeds and
-// all others are conflicts.
+// TestOneExternalAuthOneCluster: of concurrent PUTs of two external authentications of one cluster, one succeeds. The
+// others are conflicts with it or name the external authentication that exists.
 func TestOneExternalAuthOneCluster(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	body := y.body("external-auth.json", "{}")
 	counts := concurrently(8, func(i int) int {
 		status, _, answer := y.do(http.MethodPut, fmt.Sprintf("%s/externalAuths/auth-%d", y.cluster("cluster"), i%2), body)
-		// The target is the external authentication that exists, which may be the requested one.
-		if status == http.StatusConflict && !strings.HasPrefix(decode[struct{ Error fieldError }](t, answer).Error.Target, y.cluster("cluster")+"/externalAuths/auth-") {
+		if e := decode[struct{ Error fieldError }](t, answer).Error; status == http.StatusBadRequest && (e.Target != "name" || !strings.HasPrefix(e.Message, "Forbidden: ")) {
 			t.Error(answer)
 		}
 		return status
 	})
-	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
+	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 3 || counts[http.StatusBadRequest] != 4 {
 		t.Errorf("responses: %v", counts)
 	}
 	found := y.documents()

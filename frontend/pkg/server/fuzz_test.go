@@ -76,6 +76,8 @@ func FuzzClusterBody(f *testing.F) {
 func FuzzNodePoolBody(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.createCluster("cluster")
+	// The last node pool of a cluster cannot be deleted.
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster")+"/nodePools/other", y.body("nodepool.json", "{}"))
 	seed(f, y.body("nodepool.json", "{}"),
 		y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`))
 	var count atomic.Int64

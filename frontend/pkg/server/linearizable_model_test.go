@@ -3,7 +3,6 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/anishathalye/porcupine"
 
@@ -27,7 +26,7 @@ type outcome struct {
 	value  string
 	state  string
 	etag   string
-	// lost is set for a 409 because of lost races, taken for a 409 because another resource holds the slot.
+	// lost is set for a 409 because of lost races, taken for a 400 because another resource holds the slot.
 	lost, taken bool
 }
 
@@ -119,7 +118,7 @@ func (r register) beside(a action, o outcome) []register {
 	case http.MethodGet, http.MethodPatch:
 		allowed = o.status == http.StatusNotFound
 	case http.MethodPut:
-		allowed = o.status == http.StatusConflict && o.taken
+		allowed = o.status == http.StatusBadRequest && o.taken
 	case http.MethodDelete:
 		allowed = o.status == http.StatusNoContent
 	}
@@ -177,8 +176,8 @@ func model() porcupine.Model {
 	return nondeterministic.ToModel()
 }
 
-// outcomeOf returns the outcome that a response to a request for the resource with the given ID reports.
-func outcomeOf(id string, status int, header http.Header, body string) outcome {
+// outcomeOf returns the outcome that a response reports.
+func outcomeOf(status int, header http.Header, body string) outcome {
 	o := outcome{status: status, etag: header.Get("ETag")}
 	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 		return outcome{}
@@ -203,8 +202,7 @@ func outcomeOf(id string, status int, header http.Header, body string) outcome {
 	if json.Unmarshal([]byte(body), &shown) == nil {
 		o.value, o.state = shown.Tags["value"]+shown.Properties.Claim.Mappings.Username.Claim, shown.Properties.ProvisioningState
 		o.lost = shown.Error.Message == "The resource is being changed by other requests."
-		// The target of the error is the resource that holds the slot.
-		o.taken = status == http.StatusConflict && strings.HasPrefix(shown.Error.Target, "/") && !strings.EqualFold(shown.Error.Target, id)
+		o.taken = status == http.StatusBadRequest && shown.Error.Target == "name"
 	}
 	return o
 }

@@ -257,7 +257,7 @@ func (y *testSubscription) act(frontends *killableFrontend, a action) outcome {
 		headers = append(headers, "If-Match", a.ifMatch)
 	}
 	recorder := frontends.serve(y.request(a.verb, y.cluster(a.name), body, headers...))
-	return outcomeOf(y.cluster(a.name), recorder.Code, recorder.Header(), recorder.Body.String())
+	return outcomeOf(recorder.Code, recorder.Header(), recorder.Body.String())
 }
 
 // claimed returns a patch that gives an external authentication a value.

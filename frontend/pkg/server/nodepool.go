@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"strings"
+
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -77,6 +79,30 @@ func (nodePoolType) reservations(database.Key, *database.NodePoolDocument) map[d
 }
 
 func (nodePoolType) reservationConflict(*database.NodePoolDocument, []database.ReservationDocument) error {
+	return nil
+}
+
+// guardDeletion rejects the deletion of the last node pool of a cluster. A pool that is being deleted does not count as
+// remaining. The batch writes one remaining pool unchanged, so that concurrent deletions of the last pools conflict with
+// each other. The deletion of the cluster deletes its pools without this check.
+func (nodePoolType) guardDeletion(s *Server, ctx context.Context, rq *request, parent *database.Item[database.ClusterDocument], batch *database.Batch) error {
+	if parent == nil {
+		return nil
+	}
+	var remaining *database.Item[database.NodePoolDocument]
+	err := s.Database.NodePools().ForEach(ctx, rq.key().SubscriptionID, rq.clusterID()+"/nodePools/", func(pool *database.Item[database.NodePoolDocument]) error {
+		if remaining == nil && pool.Value.ProvisioningState != hub.Deleting && !strings.EqualFold(pool.Key.ResourceID, rq.resourceID) {
+			remaining = pool
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if remaining == nil {
+		return apierror.InvalidFields([]apierror.Violation{{Field: "name", Message: "Forbidden: the last node pool of a cluster cannot be deleted"}})
+	}
+	database.Replace(batch, remaining)
 	return nil
 }
 

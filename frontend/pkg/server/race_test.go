@@ -89,6 +89,28 @@ func TestManyPoolsAtOnce(t *testing.T) {
 	}
 }
 
+// TestOneNodePoolRemains: of concurrent deletions of all node pools of a cluster, all but one succeed.
+func TestOneNodePoolRemains(t *testing.T) {
+	for _, pools := range []int{2, 8} {
+		t.Run(fmt.Sprint(pools), func(t *testing.T) {
+			y := newHarness(t).newSubscription(t)
+			y.createCluster("cluster")
+			pool := func(i int) string { return fmt.Sprintf("%s/nodePools/pool-%d", y.cluster("cluster"), i) }
+			for i := range pools {
+				y.mustDo(http.StatusCreated, http.MethodPut, pool(i), y.body("nodepool.json", "{}"))
+			}
+			counts := concurrently(pools, func(i int) int {
+				status, _, _ := y.do(http.MethodDelete, pool(i), "")
+				return status
+			})
+			if counts[http.StatusAccepted] != pools-1 || counts[http.StatusBadRequest] != 1 {
+				t.Errorf("responses: %v", counts)
+			}
+			y.documents().check(t)
+		})
+	}
+}
+
 // TestManyClustersAtOnce: concurrent creations of clusters in one subscription do not block each other at the
 // subscription's fences.
 func TestManyClustersAtOnce(t *testing.T) {

@@ -42,6 +42,9 @@ type resourceType[D, R any] interface {
 	reservations(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// reservationConflict returns the error for reservations that other resources hold.
 	reservationConflict(document *D, held []database.ReservationDocument) error
+	// guardDeletion returns an error if the resource must not be deleted. It adds the documents that the decision
+	// depends on to the batch of the deletion. parent is nil if the resource's cluster does not exist.
+	guardDeletion(s *Server, ctx context.Context, rq *request, parent *database.Item[database.ClusterDocument], batch *database.Batch) error
 	dispatch(ctx context.Context, to Dispatcher, document *D, deleting bool, correlationID string)
 }
 
@@ -353,7 +356,7 @@ func remove[D, R any](t resourceType[D, R]) handler {
 func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], operationID string) (started bool, err error) {
 	key := rq.key()
 	var document D
-	err = database.Retry(ctx, func(ctx context.Context) error {
+	err = retrySharedWrite(ctx, database.NodePoolKind, func(ctx context.Context) error {
 		started = false
 		item, err := t.collection(s.Database).Find(ctx, key)
 		if err != nil || live(item) == nil {
@@ -366,9 +369,9 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		if *of.state == hub.Deleting {
 			return errDeleting
 		}
+		var parent *database.Item[database.ClusterDocument]
 		if rq.isChild() {
-			parent, err := s.parent(ctx, rq)
-			if err != nil {
+			if parent, err = s.parent(ctx, rq); err != nil {
 				return err
 			}
 			if err := checkParentState(parent); err != nil {
@@ -377,6 +380,9 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		}
 		now := s.Now().UTC()
 		batch := s.Database.NewBatch(key.SubscriptionID)
+		if err := t.guardDeletion(s, ctx, rq, parent, batch); err != nil {
+			return err
+		}
 		if err := s.Database.Supersede(ctx, batch, *of.operationID, "The operation was superseded by the deletion of the resource.", now); err != nil {
 			return err
 		}

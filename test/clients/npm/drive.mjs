@@ -163,10 +163,11 @@ await step("request an administrator's credential, use it, revoke it", async () 
   assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes"), 401, "a revoked credential still works");
 });
 
-await step("delete the node pool and the cluster", async () => {
-  await resources.beginDeleteByIdAndWait(nodePool.id, task.apiVersion, often);
-  assert.equal((await refusal(resources.getById(nodePool.id, task.apiVersion))).statusCode, 404);
+await step("delete the cluster with its last node pool", async () => {
+  const last = await refusal(resources.beginDeleteByIdAndWait(nodePool.id, task.apiVersion, often));
+  assert.equal(last.statusCode, 400);
   await resources.beginDeleteByIdAndWait(cluster.id, task.apiVersion, often);
+  assert.equal((await refusal(resources.getById(nodePool.id, task.apiVersion))).statusCode, 404);
   assert.equal((await refusal(resources.getById(cluster.id, task.apiVersion))).statusCode, 404);
   await resources.beginDeleteByIdAndWait(cluster.id, task.apiVersion, often); // deleting a missing resource succeeds
 });
