@@ -53,6 +53,9 @@ type Resource struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 	SystemData *SystemData       `json:"systemData,omitempty"`
 	Identity   *Identity         `json:"identity,omitempty"`
+	// Experiments holds the experimental tags in effect, with the names of package experiment. The frontend sets it with
+	// each change of the resource, and clients never see it. A tag of a subscription without the feature is not in effect.
+	Experiments map[string]string `json:"experiments,omitempty"`
 }
 
 // SystemData records who created and who last changed a resource. ARM sends it with every write.

@@ -46,13 +46,13 @@ type Feature struct {
 	State string `json:"state"`
 }
 
-// HasFeature reports whether the named feature is registered. The comparison ignores case, as Azure does.
+// HasFeature reports whether the named feature is registered. The name is compared without case, the state exactly.
 func (s Subscription) HasFeature(name string) bool {
 	if s.Properties == nil {
 		return false
 	}
 	for _, feature := range s.Properties.RegisteredFeatures {
-		if strings.EqualFold(feature.Name, name) && strings.EqualFold(feature.State, "Registered") {
+		if strings.EqualFold(feature.Name, name) && feature.State == "Registered" {
 			return true
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -47,7 +46,7 @@ func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.Apply
 		NodeDrainTimeout:     minutes(p.NodeDrainTimeoutMinutes),
 		ImageRegistryEnabled: lookup(&invalid, "properties.clusterImageRegistry.state", p.ClusterImageRegistry.State, registryEnabled),
 		Fips:                 lookup(&invalid, "properties.cryptoRestrictions", p.CryptoRestrictions, fips),
-		Experiments:          experiments(cluster.Tags),
+		Experiments:          cluster.Experiments,
 		Identities:           identities(cluster.Identity),
 		IdentityUrl:          document.IdentityURL,
 	}
@@ -198,21 +197,6 @@ func minutes(n int32) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(time.Duration(n) * time.Minute)
-}
-
-// experiments returns the tags that select experimental behaviour, or nil.
-func experiments(tags map[string]string) map[string]string {
-	var found map[string]string
-	for name, value := range tags {
-		if !experiment.Is(name) {
-			continue
-		}
-		if found == nil {
-			found = map[string]string{}
-		}
-		found[name] = value
-	}
-	return found
 }
 
 // identities returns the user-assigned identities by lower-case ARM ID, or nil.

@@ -57,7 +57,8 @@ func fullCluster() *database.ClusterDocument {
 	d := &database.ClusterDocument{UID: "11111111-1111-1111-1111-111111111111", Generation: 3, TenantID: "tenant", IdentityURL: "https://identity.example"}
 	d.Cluster.Resource = hub.Resource{
 		ID: clusterID, Name: "Prod", Location: "westus3",
-		Tags: map[string]string{"team": "a", "aro-hcp.experimental.cluster.single-replica": "Enabled"},
+		Tags:        map[string]string{"team": "a", "ARO-HCP.Experimental.Cluster.Single-Replica": "SingleReplica", "aro-hcp.experimental.cluster.size-override": "Minimal"},
+		Experiments: map[string]string{"aro-hcp.experimental.cluster.single-replica": "SingleReplica"},
 		Identity: &hub.Identity{Type: "UserAssigned", UserAssigned: map[string]hub.UserAssignedIdentity{
 			"/subscriptions/S/providers/Microsoft.ManagedIdentity/userAssignedIdentities/CP": {ClientID: "client", PrincipalID: "principal"},
 		}},

@@ -88,16 +88,16 @@ func factsOf(name string, dump *adminv1.Dump) *facts {
 }
 
 func (f *facts) readARM(arm *adminv1.ARMLayer) {
-	tags := map[string]map[string]string{}
-	add := func(id string, state adminv1.ARMState, resourceTags map[string]string) {
+	experiments := map[string]map[string]string{}
+	add := func(id string, state adminv1.ARMState, inEffect map[string]string) {
 		f.records = append(f.records, record{resourceID: id, uid: state.UID, generation: state.Generation, provisioningState: string(state.ProvisioningState)})
-		tags[strings.ToLower(id)] = resourceTags
+		experiments[strings.ToLower(id)] = inEffect
 	}
 	if c := arm.Cluster; c != nil {
-		add(c.Resource.ID, c.ARMState, c.Resource.Tags)
+		add(c.Resource.ID, c.ARMState, c.Resource.Experiments)
 	}
 	for _, p := range arm.NodePools {
-		add(p.Resource.ID, p.ARMState, p.Resource.Tags)
+		add(p.Resource.ID, p.ARMState, p.Resource.Experiments)
 	}
 	for _, a := range arm.ExternalAuths {
 		add(a.Resource.ID, a.ARMState, nil)
@@ -105,7 +105,7 @@ func (f *facts) readARM(arm *adminv1.ARMLayer) {
 	for _, o := range arm.Operations {
 		read := operation{
 			id: o.OperationID, request: o.Request, resourceID: o.ResourceID, status: string(o.Status), started: o.StartTime,
-			deadline: deadlineOf(o, tags[strings.ToLower(o.ResourceID)]),
+			deadline: deadlineOf(o, experiments[strings.ToLower(o.ResourceID)]),
 		}
 		if o.EndTime != nil {
 			read.ended = *o.EndTime
@@ -117,16 +117,15 @@ func (f *facts) readARM(arm *adminv1.ARMLayer) {
 	}
 }
 
-// deadlineOf returns when the backend fails an operation that has not completed, by its default configuration. It returns
-// zero if an experimental tag of the resource sets another duration.
-func deadlineOf(o adminv1.ARMOperation, tags map[string]string) time.Time {
-	for name := range tags {
-		if experiment.IsDeadline(name) {
-			return time.Time{}
-		}
-	}
-	if o.Request == "Delete" {
-		return o.StartTime.Add(deadline.Delete)
+// deadlineOf returns when the backend fails an operation that has not completed: by the experimental tags in effect for
+// the resource, or else by its default configuration.
+func deadlineOf(o adminv1.ARMOperation, inEffect map[string]string) time.Time {
+	creation, deletion := experiment.Deadlines(inEffect)
+	switch {
+	case o.Request == "Delete":
+		return o.StartTime.Add(cmp.Or(deletion, deadline.Delete))
+	case o.Request == "Create":
+		return o.StartTime.Add(cmp.Or(creation, deadline.Create))
 	}
 	return o.StartTime.Add(deadline.Create)
 }

@@ -5,7 +5,6 @@
 package decision
 
 import (
-	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/experiment"
@@ -253,18 +252,10 @@ func (s Situation) remaining() time.Duration {
 // Limits are deadlines from experimental tags of a resource; 0 means not set.
 type Limits struct{ Creation, Deletion time.Duration }
 
-// LimitsFromTags reads the limits from the tags of a cluster or a node pool. of is "cluster" or "nodepool". The
-// frontend accepts these tags only in subscriptions with the feature.
-func LimitsFromTags(tags map[string]string, of string) Limits {
-	var l Limits
-	for name, value := range tags {
-		for limit, tag := range map[*time.Duration]string{&l.Creation: "max-creation-duration", &l.Deletion: "max-deletion-duration"} {
-			if d, err := time.ParseDuration(value); strings.EqualFold(name, experiment.Prefix+of+"."+tag) && err == nil && d > 0 {
-				*limit = d
-			}
-		}
-	}
-	return l
+// LimitsFromExperiments reads the limits from the experimental tags in effect for a cluster or a node pool.
+func LimitsFromExperiments(inEffect map[string]string) Limits {
+	creation, deletion := experiment.Deadlines(inEffect)
+	return Limits{Creation: creation, Deletion: deletion}
 }
 
 // failureFromConditions returns the error of a failed resource, from the first condition that explains the failure.

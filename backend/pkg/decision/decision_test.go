@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -245,21 +246,19 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-func TestLimitsFromTags(t *testing.T) {
+func TestLimitsFromExperiments(t *testing.T) {
 	for name, c := range map[string]struct {
-		reason string
-		tags   map[string]string
-		of     string
-		want   Limits
+		reason   string
+		inEffect map[string]string
+		want     Limits
 	}{
-		"both":         {"as they are written", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m", "aro-hcp.experimental.cluster.max-deletion-duration": "2h"}, "cluster", Limits{90 * time.Minute, 2 * time.Hour}},
-		"any casing":   {"ARM ignores the casing of tag names", map[string]string{"ARO-HCP.Experimental.Nodepool.Max-Creation-Duration": "1h"}, "nodepool", Limits{Creation: time.Hour}},
-		"another kind": {"the tag is for the other kind", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m"}, "nodepool", Limits{}},
-		"nonsense":     {"no limit is set", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "-1h", "a": "1h"}, "cluster", Limits{}},
-		"no tags":      {"no limit is set", nil, "cluster", Limits{}},
+		"cluster":   {"both durations are limits", map[string]string{experiment.ClusterCreationDeadline: "90m", experiment.ClusterDeletionDeadline: "2h"}, Limits{90 * time.Minute, 2 * time.Hour}},
+		"node pool": {"its creation has a limit", map[string]string{experiment.NodePoolCreationDeadline: "1h"}, Limits{Creation: time.Hour}},
+		"others":    {"no limit is set", map[string]string{experiment.ClusterCreationDeadline: "-1h", experiment.SingleReplica: "1h"}, Limits{}},
+		"none":      {"no limit is set", nil, Limits{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := LimitsFromTags(c.tags, c.of); got != c.want {
+			if got := LimitsFromExperiments(c.inEffect); got != c.want {
 				t.Errorf("%+v, want %+v: %s", got, c.want, c.reason)
 			}
 		})

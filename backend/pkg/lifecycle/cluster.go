@@ -23,7 +23,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		Controller: c,
 		collection: c.db.Clusters(),
 		view: func(d *database.ClusterDocument) view {
-			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: decision.LimitsFromTags(d.Cluster.Tags, "cluster")}
+			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: decision.LimitsFromExperiments(d.Cluster.Experiments)}
 		},
 		observe: func(d *database.ClusterDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.Cluster)

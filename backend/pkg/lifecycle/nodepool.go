@@ -15,7 +15,7 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 		Controller: c,
 		collection: c.db.NodePools(),
 		view: func(d *database.NodePoolDocument) view {
-			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: decision.LimitsFromTags(d.NodePool.Tags, "nodepool")}
+			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: decision.LimitsFromExperiments(d.NodePool.Experiments)}
 		},
 		observe: func(d *database.NodePoolDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.NodePool)

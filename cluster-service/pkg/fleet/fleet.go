@@ -279,13 +279,20 @@ func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	return c
 }
 
+// MinimalSize is the size class that the experimental tag of the customer requests. The ClusterSizingConfiguration of
+// every management cluster must have a size with this name.
+const MinimalSize = "minimal"
+
 // Size returns the requested size class of the control plane. An override of an SRE takes precedence over the experimental
 // tag of the customer. It is empty if the size follows from the cluster.
 func (c *Cluster) Size() string {
 	if size := c.Overrides.GetSize().GetSize(); size != "" {
 		return size
 	}
-	return c.Spec.GetExperiments()[experiment.SizeOverride]
+	if c.Spec.GetExperiments()[experiment.SizeOverride] == experiment.MinimalSize {
+		return MinimalSize
+	}
+	return ""
 }
 
 // DesiredNodes returns the desired number of nodes of all node pools. Autoscaled pools count with their maximum.

@@ -55,7 +55,7 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 		return nil, err
 	}
 	availability := hyperv1.HighlyAvailable
-	if strings.EqualFold(spec.GetExperiments()[experiment.SingleReplica], "true") {
+	if spec.GetExperiments()[experiment.SingleReplica] == experiment.SingleReplicaValue {
 		availability = hyperv1.SingleReplica
 	}
 	h := &hyperv1.HostedCluster{

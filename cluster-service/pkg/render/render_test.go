@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -86,7 +87,7 @@ var variants = map[string]func(t *fleet.ClusterAggregate){
 		s.NodeDrainTimeout = durationpb.New(10 * time.Minute)
 		s.Fips, s.ImageRegistryEnabled = true, false
 		s.Autoscaling.MaxNodeProvisionTime = durationpb.New(95 * time.Second)
-		s.Experiments = map[string]string{"aro-hcp.experimental.cluster.single-replica": "true", "aro-hcp.experimental.cluster.size-override": "small"}
+		s.Experiments = map[string]string{experiment.SingleReplica: experiment.SingleReplicaValue, experiment.SizeOverride: experiment.MinimalSize}
 		p := t.Pools[0].Spec
 		p.Size = &csv1.NodePoolSpec_Autoscaling{Autoscaling: &csv1.NodePoolAutoscaling{Min: 0, Max: 9}}
 		p.Labels = map[string]string{"team": "a", "tier": ""}

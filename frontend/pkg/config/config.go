@@ -32,6 +32,9 @@ type Config struct {
 	RoleSets []RoleSet `yaml:"roleSets"`
 	// VMSizes lists the virtual machine sizes of node pools, in Azure's casing. It has at least one entry.
 	VMSizes []string `yaml:"vmSizes"`
+	// OperatorImageRepositories lists the registries and folders of repositories, such as quay.io/organization, whose images
+	// the experimental tag for the control plane operator may name. Empty means none.
+	OperatorImageRepositories []string `yaml:"operatorImageRepositories"`
 	// AvailabilityZones lists the zones of the region; empty means that it has none.
 	AvailabilityZones []string `yaml:"availabilityZones"`
 }

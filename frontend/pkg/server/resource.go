@@ -216,6 +216,9 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 	common := t.common(resource)
 	common.SystemData = rq.systemDataOf(nil, now)
 	t.setDefaults(s, rq, resource, p.uid, p.cluster())
+	if tags := s.Rules.ApplyExperiments(common, nil, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
+		return resource, tags, nil
+	}
 	conflicts, err := t.validateAgainstStore(s, ctx, rq, resource, p.uid)
 	if err != nil {
 		return nil, nil, err
@@ -234,6 +237,9 @@ func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *pr
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
 	t.common(resource).SystemData = rq.systemDataOf(stored.SystemData, now)
+	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
+		return resource, tags, nil
+	}
 	named := checkNames(body, stored)
 	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }

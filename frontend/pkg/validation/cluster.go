@@ -36,7 +36,7 @@ func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 
 // cluster validates a cluster on its own, without the stored one.
 func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.Subscription) {
-	r.resource(report, &cluster.Resource, clusterExperiments, subscription)
+	r.resource(report, &cluster.Resource)
 	p := &cluster.Properties
 	r.clusterVersion(report, &p.Version, subscription)
 
@@ -52,7 +52,7 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 	requiredText(report, "properties.ingress.type", string(p.Ingress.Type))
 	platform(report, cluster)
 	operatorIdentities(report, cluster)
-	exactVersion(report, cluster)
+	exactRelease(report, cluster)
 
 	const autoscaling = "properties.autoscaling."
 	report.between(autoscaling+"maxNodesTotal", p.Autoscaling.MaxNodesTotal, 0, 500)

@@ -97,27 +97,6 @@ func TestClusterRules(t *testing.T) {
 			reason: "ARM limits values of tags", change: func(c *hub.Cluster) { c.Tags = map[string]string{"a": strings.Repeat("x", 257)} },
 			want: []apierror.Violation{violation("tags[a]", "Too long: may not be more than 256 characters")},
 		},
-		"experiment without the feature": {
-			reason: "experimental tags need the feature", change: func(c *hub.Cluster) {
-				c.Tags = map[string]string{"aro-hcp.experimental.cluster.size-override": "small"}
-			},
-			want: []apierror.Violation{violation("tags[aro-hcp.experimental.cluster.size-override]",
-				"Forbidden: needs the feature Microsoft.RedHatOpenShift/ExperimentalReleaseFeatures registered on the subscription")},
-		},
-		"experiment with the feature": {
-			reason: "with the feature they are fine", subscription: experimenting(), change: func(c *hub.Cluster) {
-				c.Tags = map[string]string{
-					"aro-hcp.experimental.cluster.size-override": "small", "aro-hcp.experimental.cluster.single-replica": "true",
-					"aro-hcp.experimental.cluster.max-creation-duration": "90m", "aro-hcp.experimental.cluster.control-plane-exact-version": "4.20.8",
-				}
-			},
-		},
-		"experiment with a bad value": {
-			reason: "values of experimental tags are checked", subscription: experimenting(), change: func(c *hub.Cluster) {
-				c.Tags = map[string]string{"aro-hcp.experimental.cluster.max-deletion-duration": "soon"}
-			},
-			want: []apierror.Violation{violation("tags[aro-hcp.experimental.cluster.max-deletion-duration]", `Invalid value: "soon": must be a duration greater than zero, as in 90m`)},
-		},
 		"version form": {
 			reason: "a version is MAJOR.MINOR", change: func(c *hub.Cluster) { c.Properties.Version.ID = "4.20.8" },
 			want: []apierror.Violation{violation("properties.version.id", `Invalid value: "4.20.8": must be of the form MAJOR.MINOR`)},

@@ -83,7 +83,7 @@ func FuzzCluster(f *testing.F) {
 				change.Old, change.ActiveVersions = base, []string{"4.20.8"}
 			}
 			change.New = version.DecodeCluster(body, base, create)
-			violations := r.Cluster(change)
+			violations := append(r.ApplyExperiments(&change.New.Resource, nil, subscription), r.Cluster(change)...)
 			kept := r.Cluster(validation.ClusterChange{New: change.New, Old: change.New, Subscription: subscription})
 			if len(kept) > 0 {
 				t.Errorf("the stored resource violates a rule again: %v", kept)
@@ -109,7 +109,7 @@ func FuzzNodePool(f *testing.F) {
 				change.Old = base
 			}
 			change.New = version.DecodeNodePool(body, base, create)
-			violations := r.NodePool(change)
+			violations := append(r.ApplyExperiments(&change.New.Resource, nil, change.Subscription), r.NodePool(change)...)
 			change.Old = change.New
 			if kept := r.NodePool(change); len(kept) > 0 {
 				t.Errorf("the stored resource violates a rule again: %v", kept)

@@ -9,97 +9,147 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// experiments maps the lower-case experimental tags of a resource type to checks, which return why a value is invalid.
-type experiments map[string]func(value string) string
-
-// clusterExperiments lists the experimental tags of clusters.
-var clusterExperiments = experiments{
-	experiment.SingleReplica:             isBoolean,
-	experiment.SizeOverride:              isSize,
-	experiment.ControlPlaneOperatorImage: isImage,
-	experiment.ExactVersion:              isExactVersion,
-	experiment.ClusterCreationDeadline:   isDuration,
-	experiment.ClusterDeletionDeadline:   isDuration,
+// experiments are the experimental tags of a resource type.
+type experiments struct {
+	// prefix begins the names of the tags.
+	prefix string
+	tags   map[string]experimentalTag
 }
 
-// nodePoolExperiments lists the experimental tags of node pools.
-var nodePoolExperiments = experiments{
-	experiment.NodePoolCreationDeadline: isDuration,
+// experimentalTag is one tag. All tags except those with emptyInvalid may be empty, which is the same as absent.
+type experimentalTag struct {
+	// check returns why a value is invalid, or the empty string. The value is not empty unless emptyInvalid is set.
+	check        func(offer *config.Config, value string) string
+	emptyInvalid bool
+	// createOnly is set for a tag that has no effect after the creation. An update neither validates nor changes it.
+	createOnly bool
 }
 
-func (r *Rules) experiment(report *report, key, value string, experiments experiments, subscription *hub.Subscription) {
-	if !experiment.Is(key) {
-		return
+// experimentsOf returns the experimental tags of a resource type; none for a type without tags.
+func experimentsOf(resourceType string) experiments {
+	switch resourceType {
+	case hub.ClusterResourceType:
+		return experiments{experiment.ClusterPrefix, map[string]experimentalTag{
+			experiment.SingleReplica:             {check: only(experiment.SingleReplicaValue)},
+			experiment.SizeOverride:              {check: only(experiment.MinimalSize)},
+			experiment.ControlPlaneOperatorImage: {check: operatorImage},
+			experiment.ExactVersion:              {check: exactVersion, emptyInvalid: true},
+			experiment.ClusterCreationDeadline:   {check: deadline, createOnly: true},
+			experiment.ClusterDeletionDeadline:   {check: deadline},
+		}}
+	case hub.NodePoolResourceType:
+		return experiments{experiment.NodePoolPrefix, map[string]experimentalTag{
+			experiment.NodePoolCreationDeadline: {check: deadline, createOnly: true},
+		}}
 	}
-	field := "tags[" + key + "]"
-	check, known := experiments[strings.ToLower(key)]
-	if !known {
-		report.unsupported(field, key, slices.Sorted(maps.Keys(experiments))...)
-		return
-	}
-	if !subscription.HasFeature(ExperimentalFeature) {
-		report.forbidden(field, value, "needs the feature %s registered on the subscription", ExperimentalFeature)
-		return
-	}
-	if message := check(value); message != "" {
-		report.invalid(field, value, "%s", message)
-	}
+	return experiments{}
 }
 
-// exactVersion validates that the release in a tag belongs to the cluster's version.
-func exactVersion(report *report, cluster *hub.Cluster) {
+// ApplyExperiments sets the experimental tags in effect from the resource's tags, and returns their violations. Without
+// the feature no tag is in effect or validated. stored is nil for a new resource.
+//
+// The result is validated before the rest of the resource: a request with a violation gets no other ones.
+func (r *Rules) ApplyExperiments(resource, stored *hub.Resource, subscription *hub.Subscription) []apierror.Violation {
+	resource.Experiments = nil
+	known := experimentsOf(resource.Type)
+	if known.prefix == "" || !subscription.HasFeature(ExperimentalFeature) {
+		return nil
+	}
+	found := &report{}
+	inEffect := map[string]string{}
+	for _, key := range sortedKeys(resource.Tags) {
+		name, value := strings.ToLower(key), resource.Tags[key]
+		if !strings.HasPrefix(name, known.prefix) {
+			continue
+		}
+		tag, ok := known.tags[name]
+		if !ok {
+			unknown := &report{}
+			unknown.invalid("tags["+key+"]", value, "is not an experimental tag; the tags are %s", strings.Join(slices.Sorted(maps.Keys(known.tags)), ", "))
+			return unknown.violations()
+		}
+		if tag.createOnly && stored != nil {
+			continue
+		}
+		if value == "" && !tag.emptyInvalid {
+			continue
+		}
+		if message := tag.check(r.offer, value); message != "" {
+			found.invalid("tags["+name+"]", value, "%s", message)
+		}
+		inEffect[name] = strings.TrimSpace(value)
+	}
+	if stored != nil {
+		for name, tag := range known.tags {
+			if value := stored.Experiments[name]; tag.createOnly && value != "" {
+				inEffect[name] = value
+			}
+		}
+	}
+	if len(inEffect) > 0 {
+		resource.Experiments = inEffect
+	}
+	return found.violations()
+}
+
+// exactRelease validates that the exact version in effect is a release of the cluster's version.
+func exactRelease(report *report, cluster *hub.Cluster) {
 	wanted, ok := parseVersion(cluster.Properties.Version.ID, 2)
 	if !ok {
 		return
 	}
-	for key, value := range cluster.Tags {
-		if !strings.EqualFold(key, experiment.ExactVersion) {
-			continue
+	text := cluster.Experiments[experiment.ExactVersion]
+	if exact, ok := parseRelease(text); ok && exact.compare(wanted) != 0 {
+		report.invalid("tags["+experiment.ExactVersion+"]", text, "must be a release of the version %s", wanted)
+	}
+}
+
+// only returns the check of a tag with one value.
+func only(value string) func(*config.Config, string) string {
+	return func(_ *config.Config, text string) string {
+		if text != value {
+			return "must be " + value + " or empty"
 		}
-		if exact, ok := parseVersion(value, 3); ok && exact.compare(wanted) != 0 {
-			report.invalid("tags["+key+"]", value, "must be a release of the version %s", wanted)
+		return ""
+	}
+}
+
+// operatorImage requires a digest, because a tag can be moved to another image, and a registry that the region allows.
+func operatorImage(offer *config.Config, value string) string {
+	repository, digest, _ := strings.Cut(strings.TrimSpace(value), "@")
+	if !isDigest(digest) || !isRepository(repository) || !strings.Contains(repository, "/") || len(value) > 512 {
+		return "must be an image with a digest and without a tag, as in quay.io/organization/name@sha256:…"
+	}
+	for _, allowed := range offer.OperatorImageRepositories {
+		if strings.HasPrefix(repository, strings.TrimSuffix(allowed, "/")+"/") {
+			return ""
 		}
 	}
+	return "must be in one of the repositories " + strings.Join(offer.OperatorImageRepositories, ", ")
 }
 
-func isBoolean(value string) string {
-	if value != "true" && value != "false" {
-		return "must be true or false"
+func exactVersion(_ *config.Config, value string) string {
+	if _, ok := parseRelease(value); !ok {
+		return "must be of the form MAJOR.MINOR.PATCH, with an optional pre-release and build"
 	}
 	return ""
 }
 
-func isSize(value string) string {
-	if len(value) > 63 || !isDNSLabel(value) {
-		return "must be the name of a size: lower-case letters, digits and '-', at most 63"
-	}
-	return ""
-}
+// The bounds of a deadline. Operation documents expire after the largest.
+const (
+	minDeadline = time.Minute
+	maxDeadline = 7 * 24 * time.Hour
+)
 
-func isImage(value string) string {
-	if !isImageReference(value) {
-		return "must be an image with a tag or a digest, as in quay.io/organization/name@sha256:…"
-	}
-	return ""
-}
-
-func isExactVersion(value string) string {
-	if _, ok := parseVersion(value, 3); !ok {
-		return "must be of the form MAJOR.MINOR.PATCH"
-	}
-	return ""
-}
-
-// maxDeadline is the longest deadline of an operation. Operation documents expire after this time.
-const maxDeadline = 7 * 24 * time.Hour
-
-func isDuration(value string) string {
+func deadline(_ *config.Config, value string) string {
 	d, err := time.ParseDuration(value)
 	switch {
-	case err != nil || d <= 0:
-		return "must be a duration greater than zero, as in 90m"
+	case err != nil || d < minDeadline:
+		return "must be a duration of at least 1m, as in 90m"
 	case d > maxDeadline:
 		return fmt.Sprintf("must be at most %dh", int(maxDeadline.Hours()))
 	}

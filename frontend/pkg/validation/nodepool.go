@@ -40,7 +40,7 @@ func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
 const maxNodes = 200
 
 func (r *Rules) nodePool(report *report, pool *hub.NodePool, change NodePoolChange) {
-	r.resource(report, &pool.Resource, nodePoolExperiments, change.Subscription)
+	r.resource(report, &pool.Resource)
 	p := &pool.Properties
 	nodePoolVersion(report, &p.Version, change)
 	channelGroup(report, "properties.version.channelGroup", p.Version.ChannelGroup, change.Subscription)

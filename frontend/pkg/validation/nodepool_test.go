@@ -138,13 +138,6 @@ func TestNodePoolRules(t *testing.T) {
 			reason: "at most a week", change: func(p *hub.NodePool) { minutes := int32(-1); p.Properties.NodeDrainTimeoutMinutes = &minutes },
 			want: invalid("properties.nodeDrainTimeoutMinutes", "-1", "must be greater than or equal to 0"),
 		},
-		"experiment of a cluster": {
-			reason: "a pool has experiments of its own", change: func(p *hub.NodePool) {
-				p.Tags = map[string]string{"aro-hcp.experimental.cluster.single-replica": "true"}
-			},
-			want: []apierror.Violation{violation("tags[aro-hcp.experimental.cluster.single-replica]",
-				`Unsupported value: "aro-hcp.experimental.cluster.single-replica": supported values: "aro-hcp.experimental.nodepool.max-creation-duration"`)},
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -63,18 +63,19 @@ const (
 )
 
 // resource validates the fields of every tracked resource.
-func (r *Rules) resource(report *report, resource *hub.Resource, experiments experiments, subscription *hub.Subscription) {
+func (r *Rules) resource(report *report, resource *hub.Resource) {
 	switch {
 	case resource.Location == "":
 		report.required("location")
 	case normalLocation(resource.Location) != normalLocation(r.location):
 		report.unsupported("location", resource.Location, r.location)
 	}
-	r.tags(report, resource.Tags, experiments, subscription)
+	tags(report, resource.Tags)
 	identity(report, resource.Identity, resource.ID)
 }
 
-func (r *Rules) tags(report *report, tags map[string]string, experiments experiments, subscription *hub.Subscription) {
+// tags validates the limits of ARM. ApplyExperiments validates experimental tags.
+func tags(report *report, tags map[string]string) {
 	if report.tooMany("tags", len(tags), maxTags) {
 		return
 	}
@@ -92,7 +93,6 @@ func (r *Rules) tags(report *report, tags map[string]string, experiments experim
 		if utf8.RuneCountInString(value) > maxTagValue {
 			report.tooLongText(field, value, maxTagValue)
 		}
-		r.experiment(report, key, value, experiments, subscription)
 	}
 }
 

@@ -45,6 +45,29 @@ func parseVersion(text string, parts int) (version, bool) {
 	return v, true
 }
 
+// parseRelease parses a version with a patch, an optional pre-release and an optional build (section 10), which does not
+// count in comparisons.
+func parseRelease(text string) (version, bool) {
+	text, build, found := strings.Cut(text, "+")
+	if found && !isBuild(build) {
+		return version{}, false
+	}
+	return parseVersion(text, 3)
+}
+
+// isBuild reports whether text is a list of identifiers separated by dots.
+func isBuild(text string) bool {
+	if len(text) > maxVersion {
+		return false
+	}
+	for identifier := range strings.SplitSeq(text, ".") {
+		if identifier == "" || strings.ContainsFunc(identifier, func(c rune) bool { return c > 0x7f || !isAlphanumeric(byte(c)) && c != '-' }) {
+			return false
+		}
+	}
+	return true
+}
+
 // isPreRelease reports whether text is a list of identifiers separated by dots. Numeric ones must not have leading zeros.
 func isPreRelease(text string) bool {
 	for identifier := range strings.SplitSeq(text, ".") {
