@@ -70,7 +70,7 @@ type node struct {
 	// other is the node of the field that Field.other names.
 	other *node
 
-	defaultValue, ifObjectAbsent, implied reflect.Value
+	defaultValue, implied reflect.Value
 	// label is the quoted name with its colon.
 	label string
 	// readOnly is set for an object without any field to read. Its value in a body is ignored, like a read-only field's.
@@ -87,7 +87,7 @@ func (n *node) in(v reflect.Value) reflect.Value {
 
 func bind(f Field, typ, status reflect.Type, hubPath string) *node {
 	n := &node{Field: f, typ: typ, hub: hubPath, label: quoted(f.name) + ":"}
-	n.defaultValue, n.ifObjectAbsent, n.implied = constant(f, typ, f.defaultValue), constant(f, typ, f.ifObjectAbsent), constant(f, typ, f.implied)
+	n.defaultValue, n.implied = constant(f, typ, f.defaultValue), constant(f, typ, f.implied)
 	switch f.kind {
 	case object:
 		n.within = typ

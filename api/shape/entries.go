@@ -14,6 +14,8 @@ type Entry struct {
 	Type string
 	// Enum lists the values that a string may have; nil means any.
 	Enum []string
+	// Supported lists the values of Enum that the service supports.
+	Supported []string
 	// Default is the value of an absent field; empty if there is none.
 	Default string
 	// ReadOnly is set for fields that are written and never read, Implied for fields that are neither written nor read.
@@ -40,14 +42,18 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.Field.implied != nil {
 			entry.Default = fmt.Sprint(field.Field.implied)
 		}
-		if field.Field.ifObjectAbsent != nil {
-			entry.Notes = append(entry.Notes, fmt.Sprintf("%v if its object is absent", field.Field.ifObjectAbsent))
+		if entry.Supported = field.enum; field.supported != nil {
+			entry.Supported = field.supported
+			entry.Notes = append(entry.Notes, "supported: "+strings.Join(field.supported, ", "))
 		}
 		if field.kind == implied && field.Field.other != "" {
 			entry.Default = field.Field.other
 		}
 		if field.keepIfAbsent {
 			entry.Notes = append(entry.Notes, "kept if a PUT omits it")
+		}
+		if field.defaultIfNull {
+			entry.Notes = append(entry.Notes, "default if a PATCH has null")
 		}
 		if field.immutable {
 			entry.Notes = append(entry.Notes, "immutable at this version")

@@ -20,16 +20,17 @@ import (
 // Field is an entry of a table: a field of a JSON object and its properties at one version. It is a value; each method
 // returns a changed copy.
 type Field struct {
-	name           string
-	from           string
-	kind           kind
-	enum           []string
-	defaultValue   any
-	ifObjectAbsent any
-	implied        any
-	keepIfAbsent   bool
-	immutable      bool
-	writeZero      bool
+	name          string
+	from          string
+	kind          kind
+	enum          []string
+	supported     []string
+	defaultValue  any
+	implied       any
+	defaultIfNull bool
+	keepIfAbsent  bool
+	immutable     bool
+	writeZero     bool
 	// other is the field of the same object that WriteZeroUnless and ImpliedFrom name.
 	other      string
 	fromStatus *fromStatus
@@ -88,11 +89,15 @@ func (f Field) Inline() Field { return f.From(".") }
 // not in the list, which another version set, is omitted from responses and kept while a body omits the field.
 func (f Field) OneOf(values ...string) Field { f.enum = values; return f }
 
-// Default sets the value of a field that a PUT omits. For a PATCH it applies only in elements of lists.
+// Supported lists the values of OneOf that the service supports. Any other value in a body is a problem of the body, except
+// the stored one: a resource that has such a value keeps it.
+func (f Field) Supported(values ...string) Field { f.supported = values; return f }
+
+// Default sets the value of a field that a PUT omits. For a PATCH it applies only in elements of lists; see DefaultIfNull.
 func (f Field) Default(value any) Field { f.defaultValue = value; return f }
 
-// IfObjectAbsent sets the value for a body without the object that the field belongs to.
-func (f Field) IfObjectAbsent(value any) Field { f.ifObjectAbsent = value; return f }
+// DefaultIfNull makes a PATCH with null return a field that has a value to its default.
+func (f Field) DefaultIfNull() Field { f.defaultIfNull = true; return f }
 
 // KeepIfAbsent keeps the stored value if a PUT omits the field.
 func (f Field) KeepIfAbsent() Field { f.keepIfAbsent = true; return f }

@@ -98,7 +98,7 @@ func (n *node) readMap(o *wire.Object, v reflect.Value) {
 func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
 	if !o.HasValue(n.name) {
 		if !n.keeps(v, defaults) {
-			n.setAbsent(o, v, defaults)
+			n.setAbsent(v, defaults)
 		}
 		return
 	}
@@ -106,18 +106,18 @@ func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
 		n.readText(o, v, defaults)
 		return
 	}
-	n.setAbsent(o, v, defaults)
+	n.setAbsent(v, defaults)
 	readers[n.typ](o, n.name, v)
 }
 
 func (n *node) readText(o *wire.Object, v reflect.Value, defaults bool) {
 	before := v.String()
-	n.setAbsent(o, v, defaults)
+	n.setAbsent(v, defaults)
 	text := v.String()
 	if n.enum == nil {
 		text = o.String(n.name, text)
 	} else {
-		text = o.Enum(n.name, text, n.enum...)
+		text = o.Enum(n.name, text, n.valuesInBody(before)...)
 	}
 	if n.immutable && before != "" && text != before {
 		o.AddProblem(n.name, "Forbidden: field is immutable")
@@ -131,16 +131,25 @@ func (n *node) keeps(v reflect.Value, defaults bool) bool {
 	if v.IsZero() {
 		return false
 	}
-	ofAnotherVersion := n.enum != nil && !slices.Contains(n.enum, v.String()) && !n.ifObjectAbsent.IsValid()
+	ofAnotherVersion := n.enum != nil && !slices.Contains(n.enum, v.String())
 	return ofAnotherVersion || n.keepIfAbsent && defaults
 }
 
-// setAbsent sets v to the value of a field that is not in the body.
-func (n *node) setAbsent(o *wire.Object, v reflect.Value, defaults bool) {
+// valuesInBody returns the values that a body may have if before is the stored one.
+func (n *node) valuesInBody(before string) []string {
 	switch {
-	case o == nil && n.ifObjectAbsent.IsValid():
-		v.Set(n.ifObjectAbsent)
-	case defaults && n.defaultValue.IsValid():
+	case n.supported == nil:
+		return n.enum
+	case slices.Contains(n.enum, before) && !slices.Contains(n.supported, before):
+		return append(slices.Clone(n.supported), before)
+	}
+	return n.supported
+}
+
+// setAbsent sets v to the value of a field that is not in the body.
+func (n *node) setAbsent(v reflect.Value, defaults bool) {
+	switch {
+	case n.defaultValue.IsValid() && (defaults || n.defaultIfNull && !v.IsZero()):
 		v.Set(n.defaultValue)
 	default:
 		v.SetZero()

@@ -145,16 +145,31 @@ func TestReadAndShow(t *testing.T) {
 			body:   `{"properties":{"word":"new"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
 			problems: []string{`properties.word: Unsupported value: "new": supported values: "x", "y"`},
 		},
-		"without the object": {
-			reason: "IfObjectAbsent sets a value if the object is absent, also in a PATCH",
-			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").IfObjectAbsent("theirs")))),
-			patch:  true, body: `{}`, want: properties{Within: within{A: "theirs"}}, shown: `{}`,
+		"value of the version that is not supported": {
+			reason: "the problem lists the supported values only",
+			table:  inner(value("word").OneOf("x", "y").Supported("x").Default("x"), value("count")),
+			body:   `{"properties":{"word":"y"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
+			problems: []string{`properties.word: Unsupported value: "y": supported values: "x"`},
 		},
-		"with the object": {
-			reason: "IfObjectAbsent does not apply to an object that is empty",
-			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").IfObjectAbsent("theirs")))),
-			stored: properties{Within: within{A: "theirs"}},
-			body:   `{"properties":{"within":{}}}`, shown: `{}`,
+		"stored value that is not supported": {
+			reason: "a resource keeps it, and shows it",
+			table:  inner(value("word").OneOf("x", "y").Supported("x").Default("x"), value("count")),
+			stored: properties{Word: "y"}, body: `{"properties":{"word":"y"}}`, want: properties{Word: "y"}, shown: `{"properties":{"word":"y"}}`,
+		},
+		"null in a PATCH": {
+			reason: "DefaultIfNull returns the field to its default",
+			table:  inner(value("word").Default("x").DefaultIfNull(), value("count")),
+			patch:  true, stored: properties{Word: "y"}, body: `{"properties":{"word":null}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
+		},
+		"PATCH without a stored value": {
+			reason: "DefaultIfNull does not apply to a field without a value, which a PATCH does not change",
+			table:  inner(value("word").Default("x").DefaultIfNull(), value("count")),
+			patch:  true, body: `{"properties":{"word":null}}`, shown: `{}`,
+		},
+		"default that is not supported": {
+			reason: "a default applies in any case; package validation rejects it",
+			table:  inner(value("word").OneOf("x", "y").Supported("x").Default("y"), value("count")),
+			body:   `{}`, want: properties{Word: "y"}, shown: `{"properties":{"word":"y"}}`,
 		},
 		"immutable": {
 			reason: "an immutable field that has a value keeps it",

@@ -17,7 +17,7 @@ func cluster() shape.Field {
 			shape.Value("baseDomainPrefix").KeepIfAbsent(),
 		),
 		shape.Object("network",
-			shape.Value("networkType").OneOf("OVNKubernetes", "Other").Default("OVNKubernetes"),
+			shape.Value("networkType").OneOf("OVNKubernetes", "Other").Default("OVNKubernetes").DefaultIfNull(),
 			shape.Value("podCidr").Default("10.128.0.0/14"),
 			shape.Value("serviceCidr").Default("172.30.0.0/16"),
 			shape.Value("machineCidr").Default("10.0.0.0/16"),
@@ -28,7 +28,8 @@ func cluster() shape.Field {
 		).Inline(),
 		shape.Object("api",
 			shape.FromStatus("url", func(s *hub.ClusterStatus) any { return s.APIURL }),
-			shape.Value("visibility").OneOf("Public", "Private").Default("Public"),
+			// The service provides no private APIs yet.
+			shape.Value("visibility").OneOf("Public", "Private").Supported("Public").Default("Public").DefaultIfNull(),
 			shape.Value("authorizedCidrs"),
 		),
 		platform(),
@@ -41,7 +42,7 @@ func cluster() shape.Field {
 		etcd(),
 		shape.Value("nodeDrainTimeoutMinutes"),
 		shape.Object("clusterImageRegistry",
-			shape.Value("state").OneOf("Enabled", "Disabled").Default("Enabled"),
+			shape.Value("state").OneOf("Enabled", "Disabled").Default("Enabled").DefaultIfNull(),
 		),
 	)
 }
@@ -52,7 +53,7 @@ func platform() shape.Field {
 		shape.Value("subnetId"),
 		// Later versions require one. A cluster that this version creates uses its own subnet.
 		shape.ImpliedFrom("vnetIntegrationSubnetId", "subnetId"),
-		shape.Value("outboundType").OneOf("LoadBalancer").Default("LoadBalancer"),
+		shape.Value("outboundType").OneOf("LoadBalancer").Default("LoadBalancer").DefaultIfNull(),
 		shape.Value("networkSecurityGroupId"),
 		shape.Object("operatorsAuthentication",
 			shape.Object("userAssignedIdentities",
@@ -69,9 +70,9 @@ func platform() shape.Field {
 func etcd() shape.Field {
 	return shape.Object("etcd",
 		shape.Object("dataEncryption",
-			shape.Value("keyManagementMode").OneOf("PlatformManaged", "CustomerManaged").Default("PlatformManaged"),
+			shape.Value("keyManagementMode").OneOf("PlatformManaged", "CustomerManaged").Supported("CustomerManaged").Default("PlatformManaged"),
 			shape.Object("customerManaged",
-				shape.Value("encryptionType").OneOf("KMS").Default("KMS"),
+				shape.Value("encryptionType").OneOf("KMS"),
 				shape.Object("kms",
 					// This version supports public vaults only.
 					shape.Implied("visibility", "Public"),

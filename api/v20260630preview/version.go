@@ -19,16 +19,14 @@ func API() version.Version {
 	v.Cluster = v.Cluster.
 		With("properties",
 			shape.Object("ingress",
-				// The contract lists Disabled too, which the service does not support.
-				shape.Value("type").OneOf("Public", "Private").Default("Public"),
+				// The contract lists Disabled too. The service provides neither that nor a private ingress.
+				shape.Value("type").OneOf("Public", "Private").Supported("Public").Default("Public").DefaultIfNull(),
 			),
-			shape.Value("cryptoRestrictions").OneOf("None", "FIPS").Default("None"),
+			shape.Value("cryptoRestrictions").OneOf("None", "FIPS").Default("None").DefaultIfNull(),
 			shape.FromStatus("status", func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
 		).
-		// A request without the object selects a key that the platform manages; there is no value for it any more.
-		With("properties.etcd.dataEncryption",
-			shape.Value("keyManagementMode").OneOf("CustomerManaged").IfObjectAbsent("PlatformManaged"),
-		).
+		// A cluster with a platform-managed key keeps it while requests omit the object; there is no value for it any more.
+		With("properties.etcd.dataEncryption", shape.Value("keyManagementMode").OneOf("CustomerManaged")).
 		With("properties.etcd.dataEncryption.customerManaged.kms.activeKey", shape.Value("version"))
 	v.NodePool = v.NodePool.
 		With("properties", shape.FromStatus("status", func(s *hub.NodePoolStatus) any { return version.Status(s.Conditions) }))

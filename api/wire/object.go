@@ -141,7 +141,7 @@ func (o *Object) Enum(name, absent string, supported ...string) string {
 // UnsupportedValue returns the message for a value that is not one of the supported ones.
 func UnsupportedValue(value string, supported []string) string {
 	quoted := make([]string, len(supported))
-	for i, one := range supported {
+	for i, one := range slices.Sorted(slices.Values(supported)) {
 		quoted[i] = strconv.Quote(one)
 	}
 	return fmt.Sprintf("Unsupported value: %s: supported values: %s", FormatValue(value), strings.Join(quoted, ", "))

@@ -153,7 +153,7 @@ func (c *Customer) NodePoolID(cluster, name string) string {
 
 // The operators that require identities.
 var (
-	controlPlaneOperators = []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config"}
+	controlPlaneOperators = []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config", "kms"}
 	dataPlaneOperators    = []string{"disk-csi-driver", "file-csi-driver", "image-registry"}
 )
 
@@ -178,6 +178,7 @@ func (c *Customer) ClusterBody(name string) armresources.GenericResource {
 		Identity: &armresources.Identity{Type: to.Ptr(armresources.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: assigned},
 		Properties: map[string]any{
 			"version": map[string]any{"id": "4.21", "channelGroup": "stable"},
+			"etcd":    Etcd("1"),
 			"platform": map[string]any{
 				"subnetId":                network + "virtualNetworks/" + name + "/subnets/workers",
 				"vnetIntegrationSubnetId": network + "virtualNetworks/" + name + "/subnets/integration",
@@ -190,6 +191,13 @@ func (c *Customer) ClusterBody(name string) armresources.GenericResource {
 			},
 		},
 	}
+}
+
+// Etcd returns the encryption of etcd with a version of the customer's key.
+func Etcd(keyVersion string) map[string]any {
+	return map[string]any{"dataEncryption": map[string]any{"keyManagementMode": "CustomerManaged", "customerManaged": map[string]any{
+		"encryptionType": "KMS", "kms": map[string]any{"vaultName": "vault", "visibility": "Public",
+			"activeKey": map[string]any{"name": "secrets", "version": keyVersion}}}}}
 }
 
 // NodePoolBody returns a valid node pool with the given number of nodes.

@@ -42,7 +42,7 @@ func TestDay2Operations(t *testing.T) {
 	id, steady, elastic := c.ClusterID("day2"), c.NodePoolID("day2", "steady"), c.NodePoolID("day2", "elastic")
 	d := scenario{t: t, ctx: ctx, c: c, id: id}
 
-	d.put(id, encrypted(c.ClusterBody("day2"), "1"))
+	d.put(id, c.ClusterBody("day2"))
 	hosted, host := inHosted(t, ctx, id), hosting(t, ctx, id)
 	before := host.get(ctx, "hostedclusters", `{.items[0].status.version.history[0].version}`)
 	if !strings.HasPrefix(before, "4.21.") {
@@ -370,14 +370,6 @@ func (d *scenario) kubectlWith(config *rest.Config) kubectl {
 		d.t.Fatal(err)
 	}
 	return withKubeconfig(d.t, content)
-}
-
-// encrypted adds customer-managed etcd encryption with a version of a key to a cluster.
-func encrypted(body armresources.GenericResource, version string) armresources.GenericResource {
-	body.Properties.(map[string]any)["etcd"] = map[string]any{"dataEncryption": map[string]any{"keyManagementMode": "CustomerManaged",
-		"customerManaged": map[string]any{"kms": map[string]any{"vaultName": "vault", "visibility": "Public",
-			"activeKey": map[string]any{"name": "secrets", "version": version}}}}}
-	return body
 }
 
 // withVersion sets the release of a node pool.

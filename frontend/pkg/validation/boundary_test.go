@@ -207,7 +207,7 @@ func TestKeyRotationEdges(t *testing.T) {
 	} {
 		old, now := validCluster(), validCluster()
 		for _, c := range []*hub.Cluster{old, now} {
-			c.Properties.Version.ID, c.Properties.Etcd.DataEncryption = tc.wanted, ownKey()
+			c.Properties.Version.ID, c.Properties.Etcd.DataEncryption = tc.wanted, customerKey()
 		}
 		now.Properties.Etcd.DataEncryption.CustomerManaged.KMS.ActiveKey.Version = "2"
 		var active []string

@@ -28,9 +28,11 @@ func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 	}
 	found := validate(now, func(report *report) { r.cluster(report, change.Old, change.Subscription) })
 	steps := &report{}
-	clusterImmutable(immutable{steps}, change.Old, change.New)
+	immutable{steps}.value("location", normalLocation(change.Old.Location) == normalLocation(change.New.Location), change.New.Location)
 	clusterVersionStep(steps, change)
 	found.replace(steps)
+	// A changed value can violate its own rule too. As in the published service, both are reported.
+	clusterImmutable(immutable{found}, change.Old, change.New)
 	return found.violations()
 }
 
@@ -48,8 +50,6 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 	}
 	network(report, &p.Network)
 	authorizedCIDRs(report, p.API.AuthorizedCIDRs)
-	requiredText(report, "properties.api.visibility", string(p.API.Visibility))
-	requiredText(report, "properties.ingress.type", string(p.Ingress.Type))
 	platform(report, cluster)
 	operatorIdentities(report, cluster)
 	exactRelease(report, cluster)
@@ -62,8 +62,6 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 	dataEncryption(report, &p.Etcd.DataEncryption)
 	imageDigestMirrors(report, p.ImageDigestMirrors)
 	report.between("properties.nodeDrainTimeoutMinutes", p.NodeDrainTimeoutMinutes, 0, 10080)
-	requiredText(report, "properties.clusterImageRegistry.state", p.ClusterImageRegistry.State)
-	requiredText(report, "properties.cryptoRestrictions", p.CryptoRestrictions)
 }
 
 func requiredText(report *report, field, value string) {
@@ -73,7 +71,6 @@ func requiredText(report *report, field, value string) {
 }
 
 func network(report *report, n *hub.Network) {
-	requiredText(report, "properties.network.networkType", n.NetworkType)
 	report.between("properties.network.hostPrefix", n.HostPrefix, 23, 26)
 	ranges := [...]struct {
 		field, text string
@@ -134,7 +131,6 @@ func platform(report *report, cluster *hub.Cluster) {
 	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroupName, group) {
 		report.invalid(prefix+"managedResourceGroup", group, "must not be the resource group of the cluster")
 	}
-	requiredText(report, prefix+"outboundType", p.OutboundType)
 
 	subnet := subnetRef(report, prefix+"subnetId", p.SubnetID, cluster.ID, p.ManagedResourceGroup)
 	integration := subnetRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, cluster.ID, p.ManagedResourceGroup)
@@ -284,7 +280,6 @@ func repository(report *report, field func() string, name string) {
 }
 
 func clusterImmutable(i immutable, old, now *hub.Cluster) {
-	i.value("location", normalLocation(old.Location) == normalLocation(now.Location), now.Location)
 	o, n := &old.Properties, &now.Properties
 	i.text("properties.dns.baseDomainPrefix", o.DNS.BaseDomainPrefix, n.DNS.BaseDomainPrefix)
 	i.text("properties.network.networkType", o.Network.NetworkType, n.Network.NetworkType)
@@ -301,7 +296,6 @@ func clusterImmutable(i immutable, old, now *hub.Cluster) {
 	i.id(platform+"managedResourceGroup", o.Platform.ManagedResourceGroup, n.Platform.ManagedResourceGroup)
 	i.id(platform+"subnetId", o.Platform.SubnetID, n.Platform.SubnetID)
 	i.id(platform+"vnetIntegrationSubnetId", o.Platform.VnetIntegrationSubnetID, n.Platform.VnetIntegrationSubnetID)
-	i.text(platform+"outboundType", o.Platform.OutboundType, n.Platform.OutboundType)
 	i.id(platform+"networkSecurityGroupId", o.Platform.NetworkSecurityGroupID, n.Platform.NetworkSecurityGroupID)
 	const identities = platform + "operatorsAuthentication.userAssignedIdentities."
 	oldIDs, newIDs := &o.Platform.OperatorsAuthentication.UserAssignedIdentities, &n.Platform.OperatorsAuthentication.UserAssignedIdentities

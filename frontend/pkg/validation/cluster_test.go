@@ -1,6 +1,7 @@
 package validation_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -18,6 +21,7 @@ const (
 	vnet       = group + "/providers/Microsoft.Network/virtualNetworks/vnet"
 	identities = group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"
 	clusterID  = group + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster"
+	forbidden  = "Forbidden: field is immutable"
 	operators  = "properties.platform.operatorsAuthentication.userAssignedIdentities."
 )
 
@@ -54,15 +58,75 @@ func validCluster() *hub.Cluster {
 		ServiceManagedIdentity: identities + "service",
 	}
 	p.Autoscaling = hub.Autoscaling{MaxPodGracePeriodSeconds: 600, MaxNodeProvisionTimeSeconds: 900, PodPriorityThreshold: -10}
-	p.Etcd.DataEncryption.KeyManagementMode = "PlatformManaged"
+	p.Etcd.DataEncryption = customerKey()
 	p.ClusterImageRegistry.State, p.CryptoRestrictions = "Enabled", "None"
 	return c
 }
 
-func ownKey() hub.DataEncryption {
+func customerKey() hub.DataEncryption {
 	return hub.DataEncryption{KeyManagementMode: "CustomerManaged", CustomerManaged: &hub.CustomerManagedEncryption{
 		EncryptionType: "KMS", KMS: &hub.KMSEncryption{VaultName: "vault", Visibility: hub.Public, ActiveKey: hub.KMSKey{Name: "key", Version: "1"}},
 	}}
+}
+
+func platformKey(c *hub.Cluster) {
+	c.Properties.Etcd.DataEncryption = hub.DataEncryption{KeyManagementMode: "PlatformManaged"}
+}
+
+// TestClustersWithPlatformManagedKeysCanBeUpdated changes a cluster that was created before only customer-managed keys were
+// supported.
+func TestClustersWithPlatformManagedKeysCanBeUpdated(t *testing.T) {
+	old, now := validCluster(), validCluster()
+	platformKey(old)
+	platformKey(now)
+	now.Properties.NodeDrainTimeoutMinutes = 5
+	if got := rules(t).Cluster(validation.ClusterChange{Old: old, New: now, Subscription: &hub.Subscription{}}); len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestPrivateClustersAreKept changes a cluster that was created with a private API and ingress, before these were rejected.
+// They stay as they are; only a request that changes them is rejected.
+func TestPrivateClustersAreKept(t *testing.T) {
+	for _, version := range versions.All() {
+		old := validCluster()
+		old.Properties.API.Visibility, old.Properties.Ingress.Type = hub.Private, hub.Private
+		shown, err := json.Marshal(version.EncodeCluster(old, hub.Succeeded, &hub.ClusterStatus{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := func(patch string) []apierror.Violation {
+			fields, err := wire.ParseObject(shown)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change, err := wire.ParseObject([]byte(patch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := wire.NewBody(wire.MergePatch(fields, change))
+			now := version.DecodeCluster(body, old, true)
+			violations := rules(t).Cluster(validation.ClusterChange{Old: old, New: now, Subscription: &hub.Subscription{}})
+			for _, problem := range body.Problems() {
+				violations = append(violations, apierror.Violation(problem))
+			}
+			return violations
+		}
+		if got := change(`{"properties":{"nodeDrainTimeoutMinutes":5}}`); len(got) > 0 {
+			t.Errorf("%s: another change: %v", version.Name, got)
+		}
+		want := []apierror.Violation{violation("properties.api.visibility", forbidden)}
+		if got := change(`{"properties":{"api":{"visibility":"Public"}}}`); !cmp.Equal(got, want) {
+			t.Errorf("%s: API: got %v, want %v", version.Name, got, want)
+		}
+		if version.Name < "2026-06-30" {
+			continue
+		}
+		want = []apierror.Violation{violation("properties.ingress.type", forbidden)}
+		if got := change(`{"properties":{"ingress":{"type":"Public"}}}`); !cmp.Equal(got, want) {
+			t.Errorf("%s: ingress: got %v, want %v", version.Name, got, want)
+		}
+	}
 }
 
 func experimenting() *hub.Subscription {
@@ -111,7 +175,7 @@ func TestClusterRules(t *testing.T) {
 		},
 		"channel group": {
 			reason: "candidate is behind the feature", change: func(c *hub.Cluster) { c.Properties.Version.ChannelGroup = "candidate" },
-			want: []apierror.Violation{violation("properties.version.channelGroup", `Unsupported value: "candidate": supported values: "stable", "fast"`)},
+			want: []apierror.Violation{violation("properties.version.channelGroup", `Unsupported value: "candidate": supported values: "fast", "stable"`)},
 		},
 		"channel group with the feature": {
 			reason: "with it, candidate is fine", subscription: experimenting(), change: func(c *hub.Cluster) { c.Properties.Version.ChannelGroup = "candidate" },
@@ -214,10 +278,15 @@ func TestClusterRules(t *testing.T) {
 				violation("properties.autoscaling.maxPodGracePeriodSeconds", "Invalid value: 0: must be greater than or equal to 1"),
 			},
 		},
-		"own key": {reason: "a key of the customer's is fine", change: func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption = ownKey() }},
-		"own key incomplete": {
-			reason: "a key is said in full", change: func(c *hub.Cluster) {
-				c.Properties.Etcd.DataEncryption = ownKey()
+		"platform-managed key": {
+			reason: "only a key of the customer is supported", change: func(c *hub.Cluster) {
+				c.Properties.Etcd.DataEncryption = hub.DataEncryption{KeyManagementMode: "PlatformManaged"}
+			},
+			want: []apierror.Violation{violation("properties.etcd.dataEncryption.keyManagementMode", `Unsupported value: "PlatformManaged": supported values: "CustomerManaged"`)},
+		},
+		"incomplete key": {
+			reason: "every field of a key is required", change: func(c *hub.Cluster) {
+				c.Properties.Etcd.DataEncryption = customerKey()
 				c.Properties.Etcd.DataEncryption.CustomerManaged.KMS = &hub.KMSEncryption{Visibility: hub.Private}
 			},
 			want: []apierror.Violation{
@@ -226,12 +295,16 @@ func TestClusterRules(t *testing.T) {
 				violation("properties.etcd.dataEncryption.customerManaged.kms.vaultName", "Required value"),
 			},
 		},
-		"own key without a mode": {
+		"key without a mode": {
 			reason: "the mode is required", change: func(c *hub.Cluster) {
-				c.Properties.Etcd.DataEncryption = ownKey()
+				c.Properties.Etcd.DataEncryption = customerKey()
 				c.Properties.Etcd.DataEncryption.KeyManagementMode = ""
 			},
-			want: []apierror.Violation{violation("properties.etcd.dataEncryption.keyManagementMode", "Required value")},
+			want: []apierror.Violation{
+				violation("properties.etcd.dataEncryption.customerManaged", `Invalid value: "": may only be specified when keyManagementMode is "CustomerManaged"`),
+				violation("properties.etcd.dataEncryption.keyManagementMode", "Required value"),
+				violation("properties.etcd.dataEncryption.keyManagementMode", `Unsupported value: "": supported values: "CustomerManaged"`),
+			},
 		},
 		"mirrors": {
 			reason: "repositories are lower case, without scheme, tag or digest", change: func(c *hub.Cluster) {
@@ -283,7 +356,6 @@ func TestClusterOffer(t *testing.T) {
 }
 
 func TestClusterUpdates(t *testing.T) {
-	forbidden := "Forbidden: field is immutable"
 	cases := map[string]struct {
 		reason       string
 		old, change  func(*hub.Cluster)
@@ -314,6 +386,7 @@ func TestClusterUpdates(t *testing.T) {
 				violation("properties.api.visibility", forbidden), violation("properties.clusterImageRegistry.state", forbidden),
 				violation("properties.cryptoRestrictions", forbidden), violation("properties.dns.baseDomainPrefix", forbidden),
 				violation("properties.ingress.type", forbidden), violation("properties.network.hostPrefix", forbidden),
+				violation("properties.network.hostPrefix", "Invalid value: 30: must be less than or equal to 26"),
 				violation("properties.network.podCidr", forbidden), violation("properties.platform.managedResourceGroup", forbidden),
 			},
 		},
@@ -328,22 +401,23 @@ func TestClusterUpdates(t *testing.T) {
 			},
 			want: []apierror.Violation{violation(operators+"dataPlaneOperators", forbidden)},
 		},
-		"own key afterwards": {
-			reason: "who holds the key is decided once",
-			change: func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption = ownKey() },
+		"customer-managed key afterwards": {
+			reason: "the mode is immutable",
+			old:    platformKey,
+			change: func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption = customerKey() },
 			want:   []apierror.Violation{violation("properties.etcd.dataEncryption.keyManagementMode", forbidden)},
 		},
 		"key rotation too early": {
 			reason: "rotation needs 4.22",
-			old:    func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption = ownKey() },
+			old:    func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption = customerKey() },
 			change: func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption.CustomerManaged.KMS.ActiveKey.Version = "2" },
 			want: []apierror.Violation{violation("properties.etcd.dataEncryption.customerManaged.kms.activeKey.version",
-				"Forbidden: the key can be rotated only on a control plane of version 4.22 or later")},
+				`Invalid value: "2": the key can be rotated only on a control plane of version 4.22 or later`)},
 		},
 		"key rotation": {
 			reason: "on 4.22 it is fine",
 			old: func(c *hub.Cluster) {
-				c.Properties.Version.ID, c.Properties.Etcd.DataEncryption = "4.22", ownKey()
+				c.Properties.Version.ID, c.Properties.Etcd.DataEncryption = "4.22", customerKey()
 			},
 			change: func(c *hub.Cluster) { c.Properties.Etcd.DataEncryption.CustomerManaged.KMS.ActiveKey.Version = "2" },
 		},
@@ -409,7 +483,7 @@ func TestNames(t *testing.T) {
 // BenchmarkFullCluster measures validation of a cluster with all fields. `make bench` prints it with its target.
 func BenchmarkFullCluster(b *testing.B) {
 	r, cluster, subscription := rules(b), validCluster(), &hub.Subscription{State: hub.Registered}
-	cluster.Properties.Etcd.DataEncryption = ownKey()
+	cluster.Properties.Etcd.DataEncryption = customerKey()
 	cluster.Tags = map[string]string{"team": "a", "stage": "test", "cost-center": "1"}
 	operators := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
 	for i := range 8 {

@@ -56,7 +56,7 @@ func clusterVersionStep(report *report, change ClusterChange) {
 
 	oldKey, newKey := keyVersion(change.Old), keyVersion(change.New)
 	if oldKey != "" && newKey != "" && oldKey != newKey && running.compare(keyRotationVersion) < 0 {
-		report.forbidden("properties.etcd.dataEncryption.customerManaged.kms.activeKey.version", newKey,
+		report.invalid("properties.etcd.dataEncryption.customerManaged.kms.activeKey.version", newKey,
 			"the key can be rotated only on a control plane of version %s or later", keyRotationVersion)
 	}
 }

@@ -2,35 +2,48 @@ package validation
 
 import "github.com/hcpmesh/hcpmesh/api/hub"
 
-// customerManaged is the keyManagementMode with a key that the customer manages.
-const customerManaged = "CustomerManaged"
+const (
+	// customerManaged is the keyManagementMode with a key that the customer manages, the only one that is supported.
+	customerManaged = "CustomerManaged"
+	// kmsEncryption is the only encryptionType of a key that the customer manages.
+	kmsEncryption = "KMS"
+)
 
+// dataEncryption requires a key that the customer manages. Clusters that were created with a platform-managed key keep it,
+// because rules are ratcheting.
 func dataEncryption(report *report, encryption *hub.DataEncryption) {
 	const field = "properties.etcd.dataEncryption."
 	managed := encryption.CustomerManaged
-	switch encryption.KeyManagementMode {
-	case "":
-		report.required(field + "keyManagementMode")
-	case customerManaged:
-		if managed == nil {
-			report.required(field + "customerManaged")
+	if encryption.KeyManagementMode != customerManaged {
+		if encryption.KeyManagementMode == "" {
+			report.required(field + "keyManagementMode")
 		}
-	default:
-		if managed != nil {
-			report.forbidden(field+"customerManaged", encryption.KeyManagementMode, "must not be given unless keyManagementMode is %s", customerManaged)
-		}
+		report.unsupported(field+"keyManagementMode", encryption.KeyManagementMode, customerManaged)
 	}
+	member(report, field+"customerManaged", managed != nil, "keyManagementMode", encryption.KeyManagementMode, customerManaged)
 	if managed == nil {
 		return
 	}
-	requiredText(report, field+"customerManaged.encryptionType", managed.EncryptionType)
+	if managed.EncryptionType != kmsEncryption {
+		report.unsupported(field+"customerManaged.encryptionType", managed.EncryptionType, kmsEncryption)
+	}
 	const kms = field + "customerManaged.kms"
+	member(report, kms, managed.KMS != nil, "encryptionType", managed.EncryptionType, kmsEncryption)
 	if managed.KMS == nil {
-		report.required(kms)
 		return
 	}
-	report.within(kms+".vaultName", managed.KMS.VaultName, 255)
+	report.withinBytes(kms+".vaultName", managed.KMS.VaultName, 255)
 	requiredText(report, kms+".visibility", string(managed.KMS.Visibility))
-	report.within(kms+".activeKey.name", managed.KMS.ActiveKey.Name, 255)
-	report.within(kms+".activeKey.version", managed.KMS.ActiveKey.Version, 255)
+	report.withinBytes(kms+".activeKey.name", managed.KMS.ActiveKey.Name, 255)
+	report.withinBytes(kms+".activeKey.version", managed.KMS.ActiveKey.Version, 255)
+}
+
+// member validates a member of a union: it must be given if the discriminator has the value wanted, and only then.
+func member(report *report, field string, given bool, discriminator, value, wanted string) {
+	switch {
+	case value == wanted && !given:
+		report.invalid(field, "", "must be specified when %s is %q", discriminator, wanted)
+	case value != wanted && given:
+		report.invalid(field, "", "may only be specified when %s is %q", discriminator, wanted)
+	}
 }

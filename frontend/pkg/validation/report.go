@@ -121,6 +121,18 @@ func (r *report) within(field, value string, most int) {
 	r.text(field, value, most)
 }
 
+// withinBytes requires a string of at most most bytes without control characters.
+func (r *report) withinBytes(field, value string, most int) {
+	switch {
+	case value == "":
+		r.required(field)
+	case len(value) > most:
+		r.tooLong(field, value, most)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		r.invalid(field, value, "must not contain control characters")
+	}
+}
+
 // text requires an optional string of at most most characters. Control characters are invalid: systems behind the service
 // reject them.
 func (r *report) text(field, value string, most int) {

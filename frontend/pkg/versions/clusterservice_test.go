@@ -35,7 +35,7 @@ func TestClusterServiceSupportsEveryValue(t *testing.T) {
 	for name, schemas := range tables() {
 		for definition, entries := range schemas {
 			for _, entry := range entries {
-				for _, value := range entry.Enum {
+				for _, value := range entry.Supported {
 					tested++
 					body := wire.NewBody(bodyWith(entry.Path, value))
 					err := translate[definition](versions.All()[name], body)

@@ -57,7 +57,7 @@ func drawCluster(t *rapid.T) *hub.Cluster {
 		PodPriorityThreshold:        rapid.Int32().Draw(t, "priority"),
 	}
 	p.Etcd.DataEncryption.KeyManagementMode = "PlatformManaged"
-	if rapid.Bool().Draw(t, "own key") {
+	if rapid.Bool().Draw(t, "customer-managed key") {
 		p.Etcd.DataEncryption = hub.DataEncryption{KeyManagementMode: "CustomerManaged", CustomerManaged: &hub.CustomerManagedEncryption{
 			EncryptionType: "KMS",
 			KMS: &hub.KMSEncryption{

@@ -87,7 +87,7 @@ func mutability(t *testing.T, v *versions.Version, schema string, shown []byte, 
 	contract{openapi.Files()}.createOnly(t, path.Join(v.Name, "openapi.json"), schema, "", false, createOnly)
 	words := map[string][]string{}
 	for _, entry := range tables()[v.Name][schema] {
-		words[entry.Path] = entry.Enum
+		words[entry.Path] = entry.Supported
 	}
 	tried := 0
 	for field, fixed := range createOnly {

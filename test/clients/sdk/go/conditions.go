@@ -13,18 +13,15 @@ import (
 // extend sets the properties that exist at the api-versions with conditions.
 func extend(p *sdk.HcpOpenShiftClusterProperties) {
 	mirror(p)
-	p.Ingress = &sdk.IngressProfile{Type: to.Ptr(sdk.IngressTypePrivate)}
+	p.Ingress = &sdk.IngressProfile{Type: to.Ptr(sdk.IngressTypePublic)}
 	p.CryptoRestrictions = to.Ptr(sdk.CryptoRestrictionsNone)
 }
 
 func observed(p *sdk.HcpOpenShiftClusterProperties) error {
-	if *p.Ingress.Type != sdk.IngressTypePrivate {
-		return errors.New("the ingress is not private")
+	if *p.Ingress.Type != sdk.IngressTypePublic {
+		return errors.New("the ingress is not public")
 	}
-	if p.Etcd != nil {
-		return errors.New("it has a key of its own for etcd")
-	}
-	return errors.Join(available(p.Status), mirrored(p))
+	return errors.Join(available(p.Status), vaultShown(p), mirrored(p))
 }
 
 func observedAuth(p *sdk.ExternalAuthProperties) error {

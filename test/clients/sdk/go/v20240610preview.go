@@ -10,16 +10,14 @@ import (
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// extend sets the properties that later api-versions renamed.
+// extend sets the vault of etcd's key, which later api-versions have beside the key.
 func extend(p *sdk.HcpOpenShiftClusterProperties) {
-	p.Etcd = &sdk.EtcdProfile{DataEncryption: &sdk.EtcdDataEncryptionProfile{
-		KeyManagementMode: to.Ptr(sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged),
-	}}
+	p.Etcd.DataEncryption.CustomerManaged.Kms.ActiveKey.VaultName = to.Ptr("vault")
 }
 
 func observed(p *sdk.HcpOpenShiftClusterProperties) error {
-	if p.Etcd == nil || *p.Etcd.DataEncryption.KeyManagementMode != sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged {
-		return errors.New("it does not say who holds the key of etcd")
+	if p.Etcd == nil || *p.Etcd.DataEncryption.CustomerManaged.Kms.ActiveKey.VaultName != "vault" {
+		return errors.New("it does not show the vault of etcd's key")
 	}
 	return nil
 }

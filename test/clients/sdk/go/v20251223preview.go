@@ -6,23 +6,16 @@ import (
 	"context"
 	"errors"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// extend sets the properties that later api-versions renamed.
+// extend sets the properties that do not exist at all api-versions.
 func extend(p *sdk.HcpOpenShiftClusterProperties) {
-	p.Etcd = &sdk.EtcdProfile{DataEncryption: &sdk.EtcdDataEncryptionProfile{
-		KeyManagementMode: to.Ptr(sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged),
-	}}
 	mirror(p)
 }
 
 func observed(p *sdk.HcpOpenShiftClusterProperties) error {
-	if p.Etcd == nil || *p.Etcd.DataEncryption.KeyManagementMode != sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged {
-		return errors.New("it does not say who holds the key of etcd")
-	}
-	return mirrored(p)
+	return errors.Join(vaultShown(p), mirrored(p))
 }
 
 func observedAuth(p *sdk.ExternalAuthProperties) error {

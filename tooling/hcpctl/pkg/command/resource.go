@@ -109,7 +109,7 @@ func clusterTemplate(subscription, group, name, location, version, channel strin
 	controlPlane, assigned := map[string]any{}, map[string]any{}
 	for _, operator := range []string{
 		"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver",
-		"image-registry", "cloud-network-config",
+		"image-registry", "cloud-network-config", "kms",
 	} {
 		controlPlane[operator] = identity(operator)
 		assigned[identity(operator)] = map[string]any{}
@@ -125,6 +125,11 @@ func clusterTemplate(subscription, group, name, location, version, channel strin
 		"identity": map[string]any{"type": "UserAssigned", "userAssignedIdentities": assigned},
 		"properties": map[string]any{
 			"version": map[string]any{"id": version, "channelGroup": channel},
+			"etcd": map[string]any{"dataEncryption": map[string]any{
+				"keyManagementMode": "CustomerManaged",
+				"customerManaged": map[string]any{"encryptionType": "KMS", "kms": map[string]any{
+					"vaultName": name + "-keys", "visibility": "Public", "activeKey": map[string]any{"name": "etcd", "version": "1"}}},
+			}},
 			"platform": map[string]any{
 				"managedResourceGroup":    name + "-managed",
 				"subnetId":                network + "nodes",

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import {
-  KnownEtcdDataEncryptionKeyManagementModeType as KeyManagementMode,
   KnownExternalAuthConditionType,
   KnownStatusType,
   type ExternalAuthProperties,
@@ -9,13 +8,13 @@ import {
 } from "../sdk/src/index.js";
 import type { Task } from "./task.js";
 
-// extend sets the properties that later api-versions renamed.
+// extend sets the vault of etcd's key, which later api-versions have beside the key.
 export function extend(properties: HcpOpenShiftClusterProperties): void {
-  properties.etcd = { dataEncryption: { keyManagementMode: KeyManagementMode.PlatformManaged } };
+  properties.etcd!.dataEncryption!.customerManaged!.kms!.activeKey.vaultName = "vault";
 }
 
 export function observed({ etcd }: HcpOpenShiftClusterProperties): void {
-  assert.equal(etcd?.dataEncryption?.keyManagementMode, KeyManagementMode.PlatformManaged);
+  assert.equal(etcd?.dataEncryption?.customerManaged?.kms?.activeKey.vaultName, "vault");
 }
 
 export function observedAuth({ condition }: ExternalAuthProperties): void {

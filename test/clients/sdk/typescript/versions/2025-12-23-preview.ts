@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import {
-  KnownEtcdDataEncryptionKeyManagementModeType as KeyManagementMode,
   KnownExternalAuthConditionType,
   KnownStatusType,
   type ExternalAuthProperties,
@@ -13,12 +12,11 @@ const imageDigestMirrors = [{ source: "registry.redhat.io/ubi9", mirrors: ["mirr
 
 // extend sets the properties that not all api-versions have.
 export function extend(properties: HcpOpenShiftClusterProperties): void {
-  properties.etcd = { dataEncryption: { keyManagementMode: KeyManagementMode.PlatformManaged } };
   properties.imageDigestMirrors = imageDigestMirrors;
 }
 
 export function observed(properties: HcpOpenShiftClusterProperties): void {
-  assert.equal(properties.etcd?.dataEncryption?.keyManagementMode, KeyManagementMode.PlatformManaged);
+  assert.equal(properties.etcd?.dataEncryption?.customerManaged?.kms?.vaultName, "vault");
   assert.deepEqual(properties.imageDigestMirrors, imageDigestMirrors);
 }
 

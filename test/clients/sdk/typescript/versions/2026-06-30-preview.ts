@@ -16,14 +16,14 @@ const imageDigestMirrors = [{ source: "registry.redhat.io/ubi9", mirrors: ["mirr
 // extend sets the properties that not all api-versions have.
 export function extend(properties: HcpOpenShiftClusterProperties): void {
   properties.imageDigestMirrors = imageDigestMirrors;
-  properties.ingress = { type: KnownIngressType.Private };
+  properties.ingress = { type: KnownIngressType.Public };
   properties.cryptoRestrictions = KnownCryptoRestrictions.None;
 }
 
 export function observed(properties: HcpOpenShiftClusterProperties): void {
-  assert.equal(properties.etcd, undefined);
+  assert.equal(properties.etcd?.dataEncryption?.customerManaged?.kms?.vaultName, "vault");
   assert.deepEqual(properties.imageDigestMirrors, imageDigestMirrors);
-  assert.equal(properties.ingress?.type, KnownIngressType.Private);
+  assert.equal(properties.ingress?.type, KnownIngressType.Public);
   available(properties.status);
 }
 
