@@ -59,6 +59,9 @@ type Report struct {
 	Cluster      *hub.ClusterStatus
 	NodePool     *hub.NodePoolStatus
 	ExternalAuth *hub.ExternalAuthStatus
+	// AwaitedSecrets are the Secrets that the customer must create in the cluster for an external authentication, as
+	// namespace/name.
+	AwaitedSecrets []string
 	// Spec is the desired state of Generation; nil for credentials and revocations.
 	Spec proto.Message
 	// RecoveryFingerprint identifies the state of a cluster that its recovery data belongs to; empty if it has none.
@@ -134,6 +137,10 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the report of external authentication %s: %w", e.GetResourceId(), err)
 	}
+	var awaited []string
+	for _, secret := range s.GetAwaitedSecrets() {
+		awaited = append(awaited, secret.GetNamespace()+"/"+secret.GetName())
+	}
 	return Report{
 		UID:                e.GetUid(),
 		ResourceID:         e.GetResourceId(),
@@ -146,6 +153,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) (Report, error) {
 		DeleteTime:         when(e.GetDeleteTime()),
 		Deletion:           s.GetDeletion(),
 		Conditions:         conditions(s.GetConditions()),
+		AwaitedSecrets:     awaited,
 		ExternalAuth: &hub.ExternalAuthStatus{
 			Conditions: conditions(s.GetConditions()),
 			Progress:   progress(s.GetProgress()),

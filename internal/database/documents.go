@@ -151,6 +151,17 @@ type OperationError struct {
 	Message string           `json:"message"`
 	Target  string           `json:"target,omitempty"`
 	Details []OperationError `json:"details,omitempty"`
+	// Cause is the reason in the service's own terms, for example the error of Cluster Service. Only engineers of the
+	// service may read it.
+	Cause string `json:"cause,omitempty"`
+}
+
+// Diagnosis returns the message followed by the cause, for engineers of the service.
+func (e *OperationError) Diagnosis() string {
+	if e.Cause == "" {
+		return e.Message
+	}
+	return e.Message + " Cause: " + e.Cause
 }
 
 // SubscriptionDocument is a subscription as ARM last described it.

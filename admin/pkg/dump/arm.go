@@ -104,7 +104,7 @@ func failureDetail(e *database.OperationError) *adminv1.FailureDetail {
 	if e == nil {
 		return nil
 	}
-	detail := &adminv1.FailureDetail{Code: e.Code, Message: e.Message, Target: e.Target}
+	detail := &adminv1.FailureDetail{Code: e.Code, Message: e.Diagnosis(), Target: e.Target}
 	for _, inner := range e.Details {
 		detail.Details = append(detail.Details, *failureDetail(&inner))
 	}

@@ -325,10 +325,10 @@ func TestRejectedCredentialRequestFails(t *testing.T) {
 	stop()
 	operation, credential := r.requestCredential(cluster)
 	r.fleet.mu.Lock()
-	r.fleet.refuse = apierror.ToGRPC(apierror.New(apierror.Invalid, "The request is not signed."), "clusterservice.hcpmesh")
+	r.fleet.refuse = apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.certificate_signing_request", Message: "Invalid value: it is not signed"}}), "clusterservice.hcpmesh")
 	r.fleet.mu.Unlock()
 	r.start("backend-0")
-	if got := r.ends(operation, hub.Failed); got.Error == nil || got.Error.Message != "The request is not signed." {
+	if got := r.ends(operation, hub.Failed); got.Error == nil || got.Error.Target != "certificateSigningRequest" {
 		t.Errorf("the error of a rejected request: %+v", got.Error)
 	}
 	r.credentialIs(credential, database.CredentialFailed)

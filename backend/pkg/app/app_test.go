@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func TestFailuresAreReported(t *testing.T) {
 	r.fleet.mu.Unlock()
 	r.start("backend-0")
 	broken := r.ends(r.createCluster(clusterKey(subscription, "b")), hub.Failed)
-	if broken.Error == nil || broken.Error.Code != "NoCapacity" || broken.Error.Message != "No shard has room." {
+	if broken.Error == nil || broken.Error.Code != "InternalServerError" || strings.Contains(broken.Error.Message, "shard") || !strings.Contains(broken.Error.Cause, "No shard has room.") {
 		t.Errorf("error of a cluster that failed: %+v", broken.Error)
 	}
 	item, err := r.db.Clusters().Get(t.Context(), clusterKey(subscription, "b"))
@@ -92,7 +93,7 @@ func TestFailuresAreReported(t *testing.T) {
 	r.fleet.refuse = apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.network.host_prefix", Message: "Invalid value: 30"}}), "clusterservice.hcpmesh")
 	r.fleet.mu.Unlock()
 	refused := r.ends(r.createCluster(clusterKey(subscription, "c")), hub.Failed)
-	if refused.Error == nil || refused.Error.Code != "InvalidRequestContent" || len(refused.Error.Details) != 1 {
+	if refused.Error == nil || refused.Error.Code != "InvalidRequestContent" || refused.Error.Target != "properties.network.hostPrefix" {
 		t.Errorf("error of a rejected request: %+v", refused.Error)
 	}
 }

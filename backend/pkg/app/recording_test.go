@@ -96,7 +96,7 @@ func TestRecordsInSituations(t *testing.T) {
 	t.Run("rejected by Cluster Service", func(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t)
-		r.refuse(apierror.ToGRPC(apierror.New(apierror.Invalid, "The host prefix leaves no room for pods."), "clusterservice.hcpmesh"))
+		r.refuse(apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.network.host_prefix", Message: "Invalid value: it leaves no room for pods"}}), "clusterservice.hcpmesh"))
 		r.start("backend-0")
 		operation := r.createCluster(key)
 		r.ends(operation, hub.Failed)

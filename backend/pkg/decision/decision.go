@@ -9,7 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
@@ -114,10 +114,9 @@ func DecideOneShot(s Situation, outcomes map[string]hub.ProvisioningState) Decis
 			d := Decision{Action: Finish, Status: status}
 			switch status {
 			case hub.Failed:
-				failure := failureFromConditions(s.Report)
-				d.Failure = &failure
+				d.Failure = customererror.FromReport(s.Report)
 			case hub.Canceled:
-				d.Failure = &database.OperationError{Code: "Canceled", Message: "The request was canceled before it was complete."}
+				d.Failure = customererror.Canceled("The request was canceled before it was complete.")
 			}
 			return d
 		}
@@ -145,7 +144,7 @@ func (s Situation) FleetDeleting() bool {
 func decidePurge(s Situation) Decision {
 	d := Decision{Action: Purge, Status: hub.Succeeded}
 	if s.Operation != nil && s.Operation.Request != database.DeleteRequest {
-		d.Status, d.Failure = hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The resource was deleted before the operation was complete."}
+		d.Status, d.Failure = hub.Canceled, customererror.Canceled("The resource was deleted before the operation was complete.")
 	}
 	return d
 }
@@ -168,15 +167,15 @@ func decideApply(s Situation) Decision {
 	current := s.Report != nil && accepted >= target
 	switch {
 	case s.Report != nil && s.Report.Deleting:
-		return s.fail(database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."})
+		return s.fail(customererror.Deleting())
 	case accepted < target:
 		return s.send(Apply)
 	case current && s.Report.Phase == clusterservice.PhaseReady && s.Report.ObservedGeneration >= target:
 		return Decision{Action: Finish, State: hub.Succeeded, Status: hub.Succeeded}
 	case current && s.Report.Phase == clusterservice.PhaseFailed:
-		return s.fail(failureFromConditions(s.Report))
+		return s.fail(customererror.FromReport(s.Report))
 	case s.remaining() <= 0 && current && s.Report.Phase == clusterservice.PhaseAwaitingSecret:
-		return s.fail(database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within " + s.deadline().String() + ". " + conditionMessage(s.Report, "SecretsPresent")})
+		return s.fail(customererror.AwaitingSecret(s.deadline(), s.Report.AwaitedSecrets))
 	case s.remaining() <= 0:
 		return s.overdue()
 	case current && s.Report.Phase == clusterservice.PhaseAwaitingSecret && s.Report.ObservedGeneration >= target:
@@ -221,15 +220,12 @@ func (s Situation) progress(state, status hub.ProvisioningState) Decision {
 	return d
 }
 
-func (s Situation) fail(failure database.OperationError) Decision {
-	return Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &failure}
+func (s Situation) fail(failure *database.OperationError) Decision {
+	return Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: failure}
 }
 
 func (s Situation) overdue() Decision {
-	return s.fail(database.OperationError{
-		Code:    "DeadlineExceeded",
-		Message: "The operation was not complete within " + s.deadline().String() + ".",
-	})
+	return s.fail(customererror.DeadlineExceeded(s.deadline()))
 }
 
 func (s Situation) deadline() time.Duration {
@@ -256,58 +252,4 @@ type Limits struct{ Creation, Deletion time.Duration }
 func LimitsFromExperiments(inEffect map[string]string) Limits {
 	creation, deletion := experiment.Deadlines(inEffect)
 	return Limits{Creation: creation, Deletion: deletion}
-}
-
-// failureFromConditions returns the error of a failed resource, from the first condition that explains the failure.
-func failureFromConditions(report *clusterservice.Report) database.OperationError {
-	failure := database.OperationError{Code: "ProvisioningFailed", Message: "The resource could not be brought to the requested state."}
-	for _, wanted := range []struct{ kind, status string }{
-		{"Failed", "True"}, {"Applied", "False"}, {"Valid", "False"}, {"Issued", "False"}, {"SignerClassValid", "False"}, {"Degraded", "True"}, {"Available", "False"},
-	} {
-		for _, condition := range report.Conditions {
-			if condition.Type != wanted.kind || condition.Status != wanted.status || condition.Message == "" {
-				continue
-			}
-			failure.Message = condition.Message
-			if condition.Reason != "" {
-				failure.Code = condition.Reason
-			}
-			return failure
-		}
-	}
-	return failure
-}
-
-// conditionMessage returns the message of the condition of a type, or an empty string.
-func conditionMessage(report *clusterservice.Report, condition string) string {
-	for _, c := range report.Conditions {
-		if c.Type == condition {
-			return c.Message
-		}
-	}
-	return ""
-}
-
-// Refusal returns the operation's error if Cluster Service has rejected a request permanently, or nil if the request
-// must be sent again.
-func Refusal(err error) *database.OperationError {
-	e := apierror.As(err)
-	switch e.Kind {
-	case apierror.Invalid:
-	case apierror.FailedPrecondition:
-		switch e.Reason {
-		case clusterservice.ReasonUIDDeleted, clusterservice.ReasonClusterDeleting:
-		default:
-			// RESOURCE_ID_IN_USE ends when the earlier incarnation is deleted, CLUSTER_UNKNOWN when the cluster has
-			// been sent.
-			return nil
-		}
-	default:
-		return nil
-	}
-	failure := &database.OperationError{Code: e.Kind.ARMCode(), Message: e.Message, Target: e.Target}
-	for _, violation := range e.Violations {
-		failure.Details = append(failure.Details, database.OperationError{Code: e.Kind.ARMCode(), Message: violation.Message, Target: violation.Field})
-	}
-	return failure
 }

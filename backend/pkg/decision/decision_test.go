@@ -9,7 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 		{Type: "Degraded", Status: "True", Reason: "Broken", Message: "It is broken."},
 	}
 	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
-	awaiting.Conditions = []hub.Condition{{Type: "SecretsPresent", Status: "False", Message: "The secret a/b is missing."}}
+	awaiting.AwaitedSecrets = []string{"a/b"}
 	for name, c := range map[string]struct {
 		reason string
 		s      Situation
@@ -77,12 +77,12 @@ func TestDecide(t *testing.T) {
 		"create, failed": {
 			"Degraded explains more than Available",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Provisioning), State: hub.Provisioning, Report: broken},
-			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "Broken", Message: "It is broken."}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.FromReport(broken)},
 		},
 		"create, overdue": {
 			"every operation ends",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0)},
-			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1 hour."}},
 		},
 		"update, ready with the last generation": {
 			"the report is not of this operation: it is not yet in Cluster Service",
@@ -127,12 +127,12 @@ func TestDecide(t *testing.T) {
 		"create, never accepted": {
 			"every operation ends: this is the last attempt",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Accepted), State: hub.Accepted},
-			Decision{Action: Apply, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
+			Decision{Action: Apply, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1 hour."}},
 		},
 		"delete, never accepted": {
 			"every operation ends: this is the last attempt",
 			Situation{Operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), State: hub.Deleting, Report: report(clusterservice.PhaseReady, 1, 1)},
-			Decision{Action: Remove, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
+			Decision{Action: Remove, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12 hours."}},
 		},
 		"delete, running": {
 			"nothing has changed",
@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 		"delete, overdue": {
 			"every operation ends",
 			Situation{Operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), State: hub.Deleting, Report: deleting},
-			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12 hours."}},
 		},
 		"delete, deleted": {
 			"the resource is removed",
@@ -162,7 +162,7 @@ func TestDecide(t *testing.T) {
 		"create, over the limit of its tags": {
 			"the customer has set a shorter deadline",
 			Situation{Operation: operation(database.CreateRequest, 1, 2*time.Minute, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0), Limits: Limits{Creation: 90 * time.Second}},
-			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m30s."}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 90 seconds."}},
 		},
 		"update, over the limit of creation": {
 			"the limit applies to the creation only",
@@ -172,7 +172,7 @@ func TestDecide(t *testing.T) {
 		"delete, over the limit of its tags": {
 			"the customer has set a shorter deadline",
 			Situation{Operation: operation(database.DeleteRequest, 1, 2*time.Minute, hub.Deleting), State: hub.Deleting, Report: deleting, Limits: Limits{Deletion: time.Minute}},
-			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m0s."}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1 minute."}},
 		},
 		"external auth, without its secret": {
 			"the customer must provide the secret",
@@ -187,7 +187,7 @@ func TestDecide(t *testing.T) {
 		"external auth, secret never provided": {
 			"every operation ends",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.AwaitingSecret), State: hub.AwaitingSecret, Report: awaiting},
-			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within 1h0m0s. The secret a/b is missing."}},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not created in the cluster within 1 hour. Missing: a/b.", Target: "properties.clients"}},
 		},
 		"external auth, secret provided late": {
 			"it is in effect, so it is no longer Failed",
@@ -209,37 +209,6 @@ func TestDecide(t *testing.T) {
 			c.s.Now, c.s.Timing = now, Timing{}.WithDefaults()
 			got := Decide(c.s)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(Decision{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
-			}
-		})
-	}
-}
-
-func TestRefusal(t *testing.T) {
-	for name, c := range map[string]struct {
-		reason string
-		err    error
-		want   *database.OperationError
-	}{
-		"an invalid field": {
-			"every field is named",
-			apierror.InvalidFields([]apierror.Violation{{Field: "spec.a", Message: "Required value"}, {Field: "spec.b", Message: "Required value"}}),
-			&database.OperationError{Code: "InvalidRequestContent", Message: "Required value", Target: "spec.a", Details: []database.OperationError{
-				{Code: "InvalidRequestContent", Message: "Required value", Target: "spec.a"}, {Code: "InvalidRequestContent", Message: "Required value", Target: "spec.b"},
-			}},
-		},
-		"the uid is deleted": {
-			"a UID is never used again",
-			apierror.New(apierror.FailedPrecondition, "The uid was deleted.").WithReason(clusterservice.ReasonUIDDeleted),
-			&database.OperationError{Code: "Conflict", Message: "The uid was deleted."},
-		},
-		"the last incarnation is still there": {"its deletion will end", apierror.New(apierror.FailedPrecondition, "in use").WithReason(clusterservice.ReasonResourceIDInUse), nil},
-		"the cluster was not sent yet":        {"its own operation sends it", apierror.New(apierror.FailedPrecondition, "unknown").WithReason(clusterservice.ReasonClusterUnknown), nil},
-		"unavailable":                         {"it will be available", apierror.New(apierror.Unavailable, "no"), nil},
-		"an internal error":                   {"it may be transient", apierror.New(apierror.Internal, "no"), nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, Refusal(c.err)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -123,7 +124,7 @@ func (e *oneShot) execute(ctx context.Context, r eventqueue.Resource, subject su
 			e.queue.UpdateReport(r, &response)
 			return true, nil
 		}
-		if d.Failure = decision.Refusal(err); d.Failure == nil {
+		if d.Failure = customererror.FromRejection(err); d.Failure == nil {
 			return false, fmt.Errorf("sending operation %s to Cluster Service: %w", operation.Value.OperationID, err)
 		}
 		return false, e.finish(ctx, r, subject, operation, nil, hub.Failed, d.Failure)

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -92,7 +92,7 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 		switch reason := apierror.As(err).Reason; {
 		case reason == clusterservice.ReasonUIDDeleted || reason == clusterservice.ReasonClusterDeleting:
 			return NotNeeded, nil // deleted meanwhile or before; reports show the outcome
-		case decision.Refusal(err) != nil:
+		case customererror.FromRejection(err) != nil:
 			return Refused, err
 		}
 		return "", fmt.Errorf("sending %s to Cluster Service again: %w", key.ResourceID, err)

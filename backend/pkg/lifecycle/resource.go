@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -300,7 +301,7 @@ func (k *kind[D]) send(ctx context.Context, r eventqueue.Resource, item *databas
 		k.queue.UpdateReport(r, &report)
 		return true, nil
 	}
-	failure := decision.Refusal(err)
+	failure := customererror.FromRejection(err)
 	if failure == nil && ctx.Err() == nil {
 		failure = last // the end of this process is not a failure of the request
 	}
