@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -83,6 +85,11 @@ func tags(report *report, tags map[string]string) {
 	for _, key := range sortedKeys(tags) {
 		value, field := tags[key], "tags["+key+"]"
 		switch {
+		case strings.ContainsFunc(key, unicode.IsControl):
+			// The field must not contain the characters either: clients print it.
+			quoted := strconv.Quote(key)
+			field = "tags[" + quoted[1:len(quoted)-1] + "]"
+			report.invalid(field, key, "must not contain control characters")
 		case key == "" || utf8.RuneCountInString(key) > maxTagKey:
 			report.invalid(field, key, "a tag's name must have 1 to %d characters", maxTagKey)
 		case seen[strings.ToLower(key)] != "":
@@ -90,9 +97,7 @@ func tags(report *report, tags map[string]string) {
 			report.duplicate(field, key)
 		}
 		seen[strings.ToLower(key)] = key
-		if utf8.RuneCountInString(value) > maxTagValue {
-			report.tooLongText(field, value, maxTagValue)
-		}
+		report.text(field, value, maxTagValue)
 	}
 }
 
