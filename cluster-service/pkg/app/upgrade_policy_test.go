@@ -2,12 +2,14 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -133,6 +135,82 @@ func TestPolicyUpgradesFleet(t *testing.T) {
 	}
 	r.nothingWasWrong(t)
 }
+
+// TestUpgradeStartsWhenAdmitted checks that an upgrade that waited for its admission is not recorded as if it had run beside
+// one that ended during that wait: the records would show more upgrades at once than the policy allows.
+func TestUpgradeStartsWhenAdmitted(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.play()
+	full := r.releases
+	r.releases = before(t, "4.21.4", "4.21.6")
+	old := r.start(nil)
+	for _, name := range []string{"one", "two"} {
+		old.createReady(t, name)
+	}
+	old.stop()
+	r.releases, r.upgradeInterval = full, 50*time.Millisecond
+	r.hypershift.HoldUpgrades(true)
+	service := r.start(nil)
+	ctx := t.Context()
+	allow := func(limit int32) {
+		t.Helper()
+		policy := &csv1.ApplyUpgradePolicyRequest{Name: "patches", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: limit, ChannelGroups: []string{"stable"}}}
+		if _, err := service.ApplyUpgradePolicy(ctx, policy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow(1)
+	var first *csv1.Upgrade
+	service.watchUntil(t, func(w *csv1.WatchResponse) bool {
+		first = w.GetUpgrade()
+		return first.GetStatus().GetState() == controlPlane
+	}, func() string { return fmt.Sprint(first) })
+
+	// This transaction has the lock of the admission, as that of another replica could. The second upgrade waits for it.
+	direct, err := pgx.Connect(ctx, r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = direct.Close(context.WithoutCancel(ctx)) }()
+	if _, err := direct.Exec(ctx, "SELECT pg_advisory_lock($1, 2)", lockClassTasks); err != nil {
+		t.Fatal(err)
+	}
+	allow(2)
+	untilDone(t, func(ctx context.Context) error {
+		var waiting int
+		err := direct.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = $1 AND objid = 2 AND NOT granted", lockClassTasks).Scan(&waiting)
+		if err == nil && waiting == 0 {
+			err = errors.New("no transaction waits for the admission")
+		}
+		return err
+	})
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	ended := func(of *csv1.Upgrade) bool { return of.GetStatus().GetState() == completed }
+	service.watchUntil(t, func(w *csv1.WatchResponse) bool {
+		if u := w.GetUpgrade(); u.GetUid() == first.GetUid() {
+			first = u
+		}
+		return ended(first)
+	}, func() string { return fmt.Sprint(first) })
+	if _, err := direct.Exec(ctx, "SELECT pg_advisory_unlock($1, 2)", lockClassTasks); err != nil {
+		t.Fatal(err)
+	}
+	var second *csv1.Upgrade
+	service.watchUntil(t, func(w *csv1.WatchResponse) bool {
+		if u := w.GetUpgrade(); u != nil && u.GetUid() != first.GetUid() {
+			second = u
+		}
+		return ended(second)
+	}, func() string { return fmt.Sprint(second) })
+	if from, until := second.GetCreateTime().AsTime(), first.GetStatus().GetCompletionTime().AsTime(); from.Before(until) {
+		t.Errorf("the second upgrade is recorded from %v, and was admitted after the first one ended at %v", from, until)
+	}
+}
+
+// lockClassTasks is the class of the store's advisory locks for tasks.
+const lockClassTasks = 0x68637074
 
 // TestPolicies checks which clusters a policy excludes, and when it runs.
 func TestPolicies(t *testing.T) {

@@ -267,6 +267,9 @@ func (u *Upgrader) start(ctx context.Context, p *csv1.UpgradePolicy, uid string)
 		if admitted, err = tx.AdmitUpgrade(ctx, p.GetName(), int(p.GetSpec().GetMaxConcurrent()), u.Limit); err != nil || !admitted {
 			return err
 		}
+		// The wait for the admission can be long. With an earlier time the records would show this upgrade beside one that ended
+		// before it was admitted, and so more upgrades at once than the limit.
+		now = u.Store.Now()
 		started = fleet.NewUpgrade(uuid.NewString(), uid, &csv1.UpgradeSpec{Version: plan.GetToVersion(), NodePools: p.GetSpec().GetNodePools(),
 			Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_POLICY, Policy: p.GetName(), Actor: p.GetActor()}, plan.GetFromVersion(), plan.GetSteps(), now)
 		t.Upgrades = append(t.Upgrades, started)
