@@ -24,7 +24,10 @@ type requestKey struct{}
 
 // forward sends a request to the frontend and copies the response.
 func (d *FrontDoor) forward(w http.ResponseWriter, r *request) {
-	d.proxy.ServeHTTP(w, r.Request.WithContext(context.WithValue(r.Context(), requestKey{}, r)))
+	r.body = &incomingBody{ReadCloser: r.Body}
+	forwarded := r.WithContext(context.WithValue(r.Context(), requestKey{}, r))
+	forwarded.Body = r.body
+	d.proxy.ServeHTTP(w, forwarded)
 }
 
 // newProxy returns the reverse proxy to the frontend.
@@ -51,8 +54,17 @@ func (d *FrontDoor) newProxy() *httputil.ReverseProxy {
 			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			incoming := r.Context().Value(requestKey{}).(*request)
+			// A caller that closed only its side of the connection still reads the response.
+			if failure := incoming.body.failure(); failure != nil {
+				w.Header().Set(armheader.CorrelationID, incoming.correlation)
+				failure.write(w)
+				return
+			}
 			if r.Context().Err() != nil {
-				return // the caller has disconnected
+				w.Header().Set(armheader.CorrelationID, incoming.correlation)
+				newError(statusClientClosedRequest, "ClientClosedRequest", "The connection was closed before the resource provider responded.").write(w)
+				return
 			}
 			d.options.Log.Error("forwarding to the frontend failed", logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.Error, err)
 			w.Header().Set(armheader.CorrelationID, r.Header.Get(armheader.CorrelationID))

@@ -155,6 +155,8 @@ type request struct {
 	caller      token.Caller
 	correlation string
 	path        path
+	// body is the body of a request that is forwarded.
+	body *incomingBody
 	// responseHeader is the header of the response.
 	responseHeader http.Header
 }

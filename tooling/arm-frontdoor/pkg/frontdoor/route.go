@@ -166,8 +166,11 @@ func notFound(r *request) *response {
 // decodeBody decodes the JSON body of a request.
 func decodeBody(r *request, into any) *response {
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil || len(data) > maxBody {
-		return newError(http.StatusBadRequest, "InvalidRequestContent", "The request's body could not be read, or is larger than %d bytes.", maxBody)
+	if err != nil {
+		return unreadable(err)
+	}
+	if len(data) > maxBody {
+		return newError(http.StatusBadRequest, "InvalidRequestContent", "The request's body is larger than %d bytes.", maxBody)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return newError(http.StatusBadRequest, "InvalidRequestContent", "The request's body is not valid: %s.", err)

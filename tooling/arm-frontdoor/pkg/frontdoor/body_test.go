@@ -1,0 +1,89 @@
+package frontdoor
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+)
+
+// TestTruncatedBodyIsAnError sends requests over HTTP/1.1 whose bodies end before their declared length.
+func TestTruncatedBodyIsAnError(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
+	// slow is a server that waits for a body for two seconds.
+	slow := httptest.NewUnstartedServer(h.frontDoor)
+	slow.Config.ReadTimeout = 2 * time.Second
+	slow.StartTLS()
+	t.Cleanup(slow.Close)
+
+	group := "/subscriptions/" + subscription + "/resourcegroups/Group?api-version=2021-04-01"
+	cluster := clusterID("one") + "?api-version=" + apiVersion
+	complete := `{"location": "westus3"}`
+	cases := map[string]struct {
+		server    *httptest.Server
+		path      string
+		body      string
+		length    int
+		halfClose bool
+		status    int
+		code      string
+	}{
+		"forwarded":                  {h.server, cluster, `{"location":`, 1000, true, http.StatusBadRequest, "InvalidRequestContent"},
+		"forwarded without a byte":   {h.server, cluster, "", 1000, true, http.StatusBadRequest, "InvalidRequestContent"},
+		"of a resource group":        {h.server, group, `{"location":`, 1000, true, http.StatusBadRequest, "InvalidRequestContent"},
+		"forwarded, incomplete":      {slow, cluster, `{"location":`, 1000, false, http.StatusRequestTimeout, "RequestTimeout"},
+		"of a group, incomplete":     {slow, group, `{"location":`, 1000, false, http.StatusRequestTimeout, "RequestTimeout"},
+		"complete, closed afterward": {h.server, group, complete, len(complete), true, http.StatusOK, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			text, err := h.issuer.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address, err := url.Parse(c.server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			connection, err := tls.Dial("tcp", address.Host, &tls.Config{RootCAs: c.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "127.0.0.1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer connection.Close()
+			if _, err := fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				c.path, address.Host, text, c.length, c.body); err != nil {
+				t.Fatal(err)
+			}
+			if c.halfClose {
+				if err := connection.CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			var body struct {
+				Error struct{ Code, Message string }
+			}
+			if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+				t.Fatalf("status %d: %v", response.StatusCode, err)
+			}
+			if response.StatusCode != c.status || body.Error.Code != c.code {
+				t.Errorf("responded with %d %+v, want %d %s", response.StatusCode, body.Error, c.status, c.code)
+			}
+		})
+	}
+	h.provider.mu.Lock()
+	defer h.provider.mu.Unlock()
+	if len(h.provider.clusters) > 0 {
+		t.Errorf("the provider has clusters: %v", h.provider.clusters)
+	}
+}
