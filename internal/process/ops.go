@@ -3,36 +3,87 @@ package process
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"sort"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// checkTimeout bounds a readiness check, so that /readyz reports a dependency that does not respond.
-const checkTimeout = 3 * time.Second
+// checkTimeout bounds a readiness check, so that /readyz reports a dependency that does not respond. It is shorter than the timeout
+// of the probes that read /readyz.
+const checkTimeout = 2 * time.Second
 
-// Check returns why a dependency is not available, or nil if it is.
+// Check returns why a dependency is not available, or nil if it is. It asks the dependency a question that the dependency cannot
+// answer while it is stopped or hung, and returns when its context ends. The error must not contain secrets.
 type Check func(ctx context.Context) error
 
+// readiness contains the checks by name of the dependency.
 type readiness struct {
-	mu     sync.Mutex
-	checks map[string]Check
+	mu           sync.Mutex
+	dependencies map[string]*dependency
+}
+
+// dependency is a registered check. At most one run of a check is in progress; requests for /readyz at the same time share it. So
+// a check that does not return occupies one goroutine, however often /readyz is requested.
+type dependency struct {
+	check Check
+	run   *checkRun // nil if none is in progress
+}
+
+// checkRun is a run of a check. err is set when done is closed.
+type checkRun struct {
+	done chan struct{}
+	err  error
 }
 
 // Ready registers the readiness check of a dependency. It replaces an earlier check of the same name.
-func (p *Process) Ready(dependency string, check Check) {
+func (p *Process) Ready(name string, check Check) {
 	p.readiness.mu.Lock()
 	defer p.readiness.mu.Unlock()
-	if p.readiness.checks == nil {
-		p.readiness.checks = map[string]Check{}
+	if p.readiness.dependencies == nil {
+		p.readiness.dependencies = map[string]*dependency{}
 	}
-	p.readiness.checks[dependency] = check
+	p.readiness.dependencies[name] = &dependency{check: check}
 }
+
+// start returns the run in progress of every check. It starts those that are not in progress.
+func (r *readiness) start(ctx context.Context) map[string]*checkRun {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	runs := make(map[string]*checkRun, len(r.dependencies))
+	for name, d := range r.dependencies {
+		if d.run == nil {
+			run := &checkRun{done: make(chan struct{})}
+			d.run = run
+			go r.execute(ctx, d, run)
+		}
+		runs[name] = d.run
+	}
+	return runs
+}
+
+// execute runs a check to its end. The run does not end with the request that started it, because others share it.
+func (r *readiness) execute(ctx context.Context, d *dependency, run *checkRun) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	run.err = d.check(ctx)
+	if run.err != nil && ctx.Err() != nil {
+		run.err = errUnresponsive
+	}
+	r.mu.Lock()
+	d.run = nil
+	r.mu.Unlock()
+	close(run.done)
+}
+
+// errUnresponsive is the reason for a dependency that did not respond in time.
+var errUnresponsive = fmt.Errorf("does not respond within %s", checkTimeout)
 
 // Readiness is the body of /readyz.
 type Readiness struct {
@@ -43,41 +94,38 @@ type Readiness struct {
 	Dependencies []string `json:"dependencies"`
 }
 
-// CheckReadiness runs all checks concurrently.
+// CheckReadiness runs all checks concurrently and returns within checkTimeout, even if a check does not return.
 func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	p.readiness.mu.Lock()
-	checks := make(map[string]Check, len(p.readiness.checks))
-	for name, check := range p.readiness.checks {
-		checks[name] = check
-	}
-	p.readiness.mu.Unlock()
-
-	result := Readiness{Ready: true, Dependencies: []string{}}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for name, check := range checks {
-		result.Dependencies = append(result.Dependencies, name)
-		wg.Go(func() {
-			err := check(ctx)
-			if err == nil {
-				return
+	runs := p.readiness.start(ctx)
+	result := Readiness{Ready: true, Dependencies: slices.AppendSeq(make([]string, 0, len(runs)), maps.Keys(runs))}
+	slices.Sort(result.Dependencies)
+	for name, run := range runs {
+		err := errUnresponsive
+		select {
+		case <-run.done:
+			err = run.err
+		case <-ctx.Done():
+			// The run can end at the same time.
+			select {
+			case <-run.done:
+				err = run.err
+			default:
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if result.NotReady == nil {
-				result.NotReady = map[string]string{}
-			}
-			result.Ready, result.NotReady[name] = false, err.Error()
-		})
+		}
+		if err == nil {
+			continue
+		}
+		if result.NotReady == nil {
+			result.NotReady = map[string]string{}
+		}
+		result.Ready, result.NotReady[name] = false, err.Error()
 	}
-	wg.Wait()
-	sort.Strings(result.Dependencies)
 	return result
 }
 
-// OpsHandler serves /healthz (200 while the process runs), /readyz (200 or 503 with a Readiness), /version (a Version),
+// OpsHandler serves /healthz (200 while the process responds, whatever the state of its dependencies: for liveness probes), /readyz (200 or 503 with a Readiness), /version (a Version),
 // /metrics, and profiles below /debug/pprof/ (net/http/pprof).
 func (p *Process) OpsHandler() http.Handler {
 	mux := http.NewServeMux()

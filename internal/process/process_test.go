@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -188,9 +190,37 @@ func TestReadiness(t *testing.T) {
 func TestUnresponsiveDependencyIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New("test", slog.New(slog.DiscardHandler))
-		p.Ready("cosmos", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		if got := p.CheckReadiness(t.Context()); got.Ready || got.NotReady["cosmos"] == "" {
-			t.Errorf("%+v", got)
+		p.Ready("cosmos", func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("reading: %w", ctx.Err()) })
+		p.Ready("maestro", func(context.Context) error { return nil })
+		want := Readiness{NotReady: map[string]string{"cosmos": "does not respond within 2s"}, Dependencies: []string{"cosmos", "maestro"}}
+		if diff := cmp.Diff(want, p.CheckReadiness(t.Context())); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+// TestCheckThatDoesNotReturn checks that /readyz responds in time despite a check that ignores its context, and that repeated
+// requests do not run it again beside the one in progress.
+func TestCheckThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New("test", slog.New(slog.DiscardHandler))
+		var runs atomic.Int32
+		release := make(chan struct{})
+		p.Ready("disk", func(context.Context) error { runs.Add(1); <-release; return nil })
+		for range 3 {
+			began := time.Now()
+			got := p.CheckReadiness(t.Context())
+			if got.Ready || got.NotReady["disk"] == "" || time.Since(began) != checkTimeout {
+				t.Errorf("%+v after %s", got, time.Since(began))
+			}
+		}
+		if runs.Load() != 1 {
+			t.Errorf("the check runs %d times at once", runs.Load())
+		}
+		close(release)
+		synctest.Wait()
+		if got := p.CheckReadiness(t.Context()); !got.Ready || runs.Load() != 2 {
+			t.Errorf("%+v after %d runs", got, runs.Load())
 		}
 	})
 }
