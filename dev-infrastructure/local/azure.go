@@ -63,6 +63,7 @@ func (r *Region) azureEmulator() supervisor.Spec {
 		spec.Args = append(spec.Args, "--enable-faults")
 	}
 	spec.Ports["https"] = r.port(azurePort)
+	spec.DataDir = r.state.path("azure")
 	spec.Prepare = r.writeAzureSeed
 	return spec
 }

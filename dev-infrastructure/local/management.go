@@ -68,6 +68,8 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 		Needs:   []string{"etcd"},
 		Ports:   map[string]int{"https": port},
 		Ready:   httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
+		// The other checks of /livez depend on etcd.
+		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", probe),
 	}, nil
 }
 
@@ -85,5 +87,6 @@ func (r *Region) kubeControllerManager(m *managementCluster) (supervisor.Spec, e
 		Needs:   []string{m.apiServerName()},
 		Ports:   map[string]int{"https": r.port(service)},
 		Ready:   httpReady("https://"+r.address(service)+"/healthz", probe),
+		Live:    httpLive("https://"+r.address(service)+"/healthz", probe),
 	}, nil
 }

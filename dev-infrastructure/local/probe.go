@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // httpReady returns a probe that succeeds if a GET of the URL returns 200. tlsConfig may be nil.
@@ -23,7 +24,7 @@ func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) erro
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			return errors.New("does not respond yet")
+			return unreachable(err)
 		}
 		defer response.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 16<<10))
@@ -32,6 +33,31 @@ func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) erro
 		}
 		return errors.New(notReady(response.StatusCode, body))
 	}
+}
+
+// httpLive returns a probe that succeeds if a GET of the URL returns a response with any status. A process that reports a failed
+// dependency responds; restarting it would not help.
+func httpLive(url string, tlsConfig *tls.Config) func(ctx context.Context) error {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return unreachable(err)
+		}
+		return response.Body.Close()
+	}
+}
+
+// unreachable returns the reason why a request of a probe got no response.
+func unreachable(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return errors.New("does not accept connections")
+	}
+	return errors.New("does not respond")
 }
 
 // notReady returns one line with the reason in a response of /readyz: ours is JSON (process.Readiness), Kubernetes' has

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"golang.org/x/sys/unix"
 )
@@ -39,17 +41,25 @@ const (
 	PhaseBuilding Phase = "Building"
 	PhaseStarting Phase = "Starting"
 	PhaseReady    Phase = "Ready"
+	// PhaseDegraded: the region was ready, and a process is not ready now.
+	PhaseDegraded Phase = "Degraded"
 	PhaseStopping Phase = "Stopping"
 )
 
+// Running reports whether the start of the region is complete and it has not been stopped.
+func (p Phase) Running() bool { return p == PhaseReady || p == PhaseDegraded }
+
 // Status is the status of a region.
 type Status struct {
-	Phase     Phase           `json:"phase"`
+	Phase Phase `json:"phase"`
+	// Since is when the region entered the phase. A region is ready since the last of its processes became ready.
 	Since     time.Time       `json:"since"`
 	Pid       int             `json:"pid"`
 	StateDir  string          `json:"stateDir"`
 	Endpoints Endpoints       `json:"endpoints"`
 	Processes []ProcessStatus `json:"processes"`
+	// Disks are the disks with the region's data.
+	Disks []diskspace.Space `json:"disks,omitempty"`
 }
 
 // Region is a region that this process runs. It is safe for concurrent use.
@@ -100,12 +110,14 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 		return nil, err
 	}
 	r.enter(PhaseReady)
+	r.noteHealth()
 	return r, nil
 }
 
 func (r *Region) start(ctx context.Context) error {
 	served, err := control.Serve(r.state.dir, control.Actions{
 		Status:  func() any { return r.Status() },
+		Events:  func() any { return r.Events() },
 		Restart: r.Restart,
 		Kill:    r.signal,
 		Down:    r.requestDown,
@@ -132,7 +144,7 @@ func (r *Region) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, err := supervisor.New(specs, supervisor.Options{LogDir: r.LogDir(), OnChange: r.config.OnChange})
+	running, err := supervisor.New(specs, supervisor.Options{LogDir: r.LogDir(), OnChange: r.processChanged})
 	if err != nil {
 		return err
 	}
@@ -181,6 +193,66 @@ func (r *Region) enter(phase Phase) {
 	r.phase, r.phaseSince = phase, time.Now()
 }
 
+// processChanged is called when the state of a process changed.
+func (r *Region) processChanged(status ProcessStatus) {
+	r.noteHealth()
+	if r.config.OnChange != nil {
+		r.config.OnChange(status)
+	}
+}
+
+// noteHealth changes the phase of a started region between PhaseReady and PhaseDegraded. It holds the lock while it reads the
+// states, so that concurrent calls store the latest one last.
+func (r *Region) noteHealth() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.phase.Running() || r.supervisor == nil {
+		return
+	}
+	phase := PhaseReady
+	for _, p := range r.supervisor.Status() {
+		if p.State != supervisor.Ready {
+			phase = PhaseDegraded
+		}
+	}
+	if r.phase != phase {
+		r.phase, r.phaseSince = phase, time.Now()
+	}
+}
+
+// Events returns the latest events of the region's processes, the oldest first.
+func (r *Region) Events() []Event {
+	r.mu.Lock()
+	running := r.supervisor
+	r.mu.Unlock()
+	if running == nil {
+		events, _ := Events(r.state.dir) // of the previous run; there are none yet of this one
+		return events
+	}
+	return running.Events()
+}
+
+// Event is an event of a process.
+type Event = supervisor.Event
+
+// Events returns the latest events of the region in stateDir from its files, whether it runs or not.
+func Events(stateDir string) ([]Event, error) { return supervisor.ReadEvents(LogDir(stateDir)) }
+
+// disks returns the space of the disks with the region's data.
+func (r *Region) disks() []diskspace.Space {
+	dirs := []string{r.state.dir}
+	if postgres := filepath.Dir(r.state.record.PostgresDir); !strings.HasPrefix(postgres+"/", r.state.dir+"/") {
+		dirs = append(dirs, postgres)
+	}
+	var disks []diskspace.Space
+	for _, dir := range dirs {
+		if space, err := diskspace.Of(dir); err == nil {
+			disks = append(disks, space)
+		}
+	}
+	return disks
+}
+
 // Status returns the status of the region and of every process.
 func (r *Region) Status() Status {
 	r.mu.Lock()
@@ -188,7 +260,7 @@ func (r *Region) Status() Status {
 	running := r.supervisor
 	r.mu.Unlock()
 	if running != nil {
-		status.Processes, status.Endpoints = running.Status(), r.Endpoints()
+		status.Processes, status.Endpoints, status.Disks = running.Status(), r.Endpoints(), r.disks()
 	}
 	return status
 }

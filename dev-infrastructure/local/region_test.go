@@ -12,12 +12,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // regionDirVariable is an environment variable that makes the test binary run a region of the third-party programs
@@ -62,13 +66,12 @@ func testContext(t *testing.T) context.Context {
 
 func until(ctx context.Context, t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waiting for %s: %v", what, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
+	eventually.Before(ctx, t, what, func() error {
+		if !condition() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }
 
 func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
@@ -237,6 +240,91 @@ func childrenOf(pid int) []int {
 		}
 	}
 	return children
+}
+
+// TestHungProcessesAreRestarted stops one process of each kind with SIGSTOP, and all of PostgreSQL's with it: the region is
+// degraded, each process is restarted, and the region is ready again.
+func TestHungProcessesAreRestarted(t *testing.T) {
+	ctx := testContext(t)
+	dir := t.TempDir()
+	config := thirdParties(dir)
+	degraded := make(chan struct{})
+	var once sync.Once
+	config.OnChange = func(s ProcessStatus) {
+		t.Logf("%s %s %s", s.Name, s.State, s.Message)
+		if s.State == "NotReady" {
+			once.Do(func() { close(degraded) })
+		}
+	}
+	region, err := Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		region.Close()
+		if err := Purge(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	before := region.Status()
+	pids := map[string]int{}
+	var backends []int
+	for _, process := range before.Processes {
+		switch process.Name {
+		case "postgres":
+			backends = childrenOf(process.Pid)
+		case "etcd", "mgmt-1-kube-apiserver", "mgmt-2-kube-controller-manager":
+		default:
+			continue
+		}
+		pids[process.Name] = process.Pid
+		if err := region.Signal(process.Name, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(backends) == 0 {
+		t.Fatal("PostgreSQL has no child processes")
+	}
+	for _, pid := range backends {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-degraded:
+	case <-ctx.Done():
+		t.Fatal("no process became not ready")
+	}
+	if status := region.Status(); status.Phase != PhaseDegraded {
+		t.Errorf("with hung processes the region is %s", status.Phase)
+	}
+	var after Status
+	until(ctx, t, "all hung processes to be restarted and ready", func() bool {
+		after = region.Status()
+		for _, process := range after.Processes {
+			if process.State != "Ready" || process.Pid == pids[process.Name] {
+				return false
+			}
+		}
+		return true
+	})
+	if after.Phase != PhaseReady || !after.Since.After(before.Since) {
+		t.Errorf("after the restarts the region is %s since %s, before since %s", after.Phase, after.Since, before.Since)
+	}
+	var events []Event
+	if err := control.NewClient(dir).Events(ctx, &events); err != nil {
+		t.Fatal(err)
+	}
+	// The other processes were not ready for a while, because they depend on these. None of them may count as hung.
+	hung := map[string]int{}
+	for _, event := range events {
+		if event.Type == "Hung" {
+			hung[event.Process] = event.Pid
+		}
+	}
+	if diff := cmp.Diff(pids, hung); diff != "" {
+		t.Errorf("hung processes by events (-want +got):\n%s", diff)
+	}
 }
 
 func TestPortInUseIsReported(t *testing.T) {

@@ -53,6 +53,7 @@ func (r *Region) ours(name, program string, ops service, arguments ...string) su
 		Env:     r.raceEnvironment(),
 		Ports:   map[string]int{"ops": r.port(ops)},
 		Ready:   httpReady("http://"+r.address(ops)+"/readyz", nil),
+		Live:    httpLive("http://"+r.address(ops)+"/healthz", nil),
 	}
 }
 
@@ -70,6 +71,7 @@ func (r *Region) cosmosEmulator() supervisor.Spec {
 		spec.Args = append(spec.Args, "--enable-faults")
 	}
 	spec.Ports["https"] = r.port(cosmosPort)
+	spec.DataDir = r.state.path("cosmos")
 	return spec
 }
 

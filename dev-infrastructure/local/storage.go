@@ -2,10 +2,10 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,20 +24,15 @@ func (r *Region) databaseURLFile(database string) string {
 	return r.state.path("secrets", "postgres-"+database+".url")
 }
 
-// postgresServer adapts a PostgreSQL server to the supervisor.
-type postgresServer struct{ *postgresserver.Server }
-
-// Err implements supervisor.Running.
-func (postgresServer) Err() error { return errors.New("PostgreSQL terminated") }
-
 // postgres returns the spec of the PostgreSQL server. It creates the databases and the files with their URLs each time
 // the server becomes ready.
 func (r *Region) postgres() supervisor.Spec {
-	// The supervisor calls Settle after Launch of the same start, so access to the server needs no lock.
-	servers := make(chan *postgresserver.Server, 1)
+	// The supervisor calls the other functions after Launch of the same start.
+	var current atomic.Pointer[postgresserver.Server]
 	return supervisor.Spec{
-		Name:  "postgres",
-		Ports: map[string]int{"sql": r.port(postgresPort)},
+		Name:    "postgres",
+		Ports:   map[string]int{"sql": r.port(postgresPort)},
+		DataDir: r.state.record.PostgresDir,
 		Launch: func(ctx context.Context, log *os.File) (supervisor.Running, error) {
 			// PostgreSQL's user must be able to enter the parent folder; the data directory itself is closed to others.
 			if err := os.MkdirAll(filepath.Dir(r.state.record.PostgresDir), 0o755); err != nil {
@@ -52,16 +47,13 @@ func (r *Region) postgres() supervisor.Spec {
 			if err != nil {
 				return nil, err
 			}
-			select {
-			case <-servers:
-			default:
-			}
-			servers <- server
-			return postgresServer{server}, nil
+			current.Store(server)
+			return server, nil
 		},
+		Ready: func(ctx context.Context) error { return current.Load().Ready(ctx) },
+		Live:  func(ctx context.Context) error { return current.Load().Live(ctx) },
 		Settle: func(ctx context.Context) error {
-			server := <-servers
-			servers <- server
+			server := current.Load()
 			for _, database := range []string{ClusterServiceDatabase, MaestroDatabase} {
 				if err := server.CreateDatabase(ctx, database, ""); err != nil {
 					return err
@@ -98,7 +90,10 @@ func (r *Region) etcd() supervisor.Spec {
 		Program: r.thirdParty("bin", "etcd"),
 		Args:    arguments,
 		Ports:   map[string]int{"client": r.port(etcdPort), "peer": r.port(etcdPeerPort)},
+		// /health executes a read with consensus and reports alarms.
 		Ready:   httpReady(client+"/health", nil),
+		Live:    httpLive(client+"/version", nil),
+		DataDir: r.state.path("etcd"),
 		// It survives a kill, and a graceful shutdown would wait for its clients' watches.
 		Grace: 2 * time.Second,
 	}

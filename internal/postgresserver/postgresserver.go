@@ -1,6 +1,7 @@
 // Package postgresserver runs PostgreSQL servers from the distribution's binaries, for the local region and for tests. It
 // finds the binaries, creates a data directory, starts the server on the loopback interface as an unprivileged user, creates
-// databases and stops the server. It sends no SQL; services connect with the URLs that it returns.
+// databases and stops the server. It sends no SQL besides that of its readiness probe; services connect with the URLs that it
+// returns.
 package postgresserver
 
 import (
@@ -225,6 +226,44 @@ func (s *Server) Pid() int { return s.process.PID() }
 // Exited returns a channel that is closed when the server has terminated.
 func (s *Server) Exited() <-chan struct{} { return s.process.Exited() }
 
+// Err waits until the server has terminated and returns the result, like Wait of exec.Cmd.
+func (s *Server) Err() error { return s.process.Err() }
+
+// clientTimeout bounds the programs of Ready and Live, which must terminate by themselves if this process is killed.
+const clientTimeout = 10 * time.Second
+
+// Ready returns why the server does not commit transactions, or nil if it does. It opens a connection and commits a transaction
+// that writes to the log, so that it fails if the server is hung or cannot write.
+func (s *Server) Ready(ctx context.Context) error {
+	output, err := s.client(ctx, "psql", "-X", "-q", "-A", "-t", "-w", "-d", "postgres", "-c", "SELECT pg_current_xact_id()").CombinedOutput()
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("committing a transaction: %w", ctx.Err())
+		}
+		return fmt.Errorf("committing a transaction: %w: %s", err, lastLine(output))
+	}
+	return nil
+}
+
+// Live returns an error if the server does not respond to a connection. A server that rejects connections while it starts or
+// recovers responds.
+func (s *Server) Live(ctx context.Context) error {
+	const rejects = 1 // pg_isready(1)
+	err := s.client(ctx, "pg_isready", "-q", "-t", strconv.Itoa(int(clientTimeout/time.Second))).Run()
+	var exit *exec.ExitError
+	if err == nil || errors.As(err, &exit) && exit.ExitCode() == rejects {
+		return nil
+	}
+	return errors.New("does not respond")
+}
+
+// client returns a command of one of PostgreSQL's client programs as the superuser.
+func (s *Server) client(ctx context.Context, program string, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, filepath.Join(s.bin, program), append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser}, arguments...)...)
+	command.Env = append(os.Environ(), "PGPASSWORD="+s.password, "LC_ALL=C", "PGCONNECT_TIMEOUT="+strconv.Itoa(int(clientTimeout/time.Second)))
+	return command
+}
+
 // URL returns the connection string of a database, with the role that owns it. It contains the password: do not log it.
 func (s *Server) URL(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, s.password), Path: "/" + database,
@@ -234,13 +273,11 @@ func (s *Server) URL(database string) string {
 
 // CreateDatabase creates a database, as a copy of template unless that is empty. It does nothing if the database exists.
 func (s *Server) CreateDatabase(ctx context.Context, name, template string) error {
-	arguments := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser, "-w", "--maintenance-db=postgres"}
+	arguments := []string{"-w", "--maintenance-db=postgres"}
 	if template != "" {
 		arguments = append(arguments, "-T", template)
 	}
-	createdb := exec.CommandContext(ctx, filepath.Join(s.bin, "createdb"), append(arguments, name)...)
-	createdb.Env = append(os.Environ(), "PGPASSWORD="+s.password, "LC_ALL=C")
-	output, err := createdb.CombinedOutput()
+	output, err := s.client(ctx, "createdb", append(arguments, name)...).CombinedOutput()
 	if err == nil || bytes.Contains(output, []byte("already exists")) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -53,6 +54,41 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 	}
 	if err := second.CreateDatabase(ctx, "fleet", ""); err != nil {
 		t.Errorf("creating a database that exists: %v", err)
+	}
+}
+
+// TestStoppedServerDoesNotRespond stops the server with SIGSTOP: the kernel still accepts connections for it.
+func TestStoppedServerDoesNotRespond(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	server, err := Start(ctx, Options{DataDir: dataDir(t), Throwaway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Kill()
+	probes := map[string]func(context.Context) error{"Ready": server.Ready, "Live": server.Live}
+	for name, probe := range probes {
+		if err := probe(ctx); err != nil {
+			t.Errorf("%s of a running server: %v", name, err)
+		}
+	}
+	if err := syscall.Kill(server.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for name, probe := range probes {
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		if err := probe(short); err == nil {
+			t.Errorf("%s of a stopped server succeeded", name)
+		}
+		cancel()
+	}
+	if err := syscall.Kill(server.Pid(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for name, probe := range probes {
+		if err := probe(ctx); err != nil {
+			t.Errorf("%s after the server continued: %v", name, err)
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ var ErrNotRunning = errors.New("the region does not run")
 type Actions struct {
 	// Status returns the response of GET /status, which is encoded as JSON.
 	Status func() any
+	// Events returns the response of GET /events, which is encoded as JSON.
+	Events func() any
 	// Restart stops a process, starts it again and waits until it is ready.
 	Restart func(ctx context.Context, name string) error
 	// Kill sends a signal, given by name or number as in `KILL`, to a process.
@@ -98,6 +100,10 @@ func routes(actions Actions) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(actions.Status())
 	})
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(actions.Events())
+	})
 	mux.HandleFunc("POST /restart", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, actions.Restart(r.Context(), r.URL.Query().Get("name")))
 	})
@@ -146,6 +152,15 @@ func NewClient(stateDir string) *Client {
 // Status decodes the supervisor's status into result.
 func (c *Client) Status(ctx context.Context, result any) error {
 	body, err := c.call(ctx, http.MethodGet, "/status", nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, result)
+}
+
+// Events decodes the events of the processes into result.
+func (c *Client) Events(ctx context.Context, result any) error {
+	body, err := c.call(ctx, http.MethodGet, "/events", nil)
 	if err != nil {
 		return err
 	}

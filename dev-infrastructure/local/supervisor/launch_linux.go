@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -51,4 +54,19 @@ func awaitExit(pid int) {
 			return
 		}
 	}
+}
+
+// descendants returns the children of a process, their children and so on (proc(5)).
+func descendants(pid int) []int {
+	var found []int
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range threads {
+		data, _ := os.ReadFile(file)
+		for field := range strings.FieldsSeq(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(append(found, child), descendants(child)...)
+			}
+		}
+	}
+	return found
 }

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -58,18 +57,25 @@ func (l *logFile) size() int64 {
 	return info.Size()
 }
 
-// tail returns the last non-empty line that was written at or after from, shortened, for messages.
-func (l *logFile) tail(from int64) string {
-	const window = 4096
+// logWindow is the number of bytes at the end of a log that are searched for the reason why a process terminated.
+const logWindow = 4096
+
+// text returns the end of what was written at or after from.
+func (l *logFile) text(from int64) string {
 	size := l.size()
-	start := max(from, size-window)
+	start := max(from, size-logWindow)
 	if start >= size {
 		return ""
 	}
 	data := make([]byte, size-start)
 	n, _ := l.file.ReadAt(data, start)
-	lines := bytes.Split(bytes.TrimSpace(data[:n]), []byte("\n"))
-	line := strings.TrimSpace(string(lines[len(lines)-1]))
+	return string(data[:n])
+}
+
+// tail returns the last non-empty line that was written at or after from, shortened, for messages.
+func (l *logFile) tail(from int64) string {
+	lines := strings.Split(strings.TrimSpace(l.text(from)), "\n")
+	line := strings.TrimSpace(lines[len(lines)-1])
 	if len(line) > 400 {
 		line = line[:400] + "…"
 	}

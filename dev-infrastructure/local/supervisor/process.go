@@ -10,7 +10,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 )
 
 // process runs one Spec in a goroutine.
@@ -18,6 +21,8 @@ type process struct {
 	spec      Spec
 	log       *logFile
 	onChange  func(Status)
+	events    *eventLog
+	probes    Probes
 	needs     []*process
 	neededBy  []*process
 	restartCh chan chan struct{}
@@ -36,9 +41,9 @@ type process struct {
 	changed chan struct{}
 }
 
-func newProcess(spec Spec, log *logFile, onChange func(Status)) *process {
+func newProcess(spec Spec, log *logFile, events *eventLog, options *Options) *process {
 	return &process{
-		spec: spec, log: log, onChange: onChange,
+		spec: spec, log: log, events: events, onChange: options.OnChange, probes: options.Probes,
 		restartCh: make(chan chan struct{}), everReady: make(chan struct{}), failed: make(chan error, 1),
 		done: make(chan struct{}), changed: make(chan struct{}),
 		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path},
@@ -52,7 +57,8 @@ func (p *process) set(state State, message string) {
 		p.mu.Unlock()
 		return
 	}
-	if p.status.State != state {
+	before := p.status.State
+	if before != state {
 		p.status.Since = time.Now()
 	}
 	p.status.State, p.status.Message = state, message
@@ -60,7 +66,18 @@ func (p *process) set(state State, message string) {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.mu.Unlock()
+	if before != state && state == Ready {
+		p.event(EventReady, status.Pid, "")
+	}
+	if before == Ready && state == NotReady {
+		p.event(EventNotReady, status.Pid, message)
+	}
 	p.onChange(status)
+}
+
+// event records an event of the process.
+func (p *process) event(kind EventType, pid int, message string) {
+	p.events.record(Event{Process: p.spec.Name, Type: kind, Pid: pid, Message: message})
 }
 
 func (p *process) current() (Status, <-chan struct{}) {
@@ -119,12 +136,12 @@ func (p *process) keep(ctx context.Context) {
 			continue
 		}
 		if !p.wasReady() && starts >= maxFirstStarts {
-			p.set(BackingOff, err.Error())
+			p.set(BackingOff, p.withDisk(err.Error()))
 			p.failed <- fmt.Errorf("starting %s failed after %d attempts: %w; see its log %s", p.spec.Name, starts, err, p.log.path)
 			<-ctx.Done()
 			return
 		}
-		p.set(BackingOff, err.Error())
+		p.set(BackingOff, p.withDisk(err.Error()))
 		if time.Since(started) >= stableAfter {
 			pauses.Reset()
 		}
@@ -132,6 +149,7 @@ func (p *process) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case started := <-p.restartCh:
+			p.event(EventRestarting, 0, "requested")
 			close(started)
 			pauses.Reset()
 		case <-time.After(pauses.Next()):
@@ -168,21 +186,29 @@ func (p *process) runOnce(ctx context.Context) error {
 	p.set(Starting, "")
 	if p.spec.Prepare != nil {
 		if err := p.spec.Prepare(ctx); err != nil {
+			p.event(EventFailed, 0, err.Error())
 			return fmt.Errorf("preparing: %w", err)
 		}
 	}
 	begin := p.log.size()
 	running, err := p.launch(ctx)
 	if err != nil {
+		if ctx.Err() == nil {
+			p.event(EventFailed, 0, p.withDisk(err.Error()))
+		}
 		return err
 	}
 	p.setRunning(running)
+	p.event(EventStarted, running.Pid(), "")
+	defer p.recordExit(running, begin)
 
 	watchCtx, stopWatching := context.WithCancel(ctx)
-	watched := make(chan struct{})
+	watched, hung := make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(watched)
-		p.watch(watchCtx)
+		if err := p.watch(watchCtx); err != nil {
+			hung <- err
+		}
 	}()
 	defer func() {
 		stopWatching()
@@ -195,15 +221,43 @@ func (p *process) runOnce(ctx context.Context) error {
 	case <-ctx.Done():
 		stopWatching()
 		<-watched
-		p.shutDown(running)
+		p.shutDown(running, p.grace())
 		return ctx.Err()
 	case started := <-p.restartCh:
 		stopWatching()
 		<-watched
-		p.shutDown(running)
+		p.event(EventRestarting, running.Pid(), "requested")
+		p.shutDown(running, p.grace())
 		close(started)
 		return errRestart
+	case err := <-hung:
+		p.event(EventHung, running.Pid(), p.withDisk(err.Error()))
+		p.shutDown(running, p.probes.HungGrace)
+		return err
 	}
+}
+
+// recordExit records how the process terminated.
+func (p *process) recordExit(running Running, begin int64) {
+	e := Event{Process: p.spec.Name, Type: EventExited, Pid: running.Pid()}
+	code := 0
+	var exit *exec.ExitError
+	if err := running.Err(); errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			e.Signal = unix.SignalName(status.Signal())
+		}
+		code = exit.ExitCode()
+	} else if err != nil {
+		e.Message = err.Error()
+		code = -1
+	}
+	if e.Signal == "" {
+		e.ExitCode = &code
+	}
+	if code > 0 {
+		e.Message = p.withDisk(p.exitError(running, begin).Error())
+	}
+	p.events.record(e)
 }
 
 func (p *process) launch(ctx context.Context) (Running, error) {
@@ -223,21 +277,29 @@ func (p *process) exitError(running Running, begin int64) error {
 			return errors.New(reason)
 		}
 	}
+	if line := diskspace.Line(p.log.text(begin)); line != "" {
+		return fmt.Errorf("%w: %s: %s", diskspace.ErrFull, reason, line)
+	}
 	if line := p.log.tail(begin); line != "" {
 		reason += ": " + line
 	}
 	return errors.New(reason)
 }
 
-// shutDown stops the process, and kills its group after the grace period.
-func (p *process) shutDown(running Running) {
+// grace returns the time from the stop signal until the process group is killed.
+func (p *process) grace() time.Duration {
+	if p.spec.Grace == 0 {
+		return defaultGrace
+	}
+	return p.spec.Grace
+}
+
+// shutDown stops the process. After the grace period it kills the process, its group and its descendants.
+func (p *process) shutDown(running Running, grace time.Duration) {
 	p.set(Stopping, "")
-	signal, grace := p.spec.StopSignal, p.spec.Grace
+	signal := p.spec.StopSignal
 	if signal == 0 {
 		signal = syscall.SIGTERM
-	}
-	if grace == 0 {
-		grace = defaultGrace
 	}
 	_ = syscall.Kill(running.Pid(), signal)
 	timer := time.NewTimer(grace)
@@ -245,50 +307,12 @@ func (p *process) shutDown(running Running) {
 	select {
 	case <-running.Exited():
 	case <-timer.C:
+		// Descendants can have groups of their own, as PostgreSQL's do. Those that are hung would not notice that their
+		// parent has terminated.
+		for _, descendant := range descendants(running.Pid()) {
+			_ = syscall.Kill(descendant, syscall.SIGKILL)
+		}
 		_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
 		<-running.Exited()
 	}
-}
-
-// watch probes the process until ctx ends.
-func (p *process) watch(ctx context.Context) {
-	interval := firstProbeInterval
-	ready := false
-	for {
-		err := p.probe(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil && !ready && p.spec.Settle != nil {
-			err = p.spec.Settle(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-		}
-		switch {
-		case err == nil:
-			ready, interval = true, laterProbeInterval
-			p.set(Ready, "")
-			if !p.wasReady() {
-				close(p.everReady)
-			}
-		case ready:
-			p.set(NotReady, err.Error())
-		default:
-			p.set(Starting, err.Error())
-		}
-		_ = p.log.bound()
-		if backoff.Sleep(ctx, interval) != nil {
-			return
-		}
-	}
-}
-
-func (p *process) probe(ctx context.Context) error {
-	if p.spec.Ready == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	return p.spec.Ready(ctx)
 }

@@ -31,8 +31,14 @@ type Spec struct {
 	Ports map[string]int
 	// Prepare, when not nil, runs before every start.
 	Prepare func(ctx context.Context) error
-	// Ready, when not nil, returns why the process is not ready, and nil if it is.
+	// Ready, when not nil, returns why the process is not ready, and nil if it is. It may depend on other processes.
 	Ready func(ctx context.Context) error
+	// Live, when not nil, returns an error if the process does not respond. It must not depend on other processes: a process
+	// that fails it repeatedly is killed and restarted.
+	Live func(ctx context.Context) error
+	// DataDir, when not empty, is the folder of the process's data. If its disk is full, the status of a process that is not
+	// ready names the disk.
+	DataDir string
 	// Settle, when not nil, runs each time the process has become ready, and before the processes that need it start.
 	// It must be idempotent.
 	Settle func(ctx context.Context) error
@@ -103,11 +109,6 @@ const (
 	// maxFirstStarts is the number of starts after which a process that was never ready makes the start of the whole
 	// set fail.
 	maxFirstStarts = 5
-	// probeTimeout bounds one readiness probe. The interval of probes is short until the process is ready, and longer
-	// afterwards.
-	probeTimeout       = 3 * time.Second
-	firstProbeInterval = 50 * time.Millisecond
-	laterProbeInterval = 5 * time.Second
 	// defaultGrace is the default of Spec.Grace.
 	defaultGrace = 10 * time.Second
 )

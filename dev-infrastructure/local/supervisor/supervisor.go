@@ -15,6 +15,7 @@ import (
 type Supervisor struct {
 	processes []*process
 	byName    map[string]*process
+	events    *eventLog
 	stopOnce  sync.Once
 	stopped   chan struct{}
 	// starting is held while the processes' goroutines are started, so that Stop finds all of them or prevents their
@@ -29,6 +30,8 @@ type Options struct {
 	// OnChange is called, from several goroutines, when the state or message of a process changes. It may be nil and
 	// must not block.
 	OnChange func(Status)
+	// Probes are the settings of the probes; DefaultProbes if it is zero.
+	Probes Probes
 }
 
 // New returns a Supervisor of specs, whose dependencies must exist and have no cycles. It starts nothing.
@@ -39,7 +42,14 @@ func New(specs []Spec, options Options) (*Supervisor, error) {
 	if err := os.MkdirAll(options.LogDir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the folder of the logs: %w", err)
 	}
-	s := &Supervisor{byName: map[string]*process{}, stopped: make(chan struct{})}
+	if options.Probes == (Probes{}) {
+		options.Probes = DefaultProbes
+	}
+	events, err := openEvents(options.LogDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{byName: map[string]*process{}, events: events, stopped: make(chan struct{})}
 	for _, spec := range specs {
 		if s.byName[spec.Name] != nil {
 			return nil, fmt.Errorf("duplicate process name %s", spec.Name)
@@ -48,7 +58,7 @@ func New(specs []Spec, options Options) (*Supervisor, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := newProcess(spec, log, options.OnChange)
+		p := newProcess(spec, log, events, &options)
 		s.byName[spec.Name] = p
 		s.processes = append(s.processes, p)
 	}
@@ -181,7 +191,11 @@ func (s *Supervisor) Stop() {
 		})
 	}
 	wg.Wait()
+	s.events.close()
 }
+
+// Events returns the latest events of all processes, the oldest first.
+func (s *Supervisor) Events() []Event { return s.events.events() }
 
 // Stopped is closed when Stop was called.
 func (s *Supervisor) Stopped() <-chan struct{} { return s.stopped }

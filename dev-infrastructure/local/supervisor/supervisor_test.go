@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,13 +17,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
-// Environment variables that make the test binary run as a supervisor that is killed, and as a server of it.
+// Environment variables that make the test binary run as a supervisor that is killed, as a server of it, and as an HTTP server.
 const (
 	supervisorDirVariable = "HCPMESH_TEST_SUPERVISOR_DIR"
 	serverFileVariable    = "HCPMESH_TEST_SERVER_FILE"
+	responderFileVariable = "HCPMESH_TEST_RESPONDER_FILE"
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +34,9 @@ func TestMain(m *testing.M) {
 	}
 	if file := os.Getenv(serverFileVariable); file != "" {
 		serveForever(file)
+	}
+	if file := os.Getenv(responderFileVariable); file != "" {
+		respondForever(file)
 	}
 	os.Exit(leaktest.Check(m.Run()))
 }
@@ -45,14 +51,12 @@ func testContext(t *testing.T) context.Context {
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	ctx := testContext(t)
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waiting for %s: %v", what, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
+	eventually.Holds(t, time.Minute, what, func() error {
+		if !condition() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }
 
 func shell(name, script string, needs ...string) Spec {
@@ -65,12 +69,20 @@ func exists(path string) func(context.Context) error {
 
 func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
 	t.Helper()
-	s, err := New(specs, Options{LogDir: t.TempDir()})
+	s, err := New(specs, Options{LogDir: t.TempDir(), Probes: quickProbes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// quickProbes notice changes soon. The timeouts are long enough for a busy machine.
+var quickProbes = Probes{
+	ReadyTimeout: 2 * time.Second, LiveTimeout: time.Second,
+	StartInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, FailedInterval: 10 * time.Millisecond,
+	LiveFailures: 2, StartFailures: 20,
+	HungGrace: 10 * time.Millisecond,
 }
 
 // TestStartAfterStopStartsNothing checks that a late start leaves no process running.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -334,6 +335,51 @@ func TestStatusTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", out.String())
+}
+
+func TestStatusTableNamesFullDisk(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	status := local.Status{Phase: local.PhaseDegraded, Since: now.Add(-10 * time.Second), StateDir: "/somewhere", Processes: []local.ProcessStatus{
+		{Name: "cosmos-emulator", State: "NotReady", Since: now.Add(-10 * time.Second), Pid: 12, Ports: map[string]int{"https": 18405},
+			Message: "the disk is full: 0 of 512 MiB are free on the disk of /somewhere/cosmos; responds with status 503"},
+	}, Disks: []diskspace.Space{{Dir: "/somewhere", TotalBytes: 512 << 20, Full: true}, {Dir: "/other", FreeBytes: 1 << 30, TotalBytes: 2 << 30}}}
+	if err := statusTable(&environment{out: &out}, status, now); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status-disk-full.txt", out.String())
+}
+
+// TestEventsOfAStoppedRegion checks that the command reads the file of the supervisor when no supervisor runs.
+func TestEventsOfAStoppedRegion(t *testing.T) {
+	state := t.TempDir()
+	if err := os.MkdirAll(local.LogDir(state), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lines := `{"time":"2026-01-02T03:04:05Z","process":"backend","type":"Started","pid":12}
+{"time":"2026-01-02T03:04:06Z","process":"backend","type":"Exited","pid":12,"exitCode":1,"message":"terminated: exit status 1: no luck"}
+{"time":"2026-01-02T03:04:07Z","process":"postgres","type":"Hung","pid":7,"message":"hung: 3 consecutive liveness probes failed"}
+{"time":"2026-01-02T03:04:09Z","process":"postgres","type":"Exited","pid":7,"signal":"SIGKILL"}
+{"time":"2026-01-02T03:04:09Z","process":"post`
+	if err := os.WriteFile(filepath.Join(local.LogDir(state), "events.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string][]string{
+		"events.txt":         nil,
+		"events-process.txt": {"backend"},
+		"events-recent.json": {"--since", "1m", "-o", "json"},
+	}
+	for name, args := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			command := New(&out, io.Discard)
+			command.SetArgs(append([]string{"region", "events", "--state-dir", state}, args...))
+			if err := command.ExecuteContext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, out.String())
+		})
+	}
 }
 
 func TestLogsShowLastLinesWithProcess(t *testing.T) {

@@ -62,6 +62,7 @@ var examples = map[string][][2]string{
 	"hcpctl orphan list":           {{"List orphaned bundles", "hcpctl orphan list"}},
 	"hcpctl region demo":           {{"Create the demo cluster", "hcpctl region demo"}},
 	"hcpctl region down":           {{"Stop the region", "hcpctl region down"}, {"Stop the region and remove its data", "hcpctl region down --purge"}},
+	"hcpctl region events":         {{"List what happened to the backend in the last ten minutes", "hcpctl region events backend --since 10m"}},
 	"hcpctl region kill":           {{"Kill the backend", "hcpctl region kill backend"}},
 	"hcpctl region logs":           {{"Follow the log of the frontend", "hcpctl region logs -f frontend"}},
 	"hcpctl region restart":        {{"Restart Cluster Service", "hcpctl region restart cluster-service"}},

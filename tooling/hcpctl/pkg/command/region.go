@@ -23,7 +23,7 @@ const redrawEvery = 200 * time.Millisecond
 
 func (e *environment) region() *cobra.Command {
 	return group("region", "Run a region on this machine",
-		e.regionUp(), e.regionDown(), e.regionStatus(), e.regionLogs(), e.regionRestart(), e.regionKill(), e.regionDemo())
+		e.regionUp(), e.regionDown(), e.regionStatus(), e.regionEvents(), e.regionLogs(), e.regionRestart(), e.regionKill(), e.regionDemo())
 }
 
 // upOptions are the flags of `region up`.
@@ -173,7 +173,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 		return err
 	}
 	var running local.Status
-	if control.NewClient(dir).Status(c.Context(), &running) == nil && running.Phase == local.PhaseReady {
+	if control.NewClient(dir).Status(c.Context(), &running) == nil && running.Phase.Running() {
 		fmt.Fprintf(e.err, "the region is already running in %s\n", dir)
 		if err := e.restartRebuilt(c.Context(), dir, running); err != nil {
 			return err
@@ -209,7 +209,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	go func() {
 		defer close(shown)
 		e.show(ctx, dir, func(status local.Status) bool {
-			if status.Phase == local.PhaseReady {
+			if status.Phase.Running() {
 				close(ready)
 				return true
 			}
@@ -389,6 +389,11 @@ func notRunning(err error) error {
 
 func statusTable(e *environment, status local.Status, now time.Time) error {
 	fmt.Fprintf(e.out, "region %s for %s, in %s\n", status.Phase, now.Sub(status.Since).Round(time.Second), status.StateDir)
+	for _, disk := range status.Disks {
+		if disk.Full {
+			fmt.Fprintf(e.out, "DISK FULL: %s; free space and the processes recover (docs/operators/disk-full.md)\n", disk)
+		}
+	}
 	var rows [][]string
 	for _, p := range status.Processes {
 		pid := ""

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package smalldisk
+
+import "testing"
+
+// Run skips the test: mount namespaces exist on Linux only.
+func Run(t *testing.T, _ int64, _ func(t *testing.T, dir string)) {
+	t.Helper()
+	t.Skip("mount namespaces exist on Linux only")
+}

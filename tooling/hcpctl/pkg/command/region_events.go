@@ -1,0 +1,66 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+func (e *environment) regionEvents() *cobra.Command {
+	var since time.Duration
+	c := &cobra.Command{
+		Use: "events [PROCESS...]", Short: "List starts, exits, restarts and failed probes of processes", ValidArgsFunction: e.completeProcesses,
+		Long: `List the events of the processes, the oldest first: Started, Ready, NotReady, Hung, Restarting, Exited, Failed.
+
+The supervisor keeps the latest 1000 events. They are available while the region is stopped, too.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			dir, err := e.stateFolder()
+			if err != nil {
+				return err
+			}
+			events := []local.Event{}
+			// The supervisor has them in memory while its disk is full.
+			err = control.NewClient(dir).Events(c.Context(), &events)
+			if errors.Is(err, control.ErrNotRunning) {
+				events, err = local.Events(dir)
+			}
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			events = slices.DeleteFunc(events, func(event local.Event) bool {
+				return len(args) > 0 && !slices.Contains(args, event.Process) || since > 0 && now.Sub(event.Time) > since
+			})
+			return e.printAs(events, func() error { return eventTable(e, events) })
+		},
+	}
+	c.Flags().DurationVar(&since, "since", 0, "only events of the last `duration`, for example 10m")
+	e.addOutputFlag(c)
+	return c
+}
+
+func eventTable(e *environment, events []local.Event) error {
+	var rows [][]string
+	for _, event := range events {
+		pid := ""
+		if event.Pid > 0 {
+			pid = fmt.Sprint(event.Pid)
+		}
+		rows = append(rows, []string{event.Time.UTC().Format(time.RFC3339), event.Process, string(event.Type), pid, exitOf(event), event.Message})
+	}
+	return display.Table(e.out, []string{"TIME", "PROCESS", "EVENT", "PID", "EXIT", "MESSAGE"}, rows)
+}
+
+// exitOf returns how a process terminated: the name of a signal or an exit code.
+func exitOf(event local.Event) string {
+	if event.ExitCode != nil {
+		return fmt.Sprint(*event.ExitCode)
+	}
+	return event.Signal
+}
