@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/vmsize"
 )
 
 func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.NodePool {
@@ -18,7 +19,7 @@ func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.NodePo
 		ObjectMeta: r.metadata(c, fleet.NodePoolName(c, p), r.namespaceOf(c)),
 		Spec: hyperv1.NodePoolSpec{
 			ClusterName: fleet.HostedClusterName(c),
-			Arch:        hyperv1.ArchitectureAMD64,
+			Arch:        architecture(spec.GetPlatform().GetVmSize()),
 			Release:     hyperv1.Release{Image: p.Release.Image},
 			Management: hyperv1.NodePoolManagement{UpgradeType: hyperv1.UpgradeTypeReplace, AutoRepair: spec.GetAutoRepair(),
 				Replace: &hyperv1.ReplaceUpgrade{Strategy: hyperv1.UpgradeStrategyRollingUpdate,
@@ -46,6 +47,15 @@ func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.NodePo
 		n.Spec.Taints = append(n.Spec.Taints, hyperv1.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: corev1.TaintEffect(t.GetEffect())})
 	}
 	return n
+}
+
+// architecture returns the architecture of a virtual machine size. A size that is no longer in the table is amd64, with
+// which its nodes were created.
+func architecture(size string) string {
+	if found, ok := vmsize.ArchitectureOf(size); ok {
+		return string(found)
+	}
+	return hyperv1.ArchitectureAMD64
 }
 
 func azureNodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.AzureNodePoolPlatform {

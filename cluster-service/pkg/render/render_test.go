@@ -93,7 +93,7 @@ var variants = map[string]func(t *fleet.ClusterAggregate){
 		p.Labels = map[string]string{"team": "a", "tier": ""}
 		p.Taints = []*csv1.Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}, {Key: "bare", Effect: "NoExecute"}}
 		p.NodeDrainTimeout = durationpb.New(0)
-		p.Platform = &csv1.NodePoolPlatform{VmSize: "Standard_E32ads_v5", SubnetId: network + "virtualNetworks/cust-vnet/subnets/other", EncryptionAtHost: true,
+		p.Platform = &csv1.NodePoolPlatform{VmSize: "Standard_E32pds_v6", SubnetId: network + "virtualNetworks/cust-vnet/subnets/other", EncryptionAtHost: true,
 			AvailabilityZone: "2", OsDisk: &csv1.OsDisk{SizeGib: 128, StorageAccountType: "StandardSSD_LRS", Ephemeral: true,
 				EncryptionSetId: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.Compute/diskEncryptionSets/des"}}
 	},

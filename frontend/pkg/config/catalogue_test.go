@@ -24,7 +24,7 @@ func TestOfferFollowsCatalogue(t *testing.T) {
 	release := func(version, digit, channels string) string {
 		return "- {version: " + version + ", digest: 'sha256:" + strings.Repeat(digit, 64) + "', channels: [" + channels + "]}\n"
 	}
-	offer := write("offer.yaml", "vmSizes: [a]\nclusterVersions: ['4.21']\n")
+	offer := write("offer.yaml", "vmSizes: [Standard_D8s_v3]\nclusterVersions: ['4.21']\n")
 	releases := "repository: r\nreleases:\n" + release("4.20.1", "a", "stable-4.20, stable-4.21") + release("4.21.3", "b", "stable-4.21, candidate-4.21") +
 		release("4.21.9", "c", "candidate-4.21")
 	c, err := config.Load(offer, write("catalogue.yaml", releases+"minors: [{version: '4.21', endOfLife: 2027-08-17T00:00:00Z}]\n"))

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/vmsize"
 )
 
 //go:embed default.yaml
@@ -30,7 +31,8 @@ type Config struct {
 	Releases []Release `yaml:"releases"`
 	// RoleSets lists the identities that a cluster's operators need (hcpOperatorIdentityRoleSets).
 	RoleSets []RoleSet `yaml:"roleSets"`
-	// VMSizes lists the virtual machine sizes of node pools, in Azure's casing. It has at least one entry.
+	// VMSizes lists the virtual machine sizes of node pools that the region has, in Azure's casing. Without an entry it gets
+	// all sizes of package vmsize.
 	VMSizes []string `yaml:"vmSizes"`
 	// OperatorImageRepositories lists the registries and folders of repositories, such as quay.io/organization, whose images
 	// the experimental tag for the control plane operator may name. Empty means none.
@@ -81,8 +83,13 @@ func parse(content []byte) (*Config, error) {
 	if err := decoder.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the file must contain one YAML document")
 	}
+	for i, size := range config.VMSizes {
+		if _, ok := vmsize.ArchitectureOf(size); !ok {
+			return nil, fmt.Errorf("vmSizes[%d]: %q is not a size that node pools can have", i, size)
+		}
+	}
 	if len(config.VMSizes) == 0 {
-		return nil, errors.New("vmSizes: must have at least one entry")
+		config.VMSizes = vmsize.Names()
 	}
 	if err := config.checkReleases(); err != nil {
 		return nil, err

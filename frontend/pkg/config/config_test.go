@@ -16,17 +16,18 @@ func TestLoad(t *testing.T) {
 		reason, content, want string
 	}{
 		"good":     {reason: "an offer", content: "vmSizes: [Standard_D8s_v3]\nclusterVersions: ['4.20']\n"},
-		"unknown":  {reason: "an unknown field is named", content: "vmSizes: [a]\nvmSize: b\n", want: "vmSize"},
-		"no sizes": {reason: "node pools need at least one size", content: "clusterVersions: []\n", want: "vmSizes"},
-		"two":      {reason: "the file has one document", content: "vmSizes: [a]\n---\nvmSizes: [b]\n", want: "one YAML document"},
-		"version":  {reason: "a release has three numbers", content: "vmSizes: [a]\nreleases: [{version: '4.20', channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "releases[0].version"},
-		"twice": {reason: "releases must be unique", content: "vmSizes: [a]\nreleases:\n- &r {version: 4.20.8, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}\n- *r\n",
+		"unknown":  {reason: "an unknown field is named", content: "vmSizes: [Standard_D8s_v3]\nvmSize: b\n", want: "vmSize"},
+		"no sizes": {reason: "the region has all sizes", content: "clusterVersions: []\n"},
+		"size":     {reason: "a size must be in the table", content: "vmSizes: [Standard_D8s_v3, standard_d8s_v3]\n", want: "vmSizes[1]"},
+		"two":      {reason: "the file has one document", content: "vmSizes: [Standard_D8s_v3]\n---\nvmSizes: [Standard_D8s_v3]\n", want: "one YAML document"},
+		"version":  {reason: "a release has three numbers", content: "vmSizes: [Standard_D8s_v3]\nreleases: [{version: '4.20', channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "releases[0].version"},
+		"twice": {reason: "releases must be unique", content: "vmSizes: [Standard_D8s_v3]\nreleases:\n- &r {version: 4.20.8, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}\n- *r\n",
 			want: "releases[1].version"},
-		"channel":  {reason: "an unknown channel group is invalid", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [slow], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "slow"},
-		"end":      {reason: "the end of support is required", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [stable]}]\n", want: "endOfLife"},
-		"role set": {reason: "a version has one role set", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20', '4.20']}]\n", want: "roleSets[0].versions"},
-		"required": {reason: "only Always and OnEnablement are valid", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], controlPlaneOperators: [{name: x, required: Often}]}]\n", want: "Often"},
-		"role":     {reason: "a role needs the UUID of its definition", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], dataPlaneOperators: [{name: x, required: Always, roles: [{name: r, id: Reader}]}]}]\n", want: "UUID"},
+		"channel":  {reason: "an unknown channel group is invalid", content: "vmSizes: [Standard_D8s_v3]\nreleases: [{version: 4.20.8, channelGroups: [slow], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "slow"},
+		"end":      {reason: "the end of support is required", content: "vmSizes: [Standard_D8s_v3]\nreleases: [{version: 4.20.8, channelGroups: [stable]}]\n", want: "endOfLife"},
+		"role set": {reason: "a version has one role set", content: "vmSizes: [Standard_D8s_v3]\nroleSets: [{versions: ['4.20', '4.20']}]\n", want: "roleSets[0].versions"},
+		"required": {reason: "only Always and OnEnablement are valid", content: "vmSizes: [Standard_D8s_v3]\nroleSets: [{versions: ['4.20'], controlPlaneOperators: [{name: x, required: Often}]}]\n", want: "Often"},
+		"role":     {reason: "a role needs the UUID of its definition", content: "vmSizes: [Standard_D8s_v3]\nroleSets: [{versions: ['4.20'], dataPlaneOperators: [{name: x, required: Always, roles: [{name: r, id: Reader}]}]}]\n", want: "UUID"},
 		"not YAML": {reason: "the file must be YAML", content: "{", want: "yaml"},
 	}
 	for name, tc := range cases {
@@ -83,7 +84,7 @@ func TestOfferMatchesCatalogue(t *testing.T) {
 }
 
 func TestNewestClusterVersion(t *testing.T) {
-	const offer = "vmSizes: [a]\nclusterVersions: ['4.9', '4.20', '4.21']\nreleases:\n" +
+	const offer = "vmSizes: [Standard_D8s_v3]\nclusterVersions: ['4.9', '4.20', '4.21']\nreleases:\n" +
 		"- {version: 4.21.1, channelGroups: [fast], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
 		"- {version: 4.9.1, channelGroups: [stable, fast], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
 		"- {version: 4.20.9, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +

@@ -44,7 +44,6 @@ func (nodePoolType) newDocument(_ *request, parent *database.ClusterDocument) (d
 // setDefaults sets the values that a node pool inherits from its cluster.
 func (nodePoolType) setDefaults(s *Server, _ *request, pool *hub.NodePool, _ string, parent *database.ClusterDocument) {
 	pool.Location = s.Rules.Location(pool.Location)
-	pool.Properties.Platform.VMSize = s.Rules.VMSize(pool.Properties.Platform.VMSize)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = parent.Cluster.Properties.Platform.SubnetID
 	}

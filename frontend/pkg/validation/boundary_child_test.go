@@ -87,7 +87,7 @@ func TestNodePoolEdges(t *testing.T) {
 		"encryption set casing":  {"ids have no casing", set(strings.ToUpper(sets) + "s"), set(strings.ToUpper(sets) + "s/"), "properties.platform.osDisk.encryptionSetId"},
 		"encryption set length":  {"285", set(sets + strings.Repeat("a", 285-len(sets))), set(sets + strings.Repeat("a", 286-len(sets))), "properties.platform.osDisk.encryptionSetId"},
 		"encryption set managed": {"not in the managed group", set(sets + "s"), set(strings.Replace(sets, "/group/", "/MANAGED/", 1) + "s"), "properties.platform.osDisk.encryptionSetId"},
-		"size casing":            {"sizes have no casing", func(p *hub.NodePool) { p.Properties.Platform.VMSize = "STANDARD_D8S_V3" }, func(p *hub.NodePool) { p.Properties.Platform.VMSize = "Standard_D8s_v3 " }, "properties.platform.vmSize"},
+		"size casing":            {"sizes have Azure's casing", func(p *hub.NodePool) { p.Properties.Platform.VMSize = "Standard_D8s_v3" }, func(p *hub.NodePool) { p.Properties.Platform.VMSize = "STANDARD_D8S_V3" }, "properties.platform.vmSize"},
 		"zone":                   {"one of the region's", size(2, nil, "3"), size(2, nil, "03"), "properties.platform.availabilityZone"},
 		"subnet": {"in the network of the cluster's", func(p *hub.NodePool) { p.Properties.Platform.SubnetID = strings.ToUpper(vnet) + "/subnets/other" },
 			func(p *hub.NodePool) { p.Properties.Platform.SubnetID = vnet + "2/subnets/nodes" }, "properties.platform.subnetId"},

@@ -3,7 +3,6 @@ package validation
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
@@ -74,8 +73,8 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	switch {
 	case p.VMSize == "":
 		report.required(field + "vmSize")
-	case r.vmSizes[strings.ToLower(p.VMSize)] == "":
-		report.invalid(field+"vmSize", p.VMSize, "is not a virtual machine size that %s offers", r.location)
+	case !slices.Contains(r.offer.VMSizes, p.VMSize):
+		report.unsupported(field+"vmSize", p.VMSize, slices.Sorted(slices.Values(r.offer.VMSizes))...)
 	}
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
 	if subnet := subnetRef(report, field+"subnetId", p.SubnetID, pool.ID, managedGroup); subnet != nil {
@@ -240,7 +239,7 @@ func nodePoolImmutable(i immutable, old, now *hub.NodePool) {
 	const field = "properties.platform."
 	o, n := &old.Properties.Platform, &now.Properties.Platform
 	i.id(field+"subnetId", o.SubnetID, n.SubnetID)
-	i.id(field+"vmSize", o.VMSize, n.VMSize)
+	i.text(field+"vmSize", o.VMSize, n.VMSize)
 	i.value(field+"enableEncryptionAtHost", o.EnableEncryptionAtHost == n.EnableEncryptionAtHost, n.EnableEncryptionAtHost)
 	i.text(field+"availabilityZone", o.AvailabilityZone, n.AvailabilityZone)
 	i.value(field+"osDisk.sizeGiB", o.OSDisk.SizeGiB == n.OSDisk.SizeGiB, n.OSDisk.SizeGiB)

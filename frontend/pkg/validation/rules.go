@@ -23,17 +23,11 @@ const ExperimentalFeature = hub.ProviderNamespace + "/ExperimentalReleaseFeature
 type Rules struct {
 	offer    *config.Config
 	location string
-	// vmSizes maps the lower-case names of the offered sizes to Azure's casing.
-	vmSizes map[string]string
 }
 
 // NewRules returns the rules of the region at location with the given offer.
 func NewRules(offer *config.Config, location string) *Rules {
-	rules := &Rules{offer: offer, location: location, vmSizes: map[string]string{}}
-	for _, size := range offer.VMSizes {
-		rules.vmSizes[strings.ToLower(size)] = size
-	}
-	return rules
+	return &Rules{offer: offer, location: location}
 }
 
 // normalLocation returns the form of a location for comparisons: "West US 3" is westus3.
@@ -47,14 +41,6 @@ func (r *Rules) Location(location string) string {
 		return r.location
 	}
 	return location
-}
-
-// VMSize returns the virtual machine size in Azure's casing if the region offers it, and size otherwise.
-func (r *Rules) VMSize(size string) string {
-	if offered, ok := r.vmSizes[strings.ToLower(size)]; ok {
-		return offered
-	}
-	return size
 }
 
 // ARM's limits of tags.
