@@ -85,6 +85,9 @@ func (f Field) From(path string) Field { f.from = path; return f }
 // Inline stores the fields of an object in the hub's value of the enclosing object.
 func (f Field) Inline() Field { return f.From(".") }
 
+// Holding lists the fields of a read-only object or list, so that a body with another field in it is rejected.
+func (f Field) Holding(fields ...Field) Field { f.fields = fields; return f }
+
 // OneOf lists the values that a string may have in a body; any other one is a problem of the body. A stored value that is
 // not in the list, which another version set, is omitted from responses and kept while a body omits the field.
 func (f Field) OneOf(values ...string) Field { f.enum = values; return f }

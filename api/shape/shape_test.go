@@ -324,3 +324,28 @@ func TestInvalidTablesPanic(t *testing.T) {
 		})
 	}
 }
+
+func TestUnknownField(t *testing.T) {
+	table := shape.Resource(shape.ReadOnly("name").Holding(shape.ReadOnly("inner")), shape.Object("properties",
+		shape.Value("word"), shape.Implied("count", int32(1)), shape.List("many", shape.Value("a")), shape.Object("pointed", shape.Value("a"))))
+	converter := shape.Bind[thing, status](table)
+	for body, want := range map[string]string{
+		`{}`: "",
+		`{"name":{"inner":1},"properties":{"word":{"x":1},"many":[{"a":1}],"pointed":{"a":null}}}`: "",
+		`{"z":1,"b":null}`:                                    "b",
+		`{"Name":"x"}`:                                        "Name",
+		`{"name":{"other":1}}`:                                "name.other",
+		`{"properties":{"count":1}}`:                          "properties.count",
+		`{"properties":{"many":[{"a":1},{"b":1}]}}`:           "properties.many[1].b",
+		`{"properties":{"pointed":{"a":1,"x":{"y":1}}}}`:      "properties.pointed.x",
+		`{"properties":{"many":{"b":1},"pointed":[{"b":1}]}}`: "",
+	} {
+		fields, err := wire.ParseObject([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := converter.UnknownField(fields); got != want {
+			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func tracked(properties ...shape.Field) shape.Field {
 		shape.ReadOnly("type"),
 		shape.Value("location"),
 		shape.Value("tags").KeepIfAbsent(),
-		shape.ReadOnly("systemData"),
+		systemData(),
 		shape.Object("identity",
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned"),
 			shape.ReadOnly("principalId"),
@@ -50,7 +50,18 @@ func proxy(properties ...shape.Field) shape.Field {
 		shape.ReadOnly("id"),
 		shape.ReadOnly("name"),
 		shape.ReadOnly("type"),
-		shape.ReadOnly("systemData"),
+		systemData(),
 		shape.Object("properties", properties...),
+	)
+}
+
+func systemData() shape.Field {
+	return shape.ReadOnly("systemData").Holding(
+		shape.ReadOnly("createdBy"),
+		shape.ReadOnly("createdByType"),
+		shape.ReadOnly("createdAt"),
+		shape.ReadOnly("lastModifiedBy"),
+		shape.ReadOnly("lastModifiedByType"),
+		shape.ReadOnly("lastModifiedAt"),
 	)
 }

@@ -23,15 +23,15 @@ func API() version.Version {
 				shape.Value("type").OneOf("Public", "Private").Supported("Public").Default("Public").DefaultIfNull(),
 			),
 			shape.Value("cryptoRestrictions").OneOf("None", "FIPS").Default("None").DefaultIfNull(),
-			shape.FromStatus("status", func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
+			version.StatusField(func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
 		).
 		// A cluster with a platform-managed key keeps it while requests omit the object; there is no value for it any more.
 		With("properties.etcd.dataEncryption", shape.Value("keyManagementMode").OneOf("CustomerManaged")).
 		With("properties.etcd.dataEncryption.customerManaged.kms.activeKey", shape.Value("version"))
 	v.NodePool = v.NodePool.
-		With("properties", shape.FromStatus("status", func(s *hub.NodePoolStatus) any { return version.Status(s.Conditions) }))
+		With("properties", version.StatusField(func(s *hub.NodePoolStatus) any { return version.Status(s.Conditions) }))
 	v.ExternalAuth = v.ExternalAuth.
 		Without("properties", "condition").
-		With("properties", shape.FromStatus("status", func(s *hub.ExternalAuthStatus) any { return version.Status(s.Conditions) }))
+		With("properties", version.StatusField(func(s *hub.ExternalAuthStatus) any { return version.Status(s.Conditions) }))
 	return v
 }

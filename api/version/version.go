@@ -35,6 +35,21 @@ type Condition struct {
 	Message            string    `json:"message"`
 }
 
+// conditionFields returns the fields of a Condition.
+func conditionFields() []shape.Field {
+	return []shape.Field{shape.ReadOnly("type"), shape.ReadOnly("status"), shape.ReadOnly("lastTransitionTime"), shape.ReadOnly("reason"), shape.ReadOnly("message")}
+}
+
+// ConditionField returns the field condition of the versions that show only one.
+func ConditionField[S any](value func(status *S) any) shape.Field {
+	return shape.FromStatus("condition", value).Holding(conditionFields()...)
+}
+
+// StatusField returns the field status, which contains the conditions.
+func StatusField[S any](value func(status *S) any) shape.Field {
+	return shape.FromStatus("status", value).Holding(shape.List("conditions", conditionFields()...))
+}
+
 // The condition types that customers see. The hub has more.
 const (
 	available   = "Available"

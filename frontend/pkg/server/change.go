@@ -20,11 +20,11 @@ type content struct {
 	patch  bool
 }
 
-// body returns the body to decode: for a PUT the request's content; for a PATCH the content merged over encoded, the
+// merged returns the body to decode: for a PUT the request's content; for a PATCH the content merged over encoded, the
 // stored resource's wire form at the request's version (RFC 7396).
-func (c content) body(encoded any) (*wire.Body, error) {
+func (c content) merged(encoded any) (map[string]any, error) {
 	if !c.patch {
-		return wire.NewBody(c.fields), nil
+		return c.fields, nil
 	}
 	text, err := json.Marshal(encoded)
 	if err != nil {
@@ -37,7 +37,17 @@ func (c content) body(encoded any) (*wire.Body, error) {
 	for _, path := range caseInsensitiveMaps {
 		matchCasing(fields, c.fields, path)
 	}
-	return wire.NewBody(wire.MergePatch(fields, c.fields)), nil
+	return wire.MergePatch(fields, c.fields), nil
+}
+
+// unknownField returns the violation of a body with a field that the request's version does not have, also one of a later
+// version, and nil if there is none. As in the published service, no other rule is then applied.
+func unknownField(rq *request, resourceType string, fields map[string]any) []apierror.Violation {
+	field := rq.version.UnknownField(resourceType, fields)
+	if field == "" {
+		return nil
+	}
+	return []apierror.Violation{{Field: field, Message: "Unknown field: api-version " + rq.version.Name + " does not have it"}}
 }
 
 // caseInsensitiveMaps lists the paths of maps whose keys are compared without case: names of tags, and ARM IDs.

@@ -43,9 +43,9 @@ func TestContentOfAnyBytes(t *testing.T) {
 		"a comment":              {"a comment is not JSON", `{"tags":{} /* a */}`, 400, "InvalidRequestContent"},
 		"a text without its end": {"truncated content is rejected", `{"tags":{"a":"b`, 400, "InvalidRequestContent"},
 		"deep arrays":            {"deep arrays do not exhaust the stack while parsing", strings.Repeat("[", 1<<20), 400, "InvalidRequestContent"},
-		"deep objects":           {"deep objects do not exhaust the stack while merging", `{"properties":` + strings.Repeat(`{"autoscaling":`, 5000) + "1" + strings.Repeat("}", 5001), 202, ""},
+		"deep objects":           {"deep objects do not exhaust the stack while merging", `{"properties":` + strings.Repeat(`{"autoscaling":`, 5000) + "1" + strings.Repeat("}", 5001), 400, "InvalidRequestContent"},
 		"deeper objects":         {"the nesting depth is limited", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000), 400, "InvalidRequestContent"},
-		"deep unknown objects":   {"unknown objects are ignored", strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), 202, ""},
+		"deep unknown objects":   {"deep unknown objects do not exhaust the stack", strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), 400, "InvalidRequestContent"},
 		"a number of a megabyte": {"the message contains only a part of the value", `{"properties":{"nodeDrainTimeoutMinutes":` + strings.Repeat("9", 1<<20) + `}}`, 400, "InvalidRequestContent"},
 		"many unknown fields":    {"many unknown fields are ignored", `{` + fields(100_000) + `}`, 202, ""},
 	} {

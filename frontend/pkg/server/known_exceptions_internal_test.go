@@ -33,6 +33,7 @@ func (d knownException) matches(subject, version, how string, change schemamutat
 
 // knownExceptions lists all differences from the documents.
 var knownExceptions = []knownException{
+	{kind: schemamutation.UnknownProperty, reason: "as in the published service, unknown fields are rejected"},
 	{place: "name", kind: schemamutation.ReadOnly, reason: "a name in the body must equal the name in the URL"},
 	{place: "type", kind: schemamutation.ReadOnly, reason: "a type in the body must equal the type in the URL"},
 	{place: "identity.userAssignedIdentities[*].clientId", kind: schemamutation.ReadOnly, reason: "ARM sets it, and it must be a UUID"},

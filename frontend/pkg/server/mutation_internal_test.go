@@ -133,7 +133,8 @@ func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any
 		if len(violations) == 0 {
 			w.shown(change.String())
 		}
-		if len(violations) > 0 && !change.Drop && change.Kind != schemamutation.Null {
+		// An unknown field hides all other violations.
+		if len(violations) > 0 && !change.Drop && change.Kind != schemamutation.Null && change.Kind != schemamutation.UnknownProperty {
 			refused = append(refused, rejectedMutation{change, violations})
 		}
 	}

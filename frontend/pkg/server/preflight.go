@@ -204,8 +204,9 @@ func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment
 			return "", true, err
 		}
 	}
-	// The URL of the PUT contains the name and type; in a template they have another form than in its body.
-	for _, name := range []string{"name", "type"} {
+	// The URL of the PUT contains the name and type; in a template they have another form than in its body. The others are
+	// fields of templates, which ARM does not send in a PUT.
+	for _, name := range []string{"name", "type", "apiVersion", "asserts", "comments", "condition", "copy", "dependsOn", "existing", "metadata", "resources", "scope"} {
 		delete(fields, name)
 	}
 	p.unknown = template.Resolve(fields)

@@ -213,6 +213,9 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 	*t.common(base) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
 	body := wire.NewBody(p.fields)
 	resource := t.decode(rq.version, body, base, true)
+	if unknown := unknownField(rq, t.name(), p.fields); unknown != nil {
+		return resource, unknown, nil
+	}
 	common := t.common(resource)
 	common.SystemData = rq.systemDataOf(nil, now)
 	t.setDefaults(s, rq, resource, p.uid, p.cluster())
@@ -229,13 +232,17 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 
 // decodeChanged returns the changed resource of a proposal, with all violations. It does not modify document.
 func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
-	body, err := p.body(t.encode(rq.version, document))
+	fields, err := p.merged(t.encode(rq.version, document))
 	if err != nil {
 		return nil, nil, err
 	}
+	body := wire.NewBody(fields)
 	before := t.fields(document).resource
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
+	if unknown := unknownField(rq, t.name(), fields); unknown != nil {
+		return resource, unknown, nil
+	}
 	t.common(resource).SystemData = rq.systemDataOf(stored.SystemData, now)
 	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
 		return resource, tags, nil

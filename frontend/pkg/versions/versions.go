@@ -28,6 +28,8 @@ type Version struct {
 	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
 	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
 	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
+	// unknownFields return the path of a field of a body that the version does not have, by resource type.
+	unknownFields map[string]func(body map[string]any) string
 	// paths converts hub paths to wire paths, by resource type.
 	paths map[string]func(hubPath string) (string, bool)
 
@@ -43,6 +45,11 @@ type Version struct {
 // Path returns the wire path of a hub path such as tags[name]. It returns false if the version does not have the field.
 func (v *Version) Path(resourceType, hubPath string) (string, bool) {
 	return v.paths[resourceType](hubPath)
+}
+
+// UnknownField returns the path of a field of a body that the version does not have, and the empty string if there is none.
+func (v *Version) UnknownField(resourceType string, body map[string]any) string {
+	return v.unknownFields[resourceType](body)
 }
 
 // APIs returns the tables of the api-versions, the oldest first.
@@ -91,6 +98,9 @@ func newVersion(api version.Version, own converters) *Version {
 		EncodeNodePool: own.nodePool.Encode, DecodeNodePool: own.nodePool.Decode,
 		EncodeExternalAuth: own.externalAuth.Encode, DecodeExternalAuth: own.externalAuth.Decode,
 
+		unknownFields: map[string]func(map[string]any) string{
+			hub.ClusterResourceType: own.cluster.UnknownField, hub.NodePoolResourceType: own.nodePool.UnknownField, hub.ExternalAuthResourceType: own.externalAuth.UnknownField,
+		},
 		paths: map[string]func(string) (string, bool){
 			hub.ClusterResourceType: own.cluster.Path, hub.NodePoolResourceType: own.nodePool.Path, hub.ExternalAuthResourceType: own.externalAuth.Path,
 		},
