@@ -51,6 +51,12 @@ const (
 	ExplanationOperationFailed = "OperationFailed"
 	// ExplanationOrphaned means that the fleet holds the resource and ARM does not.
 	ExplanationOrphaned = "Orphaned"
+	// ExplanationLayerAway means that a component of the region is away. Layer is its layer and State its ComponentState. It
+	// replaces the other items, because what the layers reported last may be outdated.
+	ExplanationLayerAway = "LayerAway"
+	// ExplanationOperationNotCompleted means that the fleet has reached the desired state and the backend has not completed the
+	// customer's operation.
+	ExplanationOperationNotCompleted = "OperationNotCompleted"
 	// ExplanationUnknown means that the layers that hold the resource could not be read.
 	ExplanationUnknown = "Unknown"
 )
@@ -83,6 +89,9 @@ const (
 	SentenceOperationError    = "OperationError"    // The error of an operation.
 	SentenceContinuedInFleet  = "ContinuedInFleet"  // The fleet reached the desired state after the operation failed.
 	SentenceManifestsAccepted = "ManifestsAccepted" // Maestro has the manifests; the agent has not confirmed them.
+	SentenceComponentState    = "ComponentState"    // How a component answered, and when it was last ready.
+	SentenceDependents        = "Dependents"        // Components that are not ready either and need one that is away.
+	SentenceLastKnown         = "LastKnown"         // What was reported last about a resource, at the time of the sentence.
 
 	// Actions.
 	SentenceNoAction         = "NoAction"         // Nobody must act.
@@ -106,6 +115,8 @@ type Explanation struct {
 	Items []ExplanationItem `json:"items"`
 	// Facts describe the cluster: where it runs, its versions and its node pools.
 	Facts []Sentence `json:"facts,omitempty"`
+	// Components are those of the cluster's layers that are not ready.
+	Components []Component `json:"components,omitempty"`
 	// Partial is true if a layer could not be read. Unavailable maps each such layer to the reason.
 	Partial     bool              `json:"partial"`
 	Unavailable map[string]string `json:"unavailable,omitempty"`

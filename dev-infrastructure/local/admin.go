@@ -74,5 +74,5 @@ func (r *Region) admin() supervisor.Spec {
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(adminPort)
-	return spec
+	return r.withComponents(spec)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -50,6 +51,14 @@ type client struct {
 	reached atomic.Bool
 }
 
+// first returns the context of a request: until the account was reached, it contains itself, for transporter.
+func (c *client) first(ctx context.Context) context.Context {
+	if c.reached.Load() {
+		return ctx
+	}
+	return context.WithValue(ctx, callerKey{}, ctx)
+}
+
 // Open returns a connection. It sends no request; use EnsureSchema to wait for Cosmos DB.
 func Open(_ context.Context, options Options) (*DB, error) {
 	if err := options.complete(); err != nil {
@@ -75,7 +84,7 @@ func (db *DB) Close() {
 // Ping reads the properties of the database. It is for readiness checks.
 func (db *DB) Ping(ctx context.Context) error {
 	used := db.connection.current.Load()
-	_, err := used.database.Read(ctx, nil)
+	_, err := used.database.Read(used.first(ctx), nil)
 	db.connection.note(used, err)
 	if err != nil {
 		return failure(err, "reading the database's properties")
@@ -115,8 +124,40 @@ func (c *connection) newClient() (*client, error) {
 
 type transporter struct{ http.RoundTripper }
 
+// Do sends a request. A client's first request reads the account, for which azcosmos removes the caller's cancellation; Do ends
+// that request with the caller's context.
 func (t transporter) Do(request *http.Request) (*http.Response, error) {
-	return t.RoundTrip(request)
+	caller, ok := request.Context().Value(callerKey{}).(context.Context)
+	if !ok {
+		return t.RoundTrip(request)
+	}
+	ctx, cancel := context.WithCancelCause(request.Context())
+	stop := context.AfterFunc(caller, func() { cancel(caller.Err()) })
+	response, err := t.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		if stop(); caller.Err() != nil {
+			err = caller.Err()
+		}
+		cancel(nil)
+		return nil, err
+	}
+	response.Body = &callersBody{response.Body, func() { stop(); cancel(nil) }}
+	return response, nil
+}
+
+// callerKey is the key of the context of the call that made a client send its first requests.
+type callerKey struct{}
+
+// callersBody is the body of a response whose request ends with the caller's context.
+type callersBody struct {
+	io.ReadCloser
+	release func()
+}
+
+// Close implements io.Closer.
+func (b *callersBody) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
 }
 
 // note records whether a request reached the account, and replaces a client that never has.
@@ -163,7 +204,7 @@ func (c *connection) do(ctx context.Context, attempt func(ctx context.Context, c
 func (c *connection) once(ctx context.Context, used *client, attempt func(ctx context.Context, client *client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	err := attempt(ctx, used)
+	err := attempt(used.first(ctx), used)
 	c.note(used, err)
 	return err
 }

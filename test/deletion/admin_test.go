@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -64,8 +65,9 @@ func (r *region) startAdmin() {
 	}
 	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
+	monitor := must(layers.New(nil, server.Questions(db, r.clusterService(mesh.Admin), bundles)))(r.t)
 	api := server.New(server.Config{
-		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Environment: "local", Authenticator: fakeAuthenticator{},
+		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Log: logger(), Metrics: prometheus.NewRegistry(),
 	})
 	served := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

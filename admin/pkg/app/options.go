@@ -25,6 +25,8 @@ type Options struct {
 	MaestroURL            string
 	// RolesFile maps groups to roles.
 	RolesFile string
+	// ComponentsFile lists the components of the region that admin observes; may be empty.
+	ComponentsFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 }
@@ -39,6 +41,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
 	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000")
 	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that maps groups to roles")
+	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 

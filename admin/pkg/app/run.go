@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -61,8 +62,18 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	p.Ready("authentication", authenticator.Ready)
-	// The layers are no readiness dependencies: dumps are needed most while one is unavailable.
-	p.Ready("cosmos-db", db.Ping)
+	// The layers, Cosmos DB included, are no readiness dependencies: explanations are needed most while one is unavailable.
+	fleet := clusterservicev1.NewClusterServiceClient(connection)
+	var components *layers.Config
+	if options.ComponentsFile != "" {
+		if components, err = layers.Load(options.ComponentsFile); err != nil {
+			return fmt.Errorf("--components-file: %w", err)
+		}
+	}
+	monitor, err := layers.New(components, server.Questions(db, fleet, bundles))
+	if err != nil {
+		return fmt.Errorf("--components-file: %w", err)
+	}
 
 	// Callers authenticate with tokens and not with certificates.
 	tlsConfig := identity.ServerTLS()
@@ -70,7 +81,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	tlsConfig.MinVersion = tls.VersionTLS12
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
-			Database: db, Fleet: clusterservicev1.NewClusterServiceClient(connection), Maestro: bundles, Access: roles,
+			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles,
 			Authenticator: authenticator, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
@@ -84,6 +95,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { keepFresh(workers) })
+	wg.Go(func() { monitor.Run(workers) })
 	defer wg.Wait()
 	defer stopWorkers()
 

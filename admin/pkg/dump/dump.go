@@ -5,12 +5,15 @@ package dump
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
@@ -107,7 +110,7 @@ func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest f
 		if dump.Unavailable == nil {
 			dump.Unavailable = map[string]string{}
 		}
-		dump.Unavailable[layer] = apierror.As(err).Message
+		dump.Unavailable[layer] = unavailableReason(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, layerTimeout)
 	defer cancel()
@@ -123,6 +126,14 @@ func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest f
 	wg.Go(func() { rest(ctx, dump, unavailable) })
 	wg.Wait()
 	return dump
+}
+
+// unavailableReason returns the reason why a layer could not be read.
+func unavailableReason(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded {
+		return "It did not respond in time."
+	}
+	return apierror.As(err).Message
 }
 
 // Works returns the works of a cluster.

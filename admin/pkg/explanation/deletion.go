@@ -46,6 +46,9 @@ const (
 	checkDatabase = "search the backend's log for the error, and check that Cosmos DB accepts writes"
 )
 
+// backendSteps need nothing but the backend and Cosmos DB.
+var backendSteps = []string{deletion.StepFleetDeleted, deletion.StepChildrenRemoved, deletion.StepDocumentsRemoved}
+
 const publishSuffix = "-publish"
 
 // runningSteps returns the steps in progress: stuck ones first, then by age.
@@ -102,6 +105,9 @@ func (s *subject) deleting() adminv1.ExplanationItem {
 	}
 	if step.GetStuckTime() == nil {
 		w.usual = 25 * time.Minute
+	}
+	if slices.Contains(backendSteps, kind) {
+		item.Layer, w.usual = adminv1.ComponentBackend, backendDelay
 	}
 	s.assign(&item, w)
 	for _, other := range steps[1:] {

@@ -1,9 +1,10 @@
 // Package explanation states in sentences what a cluster and its children wait for, since when, who must act, what happens
 // next, and which command helps.
 //
-// The explanation is a pure function of a dump of all layers. The table in waits.go holds the meaning of each state of each
-// layer and its usual duration, which separates a normal wait from one that an SRE must look after. Sentences carry stable
-// codes from api/adminv1, so that clients do not depend on the wording.
+// The explanation is a pure function of a dump of all layers and of the states of the region's components. The table in waits.go
+// holds the meaning of each state of each layer and its usual duration, which separates a normal wait from one that an SRE must
+// look after. If a component on the cluster's path is away, the explanation names it first and shows everything else only as what
+// was reported last, with its time. Sentences carry stable codes from api/adminv1, so that clients do not depend on the wording.
 package explanation
 
 import (
@@ -11,13 +12,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// Explain returns the explanation of the dumped cluster. Name is the identifier that the caller used for the cluster; it
-// appears in the commands.
-func Explain(name string, dump *adminv1.Dump) *adminv1.Explanation {
-	return factsOf(name, dump).explain()
+// Explain returns the explanation of the dumped cluster, with the components of the region as they were observed at the same
+// time. Name is the identifier that the caller used for the cluster; it appears in the commands.
+func Explain(name string, dump *adminv1.Dump, components []adminv1.Component) *adminv1.Explanation {
+	f := factsOf(name, dump)
+	f.components = components
+	return f.explain()
 }
 
 func (f *facts) explain() *adminv1.Explanation {
@@ -25,10 +29,17 @@ func (f *facts) explain() *adminv1.Explanation {
 	if len(items) == 0 {
 		items = []adminv1.ExplanationItem{f.ready()}
 	}
+	components, description := f.relevantComponents(), f.description()
+	if outages := layers.Outages(components); len(outages) > 0 {
+		items = f.awayItems(outages, items)
+		// The sizes of node pools are reports, which may be outdated.
+		description = slices.DeleteFunc(description, func(s adminv1.Sentence) bool { return s.Code == adminv1.SentenceNodePools })
+	}
 	// Items that need an action come first; otherwise the order of the subjects stays.
 	slices.SortStableFunc(items, func(a, b adminv1.ExplanationItem) int { return urgency(a.Responsible) - urgency(b.Responsible) })
 	return &adminv1.Explanation{
-		Time: f.now, Cluster: f.target, Items: items, Facts: f.description(), Partial: len(f.unavailable) > 0, Unavailable: f.unavailable,
+		Time: f.now, Cluster: f.target, Items: items, Facts: description, Partial: len(f.unavailable) > 0, Unavailable: f.unavailable,
+		Components: slices.DeleteFunc(components, func(c adminv1.Component) bool { return !c.Away() }),
 	}
 }
 

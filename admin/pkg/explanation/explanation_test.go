@@ -34,9 +34,8 @@ const (
 // now is when all facts were read.
 var now = time.Date(2026, 11, 21, 3, 16, 7, 0, time.UTC)
 
-func ago(d time.Duration) time.Time                         { return now.Add(-d) }
-func stamp(d time.Duration) *timestamppb.Timestamp          { return timestamppb.New(ago(d)) }
-func layers(l ...*csv1.LayerProgress) []*csv1.LayerProgress { return l }
+func ago(d time.Duration) time.Time                { return now.Add(-d) }
+func stamp(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(ago(d)) }
 
 func layer(name, state, message string, since time.Duration) *csv1.LayerProgress {
 	return &csv1.LayerProgress{Layer: name, State: state, Message: message, Since: stamp(since)}
@@ -64,7 +63,7 @@ func cluster(change func(*csv1.Cluster)) *csv1.Cluster {
 	c := &csv1.Cluster{Uid: "5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10", ResourceId: clusterID, Generation: 1, CreateTime: stamp(day), Status: &csv1.ClusterStatus{
 		Phase: csv1.ClusterPhase_CLUSTER_PHASE_READY, ObservedGeneration: 1, ClusterId: "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae", ProvisionShard: "mgmt-1",
 		ActiveVersions: []string{"4.20.16"}, ApiUrl: "https://api.demo.0ulz.westus3.aroapp-hcp.io:443",
-		Progress: layers(
+		Progress: entries(
 			layer("placement", "Placed", placedMessage, day),
 			layer("maestro", "Published", "Maestro accepted the desired state.", day),
 			layer("management-cluster", "Applied", "The desired state is applied on the management cluster.", day),
@@ -78,14 +77,14 @@ func installing(began time.Duration, progress ...*csv1.LayerProgress) *csv1.Clus
 	return cluster(func(c *csv1.Cluster) {
 		c.CreateTime = stamp(began)
 		c.Status.Phase, c.Status.ObservedGeneration, c.Status.ActiveVersions, c.Status.ApiUrl = csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0, nil, ""
-		c.Status.Progress = append(layers(layer("placement", "Placed", placedMessage, began)), progress...)
+		c.Status.Progress = append(entries(layer("placement", "Placed", placedMessage, began)), progress...)
 	})
 }
 
 func pool(name string, change func(*csv1.NodePool)) *csv1.NodePool {
 	const day = 23 * time.Hour
 	p := &csv1.NodePool{Uid: "7a1f0c55-4d1e-4a51-9a0d-1b7be7f0c9" + map[string]string{"workers": "21", "infra": "22"}[name], ResourceId: clusterID + "/nodePools/" + name, Generation: 1,
-		Status: &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_READY, ObservedGeneration: 1, Replicas: 2, Version: "4.20.16", Progress: layers(
+		Status: &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_READY, ObservedGeneration: 1, Replicas: 2, Version: "4.20.16", Progress: entries(
 			layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", day),
 			layer("maestro", "Published", "Maestro accepted the desired state.", day),
 			layer("management-cluster", "Applied", "The desired state is applied on the management cluster.", day),
@@ -148,7 +147,7 @@ func beingDeleted(began, since time.Duration, change func(*csv1.DeletionStep)) f
 	}
 	c := cluster(func(c *csv1.Cluster) {
 		c.DeleteTime, c.Status.Phase = stamp(began), csv1.ClusterPhase_CLUSTER_PHASE_DELETING
-		c.Status.Progress = layers(layer("management-cluster", "DeletingHostedCluster", "Waiting for the deletion of work "+work+".", since))
+		c.Status.Progress = entries(layer("management-cluster", "DeletingHostedCluster", "Waiting for the deletion of work "+work+".", since))
 		c.Status.Deletion = &csv1.Deletion{Steps: []*csv1.DeletionStep{finished("node-pool/workers/publish", "node-pool-publish"), finished("node-pool/workers", "node-pool"),
 			finished("hosted-cluster/publish", "hosted-cluster-publish"), running, waiting("namespaces/publish", "namespaces-publish"), waiting("namespaces", "namespaces")}}
 	})
@@ -177,7 +176,7 @@ func TestSituations(t *testing.T) {
 			layer("control-plane", "ControlPlaneComponentsNotAvailable", "Waiting for components to be available: openshift-apiserver, oauth-openshift", 90*time.Second))),
 		"no-capacity": beingCreated(25*time.Minute, cluster(func(c *csv1.Cluster) {
 			c.Status = &csv1.ClusterStatus{Phase: csv1.ClusterPhase_CLUSTER_PHASE_PENDING, ClusterId: id,
-				Progress: layers(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with a free place.", 25*time.Minute))}
+				Progress: entries(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with a free place.", 25*time.Minute))}
 		}), func(f *facts) {
 			f.shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true,
 				State: csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED, StateActor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "node image update"}}}
@@ -200,7 +199,7 @@ func TestSituations(t *testing.T) {
 			layer("control-plane", "Waiting", "Waiting for the first status of the HostedCluster.", 12*time.Minute)), func(f *facts) {
 			f.shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 71, LastHeardTime: stamp(14 * time.Minute), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
 			f.nodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
-				p.Status = &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, Progress: layers(
+				p.Status = &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, Progress: entries(
 					layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", 11*time.Minute),
 					layer("maestro", "Published", "Maestro accepted the desired state.", 11*time.Minute),
 					layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 11*time.Minute),
@@ -229,7 +228,7 @@ func TestSituations(t *testing.T) {
 			f.externalAuths = []*csv1.ExternalAuth{{Uid: "0f6cf2d5-8a57-4d65-b1c7-1b0f0c4de931", ResourceId: clusterID + "/externalAuths/entra", Generation: 1, Status: &csv1.ExternalAuthStatus{
 				Phase: csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, ObservedGeneration: 1,
 				AwaitedSecrets: []*csv1.AwaitedSecret{{ComponentName: "console", ComponentNamespace: "openshift-console", Namespace: "openshift-config", Name: "entra-console-openshift-console", Key: "clientSecret"}},
-				Progress: layers(layer("placement", "Placed", "", time.Hour), layer("maestro", "Published", "", time.Hour), layer("management-cluster", "Applied", "", time.Hour),
+				Progress: entries(layer("placement", "Placed", "", time.Hour), layer("maestro", "Published", "", time.Hour), layer("management-cluster", "Applied", "", time.Hour),
 					layer("control-plane", "AwaitingSecret", "Waiting for the customer to create, in the cluster, with key clientSecret: Secret openshift-config/entra-console-openshift-console.", 26*time.Minute)),
 			}}}
 			f.records = append(f.records, newRecord(clusterID+"/externalAuths/entra", 1, "AwaitingSecret"))
@@ -318,9 +317,24 @@ func TestSituations(t *testing.T) {
 		"cluster-service-unavailable": beingCreated(2*time.Minute, nil, func(f *facts) {
 			f.unavailable = map[string]string{adminv1.LayerClusterService: "connection refused"}
 		}),
+		"postgresql-away": beingCreated(2*time.Minute, nil, func(f *facts) {
+			f.unavailable = map[string]string{adminv1.LayerClusterService: "It did not respond in time."}
+			f.components = regionWith(adminv1.ComponentPostgreSQL, adminv1.ComponentUnresponsive, adminv1.ComponentClusterService, adminv1.ComponentMaestroServer)
+		}),
+		"agent-away":             withComponents(inFlight()["scale"], adminv1.ComponentAgent, adminv1.ComponentUnreachable),
+		"backend-away":           withComponents(inFlight()["update"], adminv1.ComponentBackend, adminv1.ComponentUnresponsive),
+		"cosmos-db-disk-full":    withComponents(inFlight()["quiet"], adminv1.ComponentCosmosDB, adminv1.ComponentDiskFull),
+		"hosted-api-server-away": withComponents(inFlight()["quiet"], adminv1.ComponentHostedAPI, adminv1.ComponentUnresponsive),
+		"operation-not-completed": createdYesterday(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.ObservedGeneration = 2, 2
+			c.Status.Progress[3] = layer("control-plane", "Available", "The hosted control plane is available", 40*time.Second)
+		}), func(f *facts) {
+			f.records[0] = newRecord(clusterID, 2, "Updating")
+			f.operations = append(f.operations, inProgress(updateID, "Update", clusterID, 3*time.Minute, time.Hour))
+		}),
 		"revoking": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
 			f.revocations = []*csv1.BreakGlassRevocation{{Uid: "d0c4d6a0-5a3e-4d5e-93f5-6b2b8e2b1f31", Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, Requester: "admin@contoso.example",
-				Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING, Progress: layers(
+				Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING, Progress: entries(
 					layer("maestro", "Published", "", 9*time.Second), layer("management-cluster", "Applied", "", 8*time.Second),
 					layer("control-plane", "AwaitingNewCertificatesTrusted", "Waiting for the API server to trust the new signer", 6*time.Second))}}}
 		}),
@@ -398,7 +412,7 @@ func TestRecordedDumps(t *testing.T) {
 			t.Run(name+" after "+age.String(), func(t *testing.T) {
 				dump := recording.Read(t, name)
 				dump.TakenAt = dump.TakenAt.Add(age)
-				explained := Explain("demo", dump)
+				explained := Explain("demo", dump, nil)
 				first := explained.Items[0]
 				if len(explained.Items) != 1 || want != (struct {
 					Code, Layer, State string

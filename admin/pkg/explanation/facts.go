@@ -41,6 +41,10 @@ type facts struct {
 	deletions []deletion.Graph
 
 	unavailable map[string]string
+	// components are the components of the region, with the API server of the cluster if it was asked.
+	components []adminv1.Component
+	// unfound is true if the cluster could not be looked up.
+	unfound bool
 }
 
 // record is the desired state of an ARM resource.

@@ -61,7 +61,7 @@ func (s *subject) onlyInARM() (adminv1.ExplanationItem, bool) {
 		overdueAction: checkRequest, overdueCommand: regionStatus, outcome: resent}
 	if s.record.provisioningState == "Deleting" {
 		code, summary = adminv1.ExplanationRemovalPending, fmt.Sprintf("%s is gone from the fleet and has been waiting to be removed from ARM %s.", s.title(), s.since(since))
-		w.likelyCause, w.overdueAction, w.outcome = "", checkBackend, ""
+		w.likelyCause, w.overdueAction, w.outcome, w.usual = "", checkBackend, "", backendDelay
 	}
 	item := s.item(code, adminv1.PartyService, summary, since)
 	item.Layer, item.State = adminv1.LayerClusterService, "Unknown"
@@ -174,6 +174,29 @@ func (s *subject) failedOperation() (adminv1.ExplanationItem, bool) {
 	return item, true
 }
 
+// backendDelay is the time in which the backend completes an operation after the fleet has reached the desired state.
+const backendDelay = 5 * time.Second
+
+// operationNotCompleted returns the item of a resource that the fleet has brought to its desired state while its operation is in
+// progress: only the backend completes operations.
+func (s *subject) operationNotCompleted() (adminv1.ExplanationItem, bool) {
+	o := s.operation
+	if o == nil || s.record == nil || o.terminal() || (o.request != "Create" && o.request != "Update") || s.observed < s.record.generation {
+		return adminv1.ExplanationItem{}, false
+	}
+	since := o.started
+	for _, p := range s.progress {
+		if at := asTime(p.GetSince()); at.After(since) {
+			since = at
+		}
+	}
+	item := s.item(adminv1.ExplanationOperationNotCompleted, adminv1.PartyService,
+		fmt.Sprintf("The fleet completed the %s of %s, but the backend has not completed its operation %s.", operationNoun(o.request), s, s.since(since)), since)
+	item.Layer, item.State = adminv1.ComponentBackend, "OperationOpen"
+	s.assign(&item, wait{responsible: adminv1.PartyService, usual: backendDelay, overdueAction: checkBackend + ", and check that it runs", overdueCommand: regionStatus})
+	return item, true
+}
+
 // pause returns the pause of the cluster while it lasts; nil if there is none.
 func (f *facts) pause() *csv1.ClusterPause {
 	pause := f.cluster.GetOverrides().GetPause()
@@ -241,7 +264,7 @@ func (s *subject) deletedInFleet() (adminv1.ExplanationItem, bool) {
 		since = asTime(p.GetSince())
 	}
 	item := s.item(adminv1.ExplanationRemovalPending, adminv1.PartyService, fmt.Sprintf("%s is gone from the fleet and has been waiting to be removed from ARM %s.", s.title(), s.since(since)), since)
-	item.Layer, item.State = adminv1.LayerARM, "Removing"
-	s.assign(&item, wait{responsible: adminv1.PartyService, usual: time.Minute, overdueAction: checkBackend})
+	item.Layer, item.State = adminv1.ComponentBackend, "Removing"
+	s.assign(&item, wait{responsible: adminv1.PartyService, usual: backendDelay, overdueAction: checkBackend})
 	return item, true
 }

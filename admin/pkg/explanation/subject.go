@@ -164,6 +164,9 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 	if s.phase != phaseReady {
 		return s.withoutProgress(), true
 	}
+	if item, found := s.operationNotCompleted(); found {
+		return item, true
+	}
 	return s.failedOperation()
 }
 
@@ -213,7 +216,10 @@ func (s *subject) waiting(entry *csv1.LayerProgress) adminv1.ExplanationItem {
 		if !known {
 			reason = entry.GetState() // another system chose it
 		}
-		item.Evidence = append(item.Evidence, report(s.fill(w.reporter), entry.GetMessage(), reason)...)
+		for _, reported := range report(s.fill(w.reporter), entry.GetMessage(), reason) {
+			reported.Time = since
+			item.Evidence = append(item.Evidence, reported)
+		}
 	}
 	if w.evidence != nil {
 		item.Evidence = append(item.Evidence, w.evidence(s)...)

@@ -86,6 +86,17 @@ func operationNoun(request string) string {
 	return strings.ToLower(request)
 }
 
+// requestNoun returns the noun for what a request of a customer asks for.
+func requestNoun(request string) string {
+	switch request {
+	case "Create":
+		return "creation"
+	case "Delete":
+		return "deletion"
+	}
+	return operationNoun(request)
+}
+
 func upperFirst(s string) string { return mapFirst(s, unicode.ToUpper) }
 
 func lowerFirst(s string) string { return mapFirst(s, unicode.ToLower) }

@@ -2,9 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
+	"net"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/explanation"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 func (s *Server) me(_ context.Context, rq *request) (any, error) {
@@ -36,13 +41,62 @@ func (s *Server) dumpCluster(ctx context.Context, rq *request) (any, error) {
 	return s.collector.Collect(ctx, cluster), nil
 }
 
-// explainCluster explains a cluster from what ARM and Cluster Service report. A layer that cannot be read makes the
-// explanation partial.
+// The budgets of an explanation. A layer that does not respond delays it by at most explanationBudget.
+const (
+	lookupBudget      = 1200 * time.Millisecond
+	explanationBudget = 2400 * time.Millisecond
+)
+
+// explainCluster explains a cluster from what ARM and Cluster Service report and from the states of the region's components, which
+// it reads at the same time. A layer that cannot be read makes the explanation partial.
 func (s *Server) explainCluster(ctx context.Context, rq *request) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, explanationBudget)
+	defer cancel()
+	components := make(chan []adminv1.Component, 1)
+	go func() { components <- s.Layers.Check(ctx) }()
+
 	name := rq.http.PathValue("cluster")
-	cluster, err := s.finder.One(ctx, name)
+	lookupCtx, stop := context.WithTimeout(ctx, lookupBudget)
+	defer stop()
+	cluster, err := s.finder.One(lookupCtx, name)
 	if err != nil {
+		away := <-components
+		switch apierror.KindOf(err) {
+		case apierror.Internal, apierror.Unavailable, apierror.Throttled:
+			if explained := explanation.Unfound(name, time.Now().UTC(), away, unreadable(err)); explained != nil {
+				return explained, nil
+			}
+		}
 		return nil, err
 	}
-	return explanation.Explain(name, s.collector.CollectWithoutBundles(ctx, cluster)), nil
+	hosted := make(chan []adminv1.Component, 1)
+	go func() { hosted <- s.askHostedAPI(ctx, cluster) }()
+	dump := s.collector.CollectWithoutBundles(ctx, cluster)
+	return explanation.Explain(name, dump, append(<-components, <-hosted...)), nil
+}
+
+// unreadable returns the reason why a search failed.
+func unreadable(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || apierror.KindOf(err) == apierror.Internal {
+		return "the search did not complete in time."
+	}
+	return apierror.As(err).Message
+}
+
+// askHostedAPI returns the state of the API server of a cluster if it is away. A name that does not resolve from here is no proof.
+func (s *Server) askHostedAPI(ctx context.Context, cluster adminv1.Cluster) []adminv1.Component {
+	if cluster.APIURL == "" || s.AskHostedAPI == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, layers.Deadline)
+	defer cancel()
+	asked := time.Now().UTC()
+	err := s.AskHostedAPI(ctx, cluster.APIURL)
+	var unresolved *net.DNSError
+	if err == nil || errors.As(err, &unresolved) {
+		return nil
+	}
+	c := adminv1.Component{Name: "API server of " + cluster.Name, Layer: adminv1.ComponentHostedAPI, ProvisionShard: cluster.ProvisionShard, Time: asked}
+	c.State, c.Message = layers.Classify(err)
+	return []adminv1.Component{c}
 }

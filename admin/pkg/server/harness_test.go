@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -73,6 +74,8 @@ func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller,
 
 func (engineers) Ready(context.Context) error { return nil }
 
+func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
+
 func newHarness(t *testing.T) *harness {
 	t.Helper()
 	ctx := t.Context()
@@ -102,8 +105,13 @@ func newHarness(t *testing.T) *harness {
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
 		}},
-		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
+		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 	}
+	monitor, err := layers.New(nil, server.Questions(db, h.config.Fleet, h.works))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.config.Layers = monitor
 	api := httptest.NewServer(server.New(h.config))
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
@@ -120,6 +128,8 @@ type fleet struct {
 
 	// asked is called before each response with the name of the method; may be nil.
 	asked func(ctx context.Context, method string)
+	// fail returns the error of all requests; may be nil.
+	fail func(ctx context.Context) error
 
 	mu sync.Mutex
 	// lists records the requests for lists of clusters.
@@ -200,6 +210,11 @@ func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
 	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		if f.asked != nil {
 			f.asked(ctx, path.Base(info.FullMethod))
+		}
+		if f.fail != nil {
+			if err := f.fail(ctx); err != nil {
+				return nil, err
+			}
 		}
 		return handle(ctx, r)
 	}))
@@ -296,9 +311,16 @@ func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksReques
 type works struct {
 	bundles []maestro.Bundle
 	down    bool
+	// fail returns the error of all requests for bundles; may be nil.
+	fail func(ctx context.Context) error
 }
 
-func (w *works) Bundles(_ context.Context, ids []string) ([]maestro.Bundle, error) {
+func (w *works) Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error) {
+	if w.fail != nil {
+		if err := w.fail(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if w.down {
 		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(errors.New("refused"))
 	}

@@ -36,6 +36,10 @@ type Config struct {
 	Database *database.DB
 	Fleet    clusterservicev1.ClusterServiceClient
 	Maestro  dump.BundleReader
+	// Layers observes the components of the region.
+	Layers ComponentReader
+	// AskHostedAPI asks the API server at a URL; nil if API servers of hosted clusters are not asked.
+	AskHostedAPI func(ctx context.Context, url string) error
 	// Authenticator identifies callers, Access maps them to roles.
 	Access        *access.Config
 	Authenticator authn.Authenticator
@@ -43,6 +47,11 @@ type Config struct {
 	Environment string
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer
+}
+
+// ComponentReader returns the states of the region's components within a few seconds, even if some do not respond.
+type ComponentReader interface {
+	Check(ctx context.Context) []adminv1.Component
 }
 
 // Server serves the API.

@@ -1,0 +1,170 @@
+package layers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+)
+
+const (
+	// Deadline is the time in which a component must answer.
+	Deadline = 1500 * time.Millisecond
+	// period is the time between two rounds of questions while nobody asks for an explanation. It bounds the error of
+	// Component.Since.
+	period = 5 * time.Second
+)
+
+// The names of the components that admin uses itself, and so asks without configuration.
+const (
+	cosmosDB       = "cosmos-db"
+	clusterService = "cluster-service (gRPC)"
+	maestroServer  = "maestro-server (REST)"
+)
+
+func isBuiltin(name string) bool {
+	return slices.Contains([]string{cosmosDB, clusterService, maestroServer}, name)
+}
+
+// Own holds the questions for the components that admin uses itself.
+type Own struct{ CosmosDB, ClusterService, MaestroServer Question }
+
+// Monitor observes components. It is safe for concurrent use.
+type Monitor struct {
+	probes []probe
+	rounds singleflight.Group
+
+	mu    sync.Mutex
+	known map[string]adminv1.Component
+}
+
+// probe is a component with its question.
+type probe struct {
+	component adminv1.Component
+	ask       Question
+}
+
+// New returns a Monitor of the components of a configuration, which may be nil, and of those that admin uses itself.
+func New(config *Config, own Own) (*Monitor, error) {
+	m := &Monitor{known: map[string]adminv1.Component{}, probes: []probe{
+		{adminv1.Component{Name: cosmosDB, Layer: adminv1.ComponentCosmosDB}, own.CosmosDB},
+		{adminv1.Component{Name: clusterService, Layer: adminv1.ComponentClusterService}, own.ClusterService},
+		{adminv1.Component{Name: maestroServer, Layer: adminv1.ComponentMaestroServer}, own.MaestroServer},
+	}}
+	if config == nil {
+		return m, nil
+	}
+	for _, target := range config.Components {
+		ask, err := target.question()
+		if err != nil {
+			return nil, err
+		}
+		m.probes = append(m.probes, probe{adminv1.Component{Name: target.Name, Layer: target.Layer, ProvisionShard: target.ProvisionShard}, ask})
+	}
+	return m, nil
+}
+
+// Run asks all components every few seconds until ctx ends.
+func (m *Monitor) Run(ctx context.Context) {
+	for {
+		m.Check(ctx)
+		if backoff.Sleep(ctx, period) != nil {
+			return
+		}
+	}
+}
+
+// Check asks all components at the same time and returns their states within Deadline. Concurrent calls share their questions.
+func (m *Monitor) Check(ctx context.Context) []adminv1.Component {
+	answers, _, _ := m.rounds.Do("", func() (any, error) {
+		// The answers serve other callers as well, so the end of this caller's request does not end the questions.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Deadline)
+		defer cancel()
+		return m.round(ctx), nil
+	})
+	return slices.Clone(answers.([]adminv1.Component))
+}
+
+// round asks all components once.
+func (m *Monitor) round(ctx context.Context) []adminv1.Component {
+	asked := time.Now().UTC()
+	answers := make([]error, len(m.probes))
+	var wg sync.WaitGroup
+	for i, p := range m.probes {
+		wg.Go(func() { answers[i] = p.ask(ctx) })
+	}
+	wg.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var components []adminv1.Component
+	for i, p := range m.probes {
+		c := p.component
+		c.State, c.Message = Classify(answers[i])
+		components = append(components, m.remember(c, asked))
+	}
+	return append(components, m.reported(components, answers, asked)...)
+}
+
+// remember completes a component with the times of its earlier states.
+func (m *Monitor) remember(c adminv1.Component, asked time.Time) adminv1.Component {
+	before, known := m.known[c.Name]
+	c.Time, c.Since, c.LastReady = asked, before.Since, before.LastReady
+	switch {
+	case !c.Away():
+		c.Since, c.LastReady = time.Time{}, asked
+	case known && !before.Away():
+		c.Since = asked
+	}
+	m.known[c.Name] = c
+	return c
+}
+
+// dependencyLayers maps the names of the services' readiness checks to the layers that they check.
+var dependencyLayers = map[string]string{
+	"cosmos": adminv1.ComponentCosmosDB, "cosmos-db": adminv1.ComponentCosmosDB,
+	"postgres": adminv1.ComponentPostgreSQL, "postgresql": adminv1.ComponentPostgreSQL, "database": adminv1.ComponentPostgreSQL,
+	"mqtt": adminv1.ComponentMQTTBroker, "maestro": adminv1.ComponentMaestroServer, "cluster-service": adminv1.ComponentClusterService,
+	"cluster": adminv1.ComponentManagementAPI, "management cluster": adminv1.ComponentManagementAPI,
+}
+
+// reported returns the components that only others report as not ready, because admin cannot ask them.
+func (m *Monitor) reported(asked []adminv1.Component, answers []error, at time.Time) []adminv1.Component {
+	var components []adminv1.Component
+	for i, reporter := range asked {
+		var answered *notReadyError
+		if !errors.As(answers[i], &answered) {
+			continue
+		}
+		for dependency, text := range answered.reasons {
+			layer, known := dependencyLayers[dependency]
+			c := adminv1.Component{Name: layer, Layer: layer, State: adminv1.ComponentNotReady, Message: text, ReportedBy: reporter.Name}
+			if layer == adminv1.ComponentManagementAPI {
+				c.ProvisionShard = reporter.ProvisionShard
+				c.Name = reporter.ProvisionShard + "-" + layer
+			}
+			same := func(other adminv1.Component) bool {
+				return other.Layer == layer && other.ProvisionShard == c.ProvisionShard
+			}
+			if DiskFull(text) {
+				c.State = adminv1.ComponentDiskFull
+			}
+			if i := slices.IndexFunc(asked, same); i >= 0 && c.State == adminv1.ComponentDiskFull && !asked[i].Away() {
+				// A store with a full disk may still answer reads.
+				asked[i].State, asked[i].Message, asked[i].ReportedBy, asked[i].Since = c.State, text, reporter.Name, reporter.Since
+			}
+			if !known || slices.ContainsFunc(asked, same) || slices.ContainsFunc(components, same) {
+				continue
+			}
+			// Without a question of its own, a component that nobody reports is not known to be ready.
+			c.Time, c.Since = at, reporter.Since
+			components = append(components, c)
+		}
+	}
+	return components
+}
