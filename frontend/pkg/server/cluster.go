@@ -42,15 +42,20 @@ func (clusterType) decode(version *versions.Version, body *wire.Body, base *hub.
 	return version.DecodeCluster(body, base, defaults)
 }
 
-func (clusterType) newDocument(rq *request, _ *database.ClusterDocument) (database.ClusterDocument, error) {
+// identityURLField is the target of a missing header x-ms-identity-url, as in the published service. No api-version has
+// the field.
+const identityURLField = "properties.managedIdentitiesDataPlaneIdentityURL"
+
+func (clusterType) newDocument(rq *request, _ *database.ClusterDocument) (database.ClusterDocument, []apierror.Violation) {
 	document := database.ClusterDocument{TenantID: rq.tenantID, IdentityURL: rq.http.Header.Get(armheader.IdentityURL)}
+	var violations []apierror.Violation
 	if document.IdentityURL == "" {
-		return document, apierror.New(apierror.InvalidParameter, "The header is required to create a cluster.").WithTarget(strings.ToLower(armheader.IdentityURL))
+		violations = append(violations, apierror.Violation{Field: identityURLField, Message: "Required value"})
 	}
 	if properties := rq.subscription.Properties; document.TenantID == "" && properties != nil {
 		document.TenantID = properties.TenantID
 	}
-	return document, nil
+	return document, violations
 }
 
 func (clusterType) setDefaults(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {

@@ -125,6 +125,37 @@ func TestTooLargeContentGetsResponse(t *testing.T) {
 	}
 }
 
+// TestTruncatedContentIsAnInvalidResource: content that ends before its announced length gets the published code, and
+// nothing is stored.
+func TestTruncatedContentIsAnInvalidResource(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "")
+	h := newHarness(t)
+	y := h.newSubscription(t)
+	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = connection.Write([]byte("PUT " + y.cluster("cluster") + "?api-version=2026-09-01-preview HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusBadRequest || response.Header.Get("X-Ms-Error-Code") != "InvalidResource" {
+		t.Errorf("got %s %v", response.Status, response.Header)
+	}
+}
+
 // TestEquivalentPaths: a trailing slash and escaped letters are equivalent to the plain path (RFC 3986 for escapes).
 func TestEquivalentPaths(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // readers of recorded traffic do not support such paths

@@ -38,7 +38,7 @@ func (externalAuthType) decode(version *versions.Version, body *wire.Body, base 
 	return version.DecodeExternalAuth(body, base, defaults)
 }
 
-func (externalAuthType) newDocument(_ *request, parent *database.ClusterDocument) (database.ExternalAuthDocument, error) {
+func (externalAuthType) newDocument(_ *request, parent *database.ClusterDocument) (database.ExternalAuthDocument, []apierror.Violation) {
 	return database.ExternalAuthDocument{ClusterUID: parent.UID}, nil
 }
 

@@ -42,9 +42,8 @@ var knownExceptions = []knownException{
 	{subject: "nodePool", place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, how: patched, at: "identity.userAssignedIdentities", reason: "it is the last identity"},
 	{place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, allowed: true, reason: "x-nullable: ARM's clients assign an identity with null"},
 	{place: "tags[*]", kind: schemamutation.Null, allowed: true, reason: "null is the same as absent"},
-	{place: "tags[*]", kind: schemamutation.ControlCharacters, allowed: true, reason: "ARM validates the characters of tags"},
-	{place: "tags[*]", kind: schemamutation.MapKey, detail: "NUL", allowed: true, reason: "ARM validates the characters of tags"},
-	{place: "tags[*]", kind: schemamutation.MapKey, detail: "line", allowed: true, reason: "ARM validates the characters of tags"},
+	{place: "tags[*]", kind: schemamutation.MapKey, detail: "NUL", at: "tags", reason: "the path quotes control characters"},
+	{place: "tags[*]", kind: schemamutation.MapKey, detail: "line", at: "tags", reason: "the path quotes control characters"},
 
 	{kind: schemamutation.Absent, place: "properties", reason: "required fields in it are missing"},
 	{kind: schemamutation.Null, place: "properties", reason: "required fields in it are missing"},

@@ -37,7 +37,7 @@ func (nodePoolType) decode(version *versions.Version, body *wire.Body, base *hub
 	return version.DecodeNodePool(body, base, defaults)
 }
 
-func (nodePoolType) newDocument(_ *request, parent *database.ClusterDocument) (database.NodePoolDocument, error) {
+func (nodePoolType) newDocument(_ *request, parent *database.ClusterDocument) (database.NodePoolDocument, []apierror.Violation) {
 	return database.NodePoolDocument{ClusterUID: parent.UID}, nil
 }
 

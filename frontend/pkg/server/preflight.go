@@ -193,7 +193,7 @@ func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment
 		name, p.unknownID = unnamed, true
 	}
 	put := rq.put(s, types, template.Literal(name), version, resourceGroupOf(rq, fields, p))
-	if !put.pathKnown || put.match.route == nil || put.match.route.preflight == nil {
+	if put.match.route == nil || put.match.route.preflight == nil {
 		if s.serves(types) {
 			return "", true, apierror.New(apierror.InvalidResourceName, "The resource name %s does not fit the type %s.", wire.FormatValue(name), wire.FormatValue(resourceType))
 		}
@@ -237,9 +237,9 @@ func (rq *request) put(s *Server, types, name, version, group string) *request {
 			path += "/" + url.PathEscape(names[i])
 		}
 	}
-	put.match, put.pathKnown = match{}, false
+	put.match = match{}
 	if u, err := url.Parse(path); err == nil && len(names) == strings.Count(types, "/")+1 {
-		put.match, put.pathKnown = find(s.routes, http.MethodPut, u)
+		put.match = find(s.routes, http.MethodPut, u)
 	}
 	put.resourceID, put.version, put.systemData = "", nil, nil
 	put.query = url.Values{"api-version": {version}}
@@ -308,7 +308,7 @@ func newPreflightCheck[D, R any](t resourceType[D, R]) preflightCheck {
 
 // findStored returns the stored resource, or nil if there is none or its ID is not known.
 func findStored[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *plannedResource) (*database.Item[D], error) {
-	if p.unknownID {
+	if p.unknownID || rq.invalidName {
 		return nil, nil
 	}
 	item, err := t.collection(s.Database).Find(ctx, rq.key())
@@ -327,7 +327,7 @@ func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *plan
 		}
 		return &database.Item[database.ClusterDocument]{Value: planned.document}, inherited, nil
 	}
-	if !p.unknownID {
+	if !p.unknownID && !rq.invalidParent {
 		parent, err := s.parent(ctx, rq)
 		if parent != nil || err != nil {
 			return parent, nil, err

@@ -30,8 +30,6 @@ type request struct {
 	query url.Values
 
 	match match
-	// pathKnown is set if the API has the path.
-	pathKnown bool
 
 	requestID     string
 	correlationID string
@@ -50,6 +48,9 @@ type request struct {
 	systemData *hub.SystemData
 	// resourceID is the path of the resource in the caller's casing.
 	resourceID string
+	// invalidName is set if the name of the resource in the path, or of its cluster, is one that no resource can have;
+	// invalidParent if that of the cluster is.
+	invalidName, invalidParent bool
 	// version is nil on routes without an api-version of the provider.
 	version *versions.Version
 	// subscription is nil on routes outside of subscriptions.
@@ -67,7 +68,7 @@ const maxHeader = 256
 
 // identify finds the request's route and sets the IDs of the request and its caller.
 func (rq *request) identify(routes []*route) {
-	rq.match, rq.pathKnown = find(routes, rq.http.Method, rq.http.URL)
+	rq.match = find(routes, rq.http.Method, rq.http.URL)
 	header := rq.http.Header
 	rq.requestID = uuid.NewString()
 	rq.correlationID = header.Get(armheader.CorrelationID)
@@ -119,7 +120,7 @@ func (rq *request) hasQuery(name string) bool {
 
 // writes reports whether the request asks for a change.
 func (rq *request) writes() bool {
-	return rq.http.Method != http.MethodGet
+	return rq.http.Method != http.MethodGet && rq.http.Method != http.MethodHead
 }
 
 // key returns the key of the document of the resource in the path.
@@ -141,6 +142,11 @@ func (rq *request) name() string {
 // clusterID returns the ID of the cluster in the path.
 func (rq *request) clusterID() string {
 	return "/subscriptions/" + rq.param(subscriptionParam) + "/resourceGroups/" + rq.param(resourceGroupParam) + clusters + "/" + rq.param(clusterParam)
+}
+
+// printable returns an ID that may contain any bytes of the path in a form for responses and logs.
+func (rq *request) printable(id string) string {
+	return truncated(strings.ToValidUTF8(id, "\uFFFD"))
 }
 
 // object parses the body.

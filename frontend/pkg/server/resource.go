@@ -28,8 +28,9 @@ type resourceType[D, R any] interface {
 	encode(version *versions.Version, document *D) any
 	decode(version *versions.Version, body *wire.Body, base *R, defaults bool) *R
 
-	// newDocument returns the document of a new resource, with the fields that only this type has.
-	newDocument(rq *request, parent *database.ClusterDocument) (D, error)
+	// newDocument returns the document of a new resource, with the fields that only this type has, and the violations of
+	// the request's headers.
+	newDocument(rq *request, parent *database.ClusterDocument) (D, []apierror.Violation)
 	// setDefaults sets values of a new resource that the service chooses if the customer does not.
 	setDefaults(s *Server, rq *request, resource *R, uid string, parent *database.ClusterDocument)
 	// validate returns the violations of a resource. stored is nil for a new one.
@@ -130,6 +131,8 @@ type proposal struct {
 	content
 	uid         string
 	operationID string
+	// headers are the violations of the request's headers.
+	headers []apierror.Violation
 	// parent is nil for a resource without a parent.
 	parent *database.Item[database.ClusterDocument]
 }
@@ -186,11 +189,13 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 			return nil, false, notFound(rq.clusterID())
 		}
 	}
-	found, err := t.collection(s.Database).Find(ctx, rq.key())
-	if err != nil {
-		return nil, false, err
+	var found *database.Item[D]
+	if !rq.invalidName {
+		if found, err = t.collection(s.Database).Find(ctx, rq.key()); err != nil {
+			return nil, false, err
+		}
+		found = live(found)
 	}
-	found = live(found)
 	if p.patch && found == nil {
 		return nil, false, notFound(rq.resourceID)
 	}
@@ -226,8 +231,8 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 	if err != nil {
 		return nil, nil, err
 	}
-	named := checkNames(body, common)
-	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, nil, p.cluster()), conflicts)), nil
+	named := append(checkNames(body, common, rq.name()), rq.nameViolations()...)
+	return resource, mergeProblems(body.Problems(), p.headers, named, rq.atVersion(t.name(), t.validate(s, rq, resource, nil, p.cluster()), conflicts)), nil
 }
 
 // decodeChanged returns the changed resource of a proposal, with all violations. It does not modify document.
@@ -247,15 +252,13 @@ func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *pr
 	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
 		return resource, tags, nil
 	}
-	named := checkNames(body, stored)
+	named := checkNames(body, stored, rq.name())
 	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
-	document, err := t.newDocument(rq, p.cluster())
-	if err != nil {
-		return nil, err
-	}
+	var document D
+	document, p.headers = t.newDocument(rq, p.cluster())
 	now := s.Now().UTC()
 	to := t.fields(&document)
 	resource, violations, err := decodeNew(s, ctx, rq, t, p, to.resource, now)

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -85,7 +86,7 @@ func describe(e *apierror.Error) errorDetail {
 	}
 	if len(e.Violations) > 1 {
 		detail.Code, detail.Target = multipleErrors, ""
-		detail.Message = "Content validation failed on multiple fields"
+		detail.Message = fmt.Sprintf("%d errors occurred", len(e.Violations))
 		for _, v := range e.Violations {
 			detail.Details = append(detail.Details, errorDetail{Code: e.Kind.ARMCode(), Message: v.Message, Target: v.Field})
 		}
@@ -105,10 +106,10 @@ func (rq *request) describe(e *apierror.Error) errorDetail {
 
 // target returns the resource or the path of a request.
 func (rq *request) target() string {
-	if rq.resourceID != "" {
+	if rq.resourceID != "" && !rq.invalidName {
 		return rq.resourceID
 	}
-	return truncated(strings.ToValidUTF8(rq.http.URL.Path, "\uFFFD"))
+	return rq.printable(rq.http.URL.Path)
 }
 
 // writeError responds with an error.

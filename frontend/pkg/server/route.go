@@ -114,13 +114,11 @@ func routes() []*route {
 	return all
 }
 
-// match is a path that the API has.
+// match is the result of looking up a path.
 type match struct {
-	// route is nil if the API does not have the method.
+	// route is nil if the API does not have the path, or not with the method.
 	route *route
-	// allowed lists the methods of the path.
-	allowed []string
-	// pattern is the pattern of the path.
+	// pattern is the pattern of the path; empty if the API does not have the path.
 	pattern string
 	params  [paramCount]string
 }
@@ -128,18 +126,21 @@ type match struct {
 // maxSegments is more than the number of segments of the longest pattern.
 const maxSegments = 16
 
-// find finds the route of a path without regard to case. ok is false if the API does not have the path. Parameters are
-// unescaped and not empty.
-func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
+// find finds the route of a path without regard to case. A HEAD has the route of a GET. Parameters are unescaped and not
+// empty.
+func find(routes []*route, method string, u *url.URL) (found match) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
 	escaped := strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
 	parts := strings.Split(escaped, "/")
 	if len(parts) > maxSegments {
-		return match{}, false
+		return match{}
 	}
 	for i, part := range parts {
 		unescaped, err := url.PathUnescape(part)
 		if err != nil || unescaped == "" {
-			return match{}, false
+			return match{}
 		}
 		parts[i] = unescaped
 	}
@@ -148,7 +149,6 @@ func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
 			continue
 		}
 		found.pattern = r.pattern
-		found.allowed = append(found.allowed, r.method)
 		if r.method != method {
 			continue
 		}
@@ -158,10 +158,9 @@ func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
 				found.params[p] = parts[i]
 			}
 		}
-		return found, true
+		return found
 	}
-	slices.Sort(found.allowed)
-	return found, len(found.allowed) > 0
+	return found
 }
 
 // before returns the literal segment before a parameter, for example nodePools before the name of a node pool.
@@ -170,11 +169,6 @@ func (r *route) before(p param) string {
 		return r.parts[i-1]
 	}
 	return ""
-}
-
-// childName returns the contract's name of the parameter for a child's name, for example nodePoolName.
-func (r *route) childName() string {
-	return strings.TrimSuffix(r.before(childParam), "s") + "Name"
 }
 
 func (r *route) matches(parts []string) bool {

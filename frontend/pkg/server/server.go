@@ -143,5 +143,8 @@ func (s *Server) handle(ctx context.Context, rq *request) error {
 			return err
 		}
 	}
+	if rejected, err := rejectInvalidName(rq); rejected {
+		return err
+	}
 	return rq.match.route.handle(s, ctx, rq)
 }

@@ -49,13 +49,10 @@ func authenticate(s *Server, ctx context.Context, rq *request) error {
 	return nil
 }
 
+// checkRoute rejects unknown paths and wrong methods with the same error, as the published service does.
 func checkRoute(_ *Server, _ context.Context, rq *request) error {
-	if !rq.pathKnown {
-		return apierror.New(apierror.NotFound, "The requested path could not be found.")
-	}
 	if rq.match.route == nil {
-		rq.w.Header().Set("Allow", strings.Join(rq.match.allowed, ", "))
-		return apierror.New(apierror.MethodNotAllowed, "The method %s is not allowed on this path.", rq.http.Method)
+		return apierror.New(apierror.NotFound, "The API has no route for this method and path.")
 	}
 	return nil
 }
@@ -83,7 +80,7 @@ func readBody(_ *Server, _ context.Context, rq *request) error {
 		return tooLarge
 	}
 	if err != nil {
-		return apierror.New(apierror.Invalid, "The request content could not be read.").WithCause(err)
+		return apierror.New(apierror.InvalidResource, "The request content could not be read: it is not complete.").WithCause(err)
 	}
 	rq.body = body
 	return nil
@@ -101,12 +98,12 @@ func hasBody(method string) bool {
 }
 
 func checkContentType(_ *Server, _ context.Context, rq *request) error {
-	if !hasBody(rq.http.Method) || rq.http.Method == http.MethodPost && len(rq.body) == 0 {
+	contentType := rq.http.Header.Get("Content-Type")
+	if !hasBody(rq.http.Method) || contentType == "" && len(rq.body) == 0 {
 		return nil
 	}
-	contentType := rq.http.Header.Get("Content-Type")
 	media, parameters, err := mime.ParseMediaType(contentType)
-	if err != nil || media != "application/json" && !(rq.http.Method == http.MethodPatch && media == "application/merge-patch+json") {
+	if err != nil || media != "application/json" {
 		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.FormatValue(contentType)).WithTarget("content-type")
 	}
 	// JSON is UTF-8 (RFC 8259, section 8.1), and US-ASCII is a subset of it.
@@ -165,19 +162,40 @@ func checkResourceID(_ *Server, _ context.Context, rq *request) error {
 	if group := rq.param(resourceGroupParam); group != "" && !armid.IsResourceGroupName(group) {
 		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.FormatValue(group)).WithTarget("resourceGroupName")
 	}
-	if name := rq.param(clusterParam); name != "" {
-		if message := validation.ClusterName(name); message != "" {
-			return apierror.New(apierror.InvalidResourceName, "The cluster name %s is invalid: it %s.", wire.FormatValue(name), message).WithTarget("hcpOpenShiftClusterName")
-		}
-		rq.resourceID = rq.clusterID()
+	if cluster := rq.param(clusterParam); cluster != "" {
+		rq.resourceID, rq.invalidParent = rq.clusterID(), len(validation.ClusterName(cluster)) > 0
+		rq.invalidName = rq.invalidParent
 	}
-	if name := rq.param(childParam); name != "" {
-		if message := validation.NodePoolName(name); message != "" {
-			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.FormatValue(name), message).WithTarget(rq.match.route.childName())
-		}
-		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + name
+	if child := rq.param(childParam); child != "" {
+		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + child
+		rq.invalidName = rq.invalidParent || len(validation.NodePoolName(child)) > 0
 	}
 	return nil
+}
+
+// rejectInvalidName responds to a request for a resource whose name no resource can have, without reading the store: such
+// a name may contain any character. It returns false for other requests, and for a PUT of such a resource in an existing
+// cluster, which gets violations at id.
+func rejectInvalidName(rq *request) (rejected bool, err error) {
+	method := rq.http.Method
+	switch {
+	case !rq.invalidName || method == http.MethodPut && !(rq.isChild() && rq.invalidParent):
+		return false, nil
+	case method == http.MethodDelete:
+		rq.w.WriteHeader(http.StatusNoContent)
+		return true, nil
+	case rq.isChild() && rq.invalidParent:
+		return true, notFound(rq.printable(rq.clusterID()))
+	}
+	return true, notFound(rq.printable(rq.resourceID))
+}
+
+// nameViolations returns the violations of the name in the path, at id.
+func (rq *request) nameViolations() []apierror.Violation {
+	if rq.isChild() {
+		return validation.NodePoolName(rq.param(childParam))
+	}
+	return validation.ClusterName(rq.param(clusterParam))
 }
 
 // The api-versions of ARM's own protocols.
@@ -204,7 +222,7 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 	case deploymentVersion:
 		ok = name == deploymentAPIVersion
 	case providerVersion:
-		rq.version, ok = s.versions[strings.ToLower(name)]
+		rq.version, ok = s.versions[name]
 	}
 	if !ok {
 		return apierror.New(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.FormatValue(name)).WithTarget("api-version")

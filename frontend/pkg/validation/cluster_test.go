@@ -471,11 +471,11 @@ func TestNames(t *testing.T) {
 	for name, valid := range map[string]bool{
 		"a": true, "Cluster-1": true, strings.Repeat("a", 54): true, strings.Repeat("a", 55): false, "1a": false, "a-": false, "-a": false, "a_b": false, "ä": false, "": false,
 	} {
-		if got := validation.ClusterName(name) == ""; got != valid {
+		if got := len(validation.ClusterName(name)) == 0; got != valid {
 			t.Errorf("cluster name %q: valid %v, want %v", name, got, valid)
 		}
 	}
-	if validation.NodePoolName(strings.Repeat("a", 16)) == "" || validation.NodePoolName(strings.Repeat("a", 15)) != "" {
+	if len(validation.NodePoolName(strings.Repeat("a", 16))) == 0 || len(validation.NodePoolName(strings.Repeat("a", 15))) > 0 {
 		t.Error("a node pool's name has at most 15 characters")
 	}
 }

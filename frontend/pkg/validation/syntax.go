@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 func isAlphanumeric(c byte) bool {
@@ -36,24 +37,25 @@ const (
 	maxNodePoolName = 15
 )
 
-// ClusterName returns why a cluster's name is invalid, or the empty string if it is valid.
-func ClusterName(name string) string {
+// ClusterName returns the violations of a cluster's name, at id.
+func ClusterName(name string) []apierror.Violation {
 	return resourceName(name, maxClusterName)
 }
 
-// NodePoolName returns why the name of a node pool or an external authentication is invalid, or the empty string.
-func NodePoolName(name string) string {
+// NodePoolName returns the violations of the name of a node pool or an external authentication, at id.
+func NodePoolName(name string) []apierror.Violation {
 	return resourceName(name, maxNodePoolName)
 }
 
-func resourceName(name string, most int) string {
-	switch {
-	case len(name) > most:
-		return "must be no more than " + strconv.Itoa(most) + " characters"
-	case !isResourceName(name):
-		return "must consist of letters, digits and '-', start with a letter and end with a letter or digit"
+func resourceName(name string, most int) []apierror.Violation {
+	var found report
+	if len(name) > most {
+		found.tooLong("id", name, most)
 	}
-	return ""
+	if !isResourceName(name) {
+		found.invalid("id", name, "the name must consist of letters, digits and '-', start with a letter and end with a letter or digit")
+	}
+	return found.violations()
 }
 
 // isNetworkName reports whether name consists of the characters that Azure allows in names of networks and subnets.
