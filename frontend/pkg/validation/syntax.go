@@ -163,24 +163,6 @@ func isRepository(text string) bool {
 	return true
 }
 
-// isImageReference reports whether text names one image: a repository with a tag, a digest or both.
-func isImageReference(text string) bool {
-	rest, digest, hasDigest := strings.Cut(text, "@")
-	if hasDigest && !isDigest(digest) || len(text) > 512 {
-		return false
-	}
-	repository := rest
-	colon, slash := strings.LastIndexByte(rest, ':'), strings.LastIndexByte(rest, '/')
-	hasTag := colon > slash && slash >= 0
-	if hasTag {
-		if tag := rest[colon+1:]; len(tag) > 128 || !isTag(tag) {
-			return false
-		}
-		repository = rest[:colon]
-	}
-	return (hasTag || hasDigest) && strings.Contains(repository, "/") && isRepository(repository)
-}
-
 func isDigest(text string) bool {
 	hex, ok := strings.CutPrefix(text, "sha256:")
 	if !ok || len(hex) != 64 {
@@ -188,18 +170,6 @@ func isDigest(text string) bool {
 	}
 	for i := range len(hex) {
 		if c := hex[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-func isTag(text string) bool {
-	if text == "" || text[0] == '.' || text[0] == '-' {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; !isAlphanumeric(c) && c != '-' && c != '_' && c != '.' {
 			return false
 		}
 	}
