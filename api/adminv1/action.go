@@ -16,6 +16,7 @@ const (
 	ActionClusterSetSize = "clusters.setSize"
 	ActionClusterRetry   = "clusters.retry"
 	ActionClusterForce   = "clusters.force"
+	ActionClusterAccept  = "clusters.acceptControlPlane"
 
 	ActionDeletionRetry   = "deletions.retry"
 	ActionDeletionRelease = "deletions.release"
@@ -53,7 +54,7 @@ const (
 // Actions returns all actions. Admin has a route for each, and the backend executes each; tests of both services check it.
 func Actions() []string {
 	return []string{
-		ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionClusterForce,
+		ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionClusterForce, ActionClusterAccept,
 		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
 		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
 		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,

@@ -25,6 +25,8 @@ const (
 	ExplanationWaiting = "Waiting"
 	// ExplanationPaused means that an SRE paused the cluster's reconciliation.
 	ExplanationPaused = "Paused"
+	// ExplanationControlPlaneLost means that the control plane was removed with its data from the management cluster.
+	ExplanationControlPlaneLost = "ControlPlaneLost"
 	// ExplanationNoProgress means that the resource is not in its desired state and no layer reports what is awaited.
 	ExplanationNoProgress = "NoProgress"
 	// ExplanationDeleting means that the resource is being deleted; State is the name of the deletion step.
@@ -88,6 +90,7 @@ const (
 	SentenceLastOperation     = "LastOperation"     // The last operation and its duration.
 	SentenceOperationError    = "OperationError"    // The error of an operation.
 	SentenceContinuedInFleet  = "ContinuedInFleet"  // The fleet reached the desired state after the operation failed.
+	SentenceIdentity          = "Identity"          // The HostedCluster that held the cluster's data, and the one in its place.
 	SentenceManifestsAccepted = "ManifestsAccepted" // Maestro has the manifests; the agent has not confirmed them.
 	SentenceComponentState    = "ComponentState"    // How a component answered, and when it was last ready.
 	SentenceDependents        = "Dependents"        // Components that are not ready either and need one that is away.
@@ -102,6 +105,7 @@ const (
 
 	// Facts.
 	SentencePlacement = "Placement" // Shard, cluster ID, versions and API URL.
+	SentenceRemoval   = "Removal"   // An object that another client removed from the management cluster.
 	SentenceNodePools = "NodePools" // The node pools with their sizes and versions.
 	SentenceSummary   = "Summary"   // The first sentence of an item.
 )

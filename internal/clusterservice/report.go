@@ -20,6 +20,9 @@ const (
 	PhaseDeleting   = "Deleting"
 	PhaseDeleted    = "Deleted"
 	PhaseFailed     = "Failed"
+	// PhaseLost is the phase of an installed cluster whose control plane was removed with its data, until an SRE decides how
+	// it continues.
+	PhaseLost = "Lost"
 	// PhaseAwaitingSecret is the phase of an external authentication that is in effect except for a confidential client,
 	// whose secret the customer has not provided yet.
 	PhaseAwaitingSecret = "AwaitingSecret"

@@ -55,6 +55,7 @@ var (
 		clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING:    PhaseDeleting,
 		clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED:     PhaseDeleted,
 		clusterservicev1.ClusterPhase_CLUSTER_PHASE_FAILED:      PhaseFailed,
+		clusterservicev1.ClusterPhase_CLUSTER_PHASE_LOST:        PhaseLost,
 	}
 	nodePoolPhases = map[clusterservicev1.NodePoolPhase]string{
 		clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_UNSPECIFIED: "",

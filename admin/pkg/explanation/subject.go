@@ -147,6 +147,8 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 		return s.orphaned(), true
 	case !s.deleted.IsZero():
 		return s.deleting(), true
+	case s.phase == phaseLost:
+		return s.lostControlPlane(), true
 	case s.phase == phaseFailed:
 		return s.failed(), true
 	case s.record != nil && s.record.generation > s.generation:
@@ -352,6 +354,7 @@ func (f *facts) description() []adminv1.Sentence {
 		}
 		sentences = append(sentences, sentence(adminv1.SentencePlacement, text+"."))
 	}
+	sentences = append(sentences, f.removals()...)
 	var pools []string
 	for _, p := range f.nodePools {
 		if p.GetDeleteTime() == nil {

@@ -106,6 +106,10 @@ var waits = map[[2]string]wait{
 		likelyCause:   "The agent reports that it applied all manifests, but the objects that it read back differ.",
 		overdueAction: "check whether another writer changes the HostedCluster or NodePool on {shard}",
 	},
+	{layerManagementCluster, "Removed"}: {
+		awaits: "the agent of {shard} to apply objects again that another client removed", responsible: adminv1.PartyService, usual: time.Minute,
+		overdueAction: "find out what keeps the agent of {shard} from applying them, and who removed them",
+	},
 	{layerManagementCluster, "ApplyFailing"}: {
 		awaits: "{shard} to accept its manifests", reporter: "The agent", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "remove the cause: the API server of the management cluster rejects the rendered manifests",

@@ -69,6 +69,9 @@ func (s *Server) clusterRoutes() []Route {
 		changeRoute(http.MethodPost, clusterPath+"/force", adminv1.ActionClusterForce,
 			"Stop waiting for a stuck Azure step of a cluster in creation. The step is still retried.", adminv1.BreakGlass,
 			adminv1.Message[*clusterservicev1.ForceClusterStepRequest]{}, forwarded(s, clusterTarget[*clusterservicev1.ForceClusterStepRequest](s))),
+		changeRoute(http.MethodPost, clusterPath+"/accept-control-plane", adminv1.ActionClusterAccept,
+			"Accept the new, empty control plane of a cluster whose control plane was removed from its management cluster. The data of the removed one is lost.", adminv1.BreakGlass,
+			adminv1.Message[*clusterservicev1.AcceptControlPlaneRequest]{}, forwarded(s, clusterTarget[*clusterservicev1.AcceptControlPlaneRequest](s))),
 	}
 }
 

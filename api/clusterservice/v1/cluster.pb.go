@@ -95,6 +95,10 @@ const (
 	// The newest generation cannot take effect, for example because Maestro rejected it. Cluster Service waits for a new
 	// generation or for an action of an SRE; the conditions contain the reason.
 	ClusterPhase_CLUSTER_PHASE_FAILED ClusterPhase = 7
+	// The control plane of an installed cluster was removed from its management cluster by another client, and its data is
+	// gone. Cluster Service applies it again, but an SRE must decide whether the new, empty control plane is accepted
+	// (AcceptControlPlane), or the cluster is restored or deleted.
+	ClusterPhase_CLUSTER_PHASE_LOST ClusterPhase = 8
 )
 
 // Enum value maps for ClusterPhase.
@@ -108,6 +112,7 @@ var (
 		5: "CLUSTER_PHASE_DELETING",
 		6: "CLUSTER_PHASE_DELETED",
 		7: "CLUSTER_PHASE_FAILED",
+		8: "CLUSTER_PHASE_LOST",
 	}
 	ClusterPhase_value = map[string]int32{
 		"CLUSTER_PHASE_UNSPECIFIED": 0,
@@ -118,6 +123,7 @@ var (
 		"CLUSTER_PHASE_DELETING":    5,
 		"CLUSTER_PHASE_DELETED":     6,
 		"CLUSTER_PHASE_FAILED":      7,
+		"CLUSTER_PHASE_LOST":        8,
 	}
 )
 
@@ -1183,7 +1189,11 @@ type ClusterStatus struct {
 	// The progress of the cluster for display, with one entry for each layer that was reached, outermost first.
 	Progress []*LayerProgress `protobuf:"bytes,12,rep,name=progress,proto3" json:"progress,omitempty"`
 	// The deletion graph of the cluster and of its children; absent if no deletion was requested.
-	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
+	Deletion *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
+	// Absent until the HostedCluster was reported.
+	ControlPlane *ControlPlaneIdentity `protobuf:"bytes,31,opt,name=control_plane,json=controlPlane,proto3" json:"control_plane,omitempty"`
+	// The removals of objects of the cluster and of its node pools, newest first, at most 20.
+	Removals      []*ObjectRemoval `protobuf:"bytes,32,rep,name=removals,proto3" json:"removals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1305,6 +1315,20 @@ func (x *ClusterStatus) GetProgress() []*LayerProgress {
 func (x *ClusterStatus) GetDeletion() *Deletion {
 	if x != nil {
 		return x.Deletion
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetControlPlane() *ControlPlaneIdentity {
+	if x != nil {
+		return x.ControlPlane
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetRemovals() []*ObjectRemoval {
+	if x != nil {
+		return x.Removals
 	}
 	return nil
 }
@@ -1473,7 +1497,7 @@ var File_hcpmesh_clusterservice_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\"\xbb\x03\n" +
+	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\"\xbb\x03\n" +
 	"\aCluster\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1575,7 +1599,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x10vault_visibility\x18\x04 \x01(\x0e2%.hcpmesh.clusterservice.v1.VisibilityR\x0fvaultVisibility\"E\n" +
 	"\x11ImageDigestMirror\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
-	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xe5\x04\n" +
+	"\amirrors\x18\x02 \x03(\tR\amirrors\"\x81\x06\n" +
 	"\rClusterStatus\x12=\n" +
 	"\x05phase\x18\x01 \x01(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -1596,7 +1620,9 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	" \x01(\tR\tissuerUrl\x12'\n" +
 	"\x0factive_versions\x18\v \x03(\tR\x0eactiveVersions\x12D\n" +
 	"\bprogress\x18\f \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\x12?\n" +
-	"\bdeletion\x18\x1e \x01(\v2#.hcpmesh.clusterservice.v1.DeletionR\bdeletion\"\x87\x01\n" +
+	"\bdeletion\x18\x1e \x01(\v2#.hcpmesh.clusterservice.v1.DeletionR\bdeletion\x12T\n" +
+	"\rcontrol_plane\x18\x1f \x01(\v2/.hcpmesh.clusterservice.v1.ControlPlaneIdentityR\fcontrolPlane\x12D\n" +
+	"\bremovals\x18  \x03(\v2(.hcpmesh.clusterservice.v1.ObjectRemovalR\bremovals\"\x87\x01\n" +
 	"\rLayerProgress\x12\x14\n" +
 	"\x05layer\x18\x01 \x01(\tR\x05layer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -1613,7 +1639,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"Visibility\x12\x1a\n" +
 	"\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11VISIBILITY_PUBLIC\x10\x01\x12\x16\n" +
-	"\x12VISIBILITY_PRIVATE\x10\x02*\xec\x01\n" +
+	"\x12VISIBILITY_PRIVATE\x10\x02*\x84\x02\n" +
 	"\fClusterPhase\x12\x1d\n" +
 	"\x19CLUSTER_PHASE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_PHASE_PENDING\x10\x01\x12\x1c\n" +
@@ -1622,7 +1648,8 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x16CLUSTER_PHASE_UPDATING\x10\x04\x12\x1a\n" +
 	"\x16CLUSTER_PHASE_DELETING\x10\x05\x12\x19\n" +
 	"\x15CLUSTER_PHASE_DELETED\x10\x06\x12\x18\n" +
-	"\x14CLUSTER_PHASE_FAILED\x10\aBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\x14CLUSTER_PHASE_FAILED\x10\a\x12\x16\n" +
+	"\x12CLUSTER_PHASE_LOST\x10\bBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_cluster_proto_rawDescOnce sync.Once
@@ -1665,6 +1692,8 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	(*ClusterOverrides)(nil),      // 23: hcpmesh.clusterservice.v1.ClusterOverrides
 	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 	(*Deletion)(nil),              // 25: hcpmesh.clusterservice.v1.Deletion
+	(*ControlPlaneIdentity)(nil),  // 26: hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	(*ObjectRemoval)(nil),         // 27: hcpmesh.clusterservice.v1.ObjectRemoval
 }
 var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -1696,14 +1725,16 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	17, // 26: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
 	16, // 27: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
 	25, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
-	22, // 29: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	22, // 30: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 31: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	26, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	27, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
+	22, // 31: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	22, // 32: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	10, // 33: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }
@@ -1713,6 +1744,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 	}
 	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	file_hcpmesh_clusterservice_v1_cluster_action_proto_init()
+	file_hcpmesh_clusterservice_v1_removal_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -210,7 +210,8 @@ type ClusterAction struct {
 	// Chosen by the caller, unique for each action.
 	Uid        string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The method that was called: PauseCluster, ResumeCluster, SetClusterSize, RetryCluster or ForceClusterStep.
+	// The method that was called: PauseCluster, ResumeCluster, SetClusterSize, RetryCluster, ForceClusterStep or
+	// AcceptControlPlane.
 	Kind  string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Actor *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// When Cluster Service executed the action.

@@ -61,6 +61,7 @@ const (
 	ClusterService_SetClusterSize_FullMethodName              = "/hcpmesh.clusterservice.v1.ClusterService/SetClusterSize"
 	ClusterService_RetryCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/RetryCluster"
 	ClusterService_ForceClusterStep_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ForceClusterStep"
+	ClusterService_AcceptControlPlane_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/AcceptControlPlane"
 	ClusterService_ListClusterActions_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/ListClusterActions"
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
@@ -222,6 +223,10 @@ type ClusterServiceClient interface {
 	// deletion of the cluster removes what the step creates. FAILED_PRECONDITION: STEP_NOT_FORCIBLE; the message states what
 	// is allowed.
 	ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*ClusterAction, error)
+	// Accepts the new, empty control plane of a cluster in phase LOST. The cluster then has the phase that its control plane
+	// warrants. FAILED_PRECONDITION: CONTROL_PLANE_NOT_LOST; CONTROL_PLANE_MISSING (it does not exist again yet);
+	// CONTROL_PLANE_CHANGED (it is not the named one).
+	AcceptControlPlane(ctx context.Context, in *AcceptControlPlaneRequest, opts ...grpc.CallOption) (*ClusterAction, error)
 	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
 	ListClusterActions(ctx context.Context, in *ListClusterActionsRequest, opts ...grpc.CallOption) (*ListClusterActionsResponse, error)
 	// Returns the works of a cluster by kind and name; empty for an unknown uid and for a deleted cluster.
@@ -693,6 +698,16 @@ func (c *clusterServiceClient) ForceClusterStep(ctx context.Context, in *ForceCl
 	return out, nil
 }
 
+func (c *clusterServiceClient) AcceptControlPlane(ctx context.Context, in *AcceptControlPlaneRequest, opts ...grpc.CallOption) (*ClusterAction, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClusterAction)
+	err := c.cc.Invoke(ctx, ClusterService_AcceptControlPlane_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListClusterActions(ctx context.Context, in *ListClusterActionsRequest, opts ...grpc.CallOption) (*ListClusterActionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListClusterActionsResponse)
@@ -960,6 +975,10 @@ type ClusterServiceServer interface {
 	// deletion of the cluster removes what the step creates. FAILED_PRECONDITION: STEP_NOT_FORCIBLE; the message states what
 	// is allowed.
 	ForceClusterStep(context.Context, *ForceClusterStepRequest) (*ClusterAction, error)
+	// Accepts the new, empty control plane of a cluster in phase LOST. The cluster then has the phase that its control plane
+	// warrants. FAILED_PRECONDITION: CONTROL_PLANE_NOT_LOST; CONTROL_PLANE_MISSING (it does not exist again yet);
+	// CONTROL_PLANE_CHANGED (it is not the named one).
+	AcceptControlPlane(context.Context, *AcceptControlPlaneRequest) (*ClusterAction, error)
 	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
 	ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error)
 	// Returns the works of a cluster by kind and name; empty for an unknown uid and for a deleted cluster.
@@ -1127,6 +1146,9 @@ func (UnimplementedClusterServiceServer) RetryCluster(context.Context, *RetryClu
 }
 func (UnimplementedClusterServiceServer) ForceClusterStep(context.Context, *ForceClusterStepRequest) (*ClusterAction, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceClusterStep not implemented")
+}
+func (UnimplementedClusterServiceServer) AcceptControlPlane(context.Context, *AcceptControlPlaneRequest) (*ClusterAction, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptControlPlane not implemented")
 }
 func (UnimplementedClusterServiceServer) ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListClusterActions not implemented")
@@ -1934,6 +1956,24 @@ func _ClusterService_ForceClusterStep_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_AcceptControlPlane_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptControlPlaneRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).AcceptControlPlane(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_AcceptControlPlane_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).AcceptControlPlane(ctx, req.(*AcceptControlPlaneRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListClusterActions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListClusterActionsRequest)
 	if err := dec(in); err != nil {
@@ -2320,6 +2360,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ForceClusterStep",
 			Handler:    _ClusterService_ForceClusterStep_Handler,
+		},
+		{
+			MethodName: "AcceptControlPlane",
+			Handler:    _ClusterService_AcceptControlPlane_Handler,
 		},
 		{
 			MethodName: "ListClusterActions",

@@ -119,7 +119,10 @@ type Work struct {
 	// The time of the next attempt.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
 	// Whether Maestro rejected this content.
-	Refused       bool `protobuf:"varint,16,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused bool `protobuf:"varint,16,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Whether the management cluster reported that the work's HostedCluster, NodePool or namespace does not exist, although it
+	// was applied.
+	Missing       bool `protobuf:"varint,17,opt,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,11 +269,18 @@ func (x *Work) GetRefused() bool {
 	return false
 }
 
+func (x *Work) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
 var File_hcpmesh_clusterservice_v1_work_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"$hcpmesh/clusterservice/v1/work.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x04\n" +
+	"$hcpmesh/clusterservice/v1/work.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x04\n" +
 	"\x04Work\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -293,7 +303,8 @@ const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\x05error\x18\x0e \x01(\tR\x05error\x129\n" +
 	"\n" +
 	"retry_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x18\n" +
-	"\arefused\x18\x10 \x01(\bR\arefused*\xc1\x01\n" +
+	"\arefused\x18\x10 \x01(\bR\arefused\x12\x18\n" +
+	"\amissing\x18\x11 \x01(\bR\amissing*\xc1\x01\n" +
 	"\bWorkKind\x12\x19\n" +
 	"\x15WORK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14WORK_KIND_NAMESPACES\x10\x01\x12\x1c\n" +

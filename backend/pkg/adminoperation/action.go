@@ -33,6 +33,7 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionClusterSetSize: forward(e.rpc.SetClusterSize),
 		adminv1.ActionClusterRetry:   forward(e.rpc.RetryCluster),
 		adminv1.ActionClusterForce:   forward(e.rpc.ForceClusterStep),
+		adminv1.ActionClusterAccept:  forward(e.rpc.AcceptControlPlane),
 
 		adminv1.ActionDeletionRetry:   e.retryDeletion,
 		adminv1.ActionDeletionRelease: forward(e.rpc.ReleaseDeletionFinalizers),

@@ -27,7 +27,9 @@ const (
 	CodeInvalidConfiguration = "InvalidConfiguration"
 	CodeCertificateNotIssued = "CertificateNotIssued"
 	CodeRevocationFailed     = "RevocationFailed"
-	codeMultipleErrors       = "MultipleErrorsOccurred"
+	// CodeControlPlaneLost is the removal of a control plane together with its data.
+	CodeControlPlaneLost = "ControlPlaneLost"
+	codeMultipleErrors   = "MultipleErrorsOccurred"
 )
 
 // internalMessage is the message for a fault of the service.
@@ -99,6 +101,19 @@ var conditionFailures = []struct {
 	{"Applied", "False", database.OperationError{}},
 	{"Degraded", "True", database.OperationError{}},
 	{"Available", "False", database.OperationError{}},
+}
+
+// ControlPlaneLost returns the error of an operation on a cluster whose control plane was removed. Its cause is the condition
+// Available.
+func ControlPlaneLost(report *clusterservice.Report) *database.OperationError {
+	failure := &database.OperationError{Code: CodeControlPlaneLost,
+		Message: "The control plane of the cluster was removed together with its data. The fault is in the service and not in the request. Contact support to decide how the cluster continues."}
+	for _, c := range report.Conditions {
+		if c.Type == "Available" {
+			failure.Cause = clip(fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+	}
+	return failure
 }
 
 // FromReport returns the error of a resource that Cluster Service reports as failed. Its cause is the first condition that

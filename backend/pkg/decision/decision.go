@@ -93,6 +93,13 @@ func Decide(s Situation) Decision {
 		return decidePurge(s)
 	}
 	switch {
+	case s.Operation == nil && s.lost():
+		// Without the customer's data, the cluster must not be shown as Succeeded.
+		return s.progress(hub.Failed, "")
+	case s.Operation == nil && s.State == hub.Failed && s.Fleet.Phase == clusterservice.PhaseLost && s.Report != nil &&
+		s.Report.Phase == clusterservice.PhaseReady && s.Report.ObservedGeneration >= s.Generation:
+		// An SRE has accepted the new control plane, or the removed one exists again.
+		return s.progress(hub.Succeeded, "")
 	case s.Operation == nil:
 		if s.State == hub.Failed && s.Fleet.Phase == clusterservice.PhaseAwaitingSecret && s.Report != nil &&
 			s.Report.Phase == clusterservice.PhaseReady && s.Report.ObservedGeneration >= s.Generation {
@@ -128,6 +135,11 @@ func DecideOneShot(s Situation, outcomes map[string]hub.ProvisioningState) Decis
 		return Decision{Action: Wait, After: remaining}
 	}
 	return s.send(Apply)
+}
+
+// lost reports whether the control plane of the cluster was removed and no SRE has decided how the cluster continues.
+func (s Situation) lost() bool {
+	return s.Report != nil && s.Report.Phase == clusterservice.PhaseLost && !s.Report.Deleting
 }
 
 // FleetDeleting reports whether Cluster Service has accepted the deletion. A report is never older than the fleet state
@@ -172,6 +184,8 @@ func decideApply(s Situation) Decision {
 		return s.send(Apply)
 	case current && s.Report.Phase == clusterservice.PhaseReady && s.Report.ObservedGeneration >= target:
 		return Decision{Action: Finish, State: hub.Succeeded, Status: hub.Succeeded}
+	case current && s.lost():
+		return s.fail(customererror.ControlPlaneLost(s.Report))
 	case current && s.Report.Phase == clusterservice.PhaseFailed:
 		return s.fail(customererror.FromReport(s.Report))
 	case s.remaining() <= 0 && current && s.Report.Phase == clusterservice.PhaseAwaitingSecret:

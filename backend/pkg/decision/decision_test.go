@@ -32,6 +32,8 @@ func TestDecide(t *testing.T) {
 		{Type: "Available", Status: "False", Reason: "NoCapacity", Message: "No shard has room."},
 		{Type: "Degraded", Status: "True", Reason: "Broken", Message: "It is broken."},
 	}
+	lost := report(clusterservice.PhaseLost, 1, 1)
+	lost.Conditions = []hub.Condition{{Type: "Applied", Status: "False", Message: "Not yet."}, {Type: "Available", Status: "False", Reason: "ControlPlaneReplaced", Message: "It was rebuilt without its data."}}
 	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
 	awaiting.AwaitedSecrets = []string{"a/b"}
 	for name, c := range map[string]struct {
@@ -83,6 +85,26 @@ func TestDecide(t *testing.T) {
 			"every operation ends",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0)},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1 hour."}},
+		},
+		"no operation, control plane lost": {
+			"a cluster without its data is not shown as Succeeded",
+			Situation{State: hub.Succeeded, Fleet: database.FleetState{Phase: clusterservice.PhaseReady}, Report: lost, UnhandledSince: now.Add(-time.Minute)},
+			Decision{Action: Record, State: hub.Failed},
+		},
+		"no operation, new control plane accepted": {
+			"the desired state is in effect again",
+			Situation{State: hub.Failed, Generation: 1, Fleet: database.FleetState{Phase: clusterservice.PhaseLost}, Report: report(clusterservice.PhaseReady, 1, 1), UnhandledSince: now.Add(-time.Minute)},
+			Decision{Action: Record, State: hub.Succeeded},
+		},
+		"no operation, failed before": {
+			"only the end of a loss makes a failed cluster succeed",
+			Situation{State: hub.Failed, Generation: 1, Fleet: database.FleetState{Phase: clusterservice.PhaseReady}, Report: report(clusterservice.PhaseReady, 1, 1), UnhandledSince: now.Add(-time.Minute)},
+			Decision{Action: Wait, State: hub.Failed},
+		},
+		"update, control plane lost": {
+			"the update cannot take effect on the customer's cluster",
+			Situation{Operation: operation(database.UpdateRequest, 1, time.Second, hub.Updating), State: hub.Updating, Report: lost},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.ControlPlaneLost(lost)},
 		},
 		"update, ready with the last generation": {
 			"the report is not of this operation: it is not yet in Cluster Service",

@@ -80,6 +80,7 @@ type System struct {
 	receiver  *delivery.Receiver
 	expirer   *expirer.Expirer
 	agents    *delivery.Agents
+	lost      *delivery.LostControlPlanes
 	renewer   *renewer.Renewer
 	deletions *deletionmonitor.Monitor
 	// azure is nil in a region without Azure.
@@ -106,6 +107,7 @@ func NewSystem(o SystemOptions) *System {
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
 	s.placer = placer.New(placer.Options{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
 	s.agents = &delivery.Agents{Store: o.Store, Interval: o.Agents, Log: o.Log}
+	s.lost = &delivery.LostControlPlanes{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
 	s.upgrader = upgrader.New(upgrader.Options{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Interval: o.Upgrade, Metrics: o.Metrics, Log: o.Log})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
@@ -158,7 +160,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.lost.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	if s.azure != nil {

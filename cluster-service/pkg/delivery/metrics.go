@@ -16,6 +16,8 @@ type Metrics struct {
 	orphans   prometheus.Counter
 	unknown   prometheus.Gauge
 	pending   prometheus.Gauge
+	removals  *prometheus.CounterVec
+	lost      prometheus.Gauge
 }
 
 // NewMetrics returns the metrics and registers them.
@@ -27,8 +29,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		orphans:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cluster_service_orphans_deleted_total", Help: "Works that Maestro reported after their removal and that were deleted from Maestro again."}),
 		unknown:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_unknown_bundles", Help: "Bundles of Cluster Service at Maestro without a work and without a deletion record, as reported to this replica."}),
 		pending:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_maestro_statuses_pending", Help: "Works whose newest status is not stored yet."}),
+		removals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_objects_removed_total", Help: "Applied objects that another client removed from a management cluster, by kind and provision shard. The replica that receives the report counts it."}, []string{"kind", "shard"}),
+		lost:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_control_planes_lost", Help: "Installed clusters whose control plane was removed, and for which an SRE must decide whether its successor is accepted. Every replica counts all of them."}),
 	}
-	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending)
+	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.removals, m.lost)
 	return m
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
@@ -305,8 +307,10 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 		return nil
 	}
 	heard := map[string]bool{}
+	var removals []removedObject
 	err = r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
 		clear(heard)
+		removals = nil
 		for uid, reports := range byCluster {
 			t := tx.Aggregates[uid]
 			for _, e := range reports {
@@ -317,8 +321,12 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 					heard[w.Shard] = heard[w.Shard] || outcome == stored && e.seen.Applied.Status != ""
 				}
 			}
+			known := slices.Clone(t.Cluster.Removals())
 			if err := r.Renderer.Region.SettleObserved(r.Store.Now(), t, r.Renderer); err != nil {
 				return err
+			}
+			for _, removed := range fleet.NewRemovals(known, t.Cluster) {
+				removals = append(removals, removedObject{uid, removed})
 			}
 		}
 		return nil
@@ -326,12 +334,28 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	if err != nil {
 		return fmt.Errorf("store statuses: %w", err)
 	}
+	for _, removed := range removals {
+		r.countRemoval(removed)
+	}
 	for shard, reported := range heard {
 		if reported {
 			r.AgentReported(shard)
 		}
 	}
 	return nil
+}
+
+// removedObject is a removal that was stored, with its cluster.
+type removedObject struct {
+	clusterUID string
+	*csv1.ObjectRemoval
+}
+
+// countRemoval counts and logs the removal of an object.
+func (r *Receiver) countRemoval(o removedObject) {
+	r.Metrics.removals.WithLabelValues(o.GetKind(), o.GetProvisionShard()).Inc()
+	r.Log.Warn("object removed from a management cluster by another client", logkey.ClusterUID, o.clusterUID, logkey.Shard, o.GetProvisionShard(),
+		logkey.Kind, o.GetKind(), logkey.Namespace, o.GetNamespace(), logkey.Name, o.GetName(), logkey.UID, o.GetUid(), logkey.Reason, o.GetReason())
 }
 
 // stored is the outcome of storeStatus for a status that was stored.

@@ -4,7 +4,6 @@ import (
 	"unicode/utf8"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	workv1 "open-cluster-management.io/api/work/v1"
 )
 
@@ -35,7 +34,7 @@ const (
 // continues to report the last values of an object that was deleted, and a component without values.
 func (o *Observed) readComponent(manifest *workv1.ManifestCondition) {
 	name := manifest.ResourceMeta.Name
-	if meta.IsStatusConditionFalse(manifest.Conditions, workv1.ManifestAvailable) || name == "" || len(name) > maxComponentName || !utf8.ValidString(name) {
+	if isMissing(manifest) || name == "" || len(name) > maxComponentName || !utf8.ValidString(name) {
 		return
 	}
 	seen := &Observed{}

@@ -44,6 +44,12 @@ type Observed struct {
 	Applied Condition `json:"applied,omitzero"`
 	// Deleted is true when the management cluster has none of the manifests any more.
 	Deleted bool `json:"deleted,omitempty"`
+	// UID is the identity of the main object.
+	UID string `json:"uid,omitempty"`
+	// Missing is true if the main object does not exist. Its values are then absent.
+	Missing bool `json:"missing,omitempty"`
+	// Removals are the last removals of objects of the work by other clients, at most one per object.
+	Removals []Removal `json:"removals,omitempty"`
 	// Digest is the digest annotation of the main object: it identifies the rendering that the object carries.
 	Digest string `json:"digest,omitempty"`
 
@@ -148,6 +154,11 @@ func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
 		o.readComponent(manifest)
 		return
 	}
+	o.readRemoval(manifest)
+	if mainKinds[manifest.ResourceMeta.Kind] && isMissing(manifest) {
+		o.Missing = true
+		return
+	}
 	for i := range manifest.StatusFeedbacks.Values {
 		o.readValue(&manifest.StatusFeedbacks.Values[i])
 	}
@@ -157,6 +168,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 	switch v.Name {
 	case nameConditions:
 		o.readConditions(v)
+	case nameUID:
+		o.UID = clip(text(v))
 	case nameDigest:
 		o.Digest = text(v)
 	case nameHost:

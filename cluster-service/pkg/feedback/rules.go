@@ -20,6 +20,7 @@ const DigestAnnotation = "clusterservice.hcpmesh.io/digest"
 // Names of the reported values.
 const (
 	nameConditions  = "conditions"
+	nameUID         = "uid"
 	nameDigest      = "digest"
 	nameHost        = "endpointHost"
 	namePort        = "endpointPort"
@@ -107,6 +108,7 @@ var storedConditions = func() map[string]bool {
 var conditions = workv1.JsonPath{Name: nameConditions, Path: ".status.conditions"}
 
 var (
+	uid        = workv1.JsonPath{Name: nameUID, Path: ".metadata.uid"}
 	digest     = workv1.JsonPath{Name: nameDigest, Path: annotationPath(DigestAnnotation)}
 	image      = workv1.JsonPath{Name: nameImage, Path: ".spec.release.image"}
 	generation = workv1.JsonPath{Name: nameGeneration, Path: ".metadata.generation"}
@@ -118,7 +120,7 @@ var (
 // HostedClusterRules returns the values of a HostedCluster that the state machine of a cluster needs, and no others: every
 // process between the agent and the store handles each status update.
 func HostedClusterRules() []workv1.FeedbackRule {
-	return rules(conditions, digest, image, generation, finalizerNames,
+	return rules(conditions, uid, digest, image, generation, finalizerNames,
 		workv1.JsonPath{Name: nameHost, Path: ".status.controlPlaneEndpoint.host"},
 		workv1.JsonPath{Name: namePort, Path: ".status.controlPlaneEndpoint.port"},
 		workv1.JsonPath{Name: nameCPVersions, Path: ".status.controlPlaneVersion.history"},
@@ -131,7 +133,7 @@ func HostedClusterRules() []workv1.FeedbackRule {
 
 // NodePoolRules returns the values of a NodePool that its state machine needs.
 func NodePoolRules() []workv1.FeedbackRule {
-	return rules(conditions, digest, image, generation, version, finalizerNames,
+	return rules(conditions, uid, digest, image, generation, version, finalizerNames,
 		workv1.JsonPath{Name: nameReplicas, Path: ".status.replicas"},
 		workv1.JsonPath{Name: nameSpecReps, Path: ".spec.replicas"},
 		workv1.JsonPath{Name: nameNodes, Path: ".status.nodesInfo.nodeVersions"})

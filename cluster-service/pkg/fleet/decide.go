@@ -111,6 +111,7 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 			}
 		}
 	}
+	recordRemovals(t)
 	advanceBreakGlass(now, t)
 	if moved := r.advanceUpgrades(now, t, renderer != nil); !moved && !changed {
 		renderer = nil
@@ -210,7 +211,10 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	awaited := clusterPending(c.Spec, seen)
 	wasReady := s.ObservedGeneration > 0
 	owed := t.customerWaitsForUpgrade()
+	lost := identify(now, t, seen)
 	switch {
+	case !lost.none():
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_LOST
 	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureReady(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
@@ -229,15 +233,21 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING
 	}
 
-	s.Conditions = setConditions(s.Conditions, now, work.Generation,
-		condition{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."},
-		appliedCondition(work),
-		observedCondition(feedback.Available, seen),
-		observedCondition(feedback.Progressing, seen),
-		observedCondition(feedback.Degraded, seen))
+	observed := []condition{observedCondition(feedback.Available, seen), observedCondition(feedback.Progressing, seen), observedCondition(feedback.Degraded, seen)}
+	switch {
+	case !lost.none():
+		observed = lost.conditions(seen)
+	case seen.Missing:
+		observed[0] = condition{feedback.Available, "False", "ControlPlaneMissing", "The control plane does not exist on the management cluster."}
+	}
+	s.Conditions = setConditions(s.Conditions, now, work.Generation, append([]condition{
+		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(work)}, observed...)...)
 	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
-	layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
-		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
+	if !lost.none() {
+		controlPlane = layer{LayerControlPlane, lost.reason, lost.message}
+	}
+	layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), controlPlane)
 	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
 
@@ -285,6 +295,8 @@ func appliedCondition(w *Work) condition {
 		return condition{"Applied", "True", "AppliedManifestWorkComplete", "The desired state is applied on the management cluster."}
 	case w.Observed.Applied.Status == "False":
 		return condition{"Applied", "False", w.Observed.Applied.Reason, w.Observed.Applied.Message}
+	case w.Observed.Missing:
+		return condition{"Applied", "False", "Removed", "The desired state was removed from the management cluster and is applied again."}
 	}
 	return condition{"Applied", "False", "Pending", "The desired state is not applied on the management cluster yet."}
 }
@@ -320,6 +332,8 @@ func managementClusterLayer(w *Work) layer {
 		return layer{LayerManagementCluster, "Applied", "The desired state is applied on the management cluster."}
 	case w.Observed.Applied.Status == "False":
 		return layer{LayerManagementCluster, "ApplyFailing", w.Observed.Applied.Message}
+	case w.Observed.Missing:
+		return layer{LayerManagementCluster, "Removed", "The objects were removed from the management cluster. The agent applies them again."}
 	case w.Observed.Applied.Status == "True":
 		return layer{LayerManagementCluster, "Applying", "Waiting for the agent of the management cluster to report the applied objects."}
 	}
@@ -420,6 +434,9 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		return
 	}
 	seen := &work.Observed
+	if seen.Missing {
+		seen = missingPool(seen)
+	}
 	s.Replicas = int32(min(max(seen.Replicas, 0), 1<<20))
 	s.Version = seen.Version
 	carried := work.Applied()

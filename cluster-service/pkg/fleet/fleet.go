@@ -174,7 +174,7 @@ func (w *Work) Due() bool {
 
 // Applied reports whether the management cluster has the desired content.
 func (w *Work) Applied() bool {
-	if w.Observed.Applied.Status != "True" {
+	if w.Observed.Applied.Status != "True" || w.Observed.Missing {
 		return false
 	}
 	if w.Kind == HostedCluster || w.Kind == NodePoolWork {
@@ -188,7 +188,8 @@ func (w *Work) Applied() bool {
 func (w *Work) Proto() *csv1.Work {
 	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
 		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
-		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
+		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused,
+		Missing: w.Observed.Missing}
 }
 
 // ClusterAggregate is a cluster with all its children.

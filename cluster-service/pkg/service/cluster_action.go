@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -24,6 +25,7 @@ const (
 	actionSetSize   = "SetClusterSize"
 	actionRetry     = "RetryCluster"
 	actionForceStep = "ForceClusterStep"
+	actionAccept    = "AcceptControlPlane"
 )
 
 // longestPause bounds a pause. A paused cluster gets no upgrades and its certificates are not rotated.
@@ -117,6 +119,29 @@ func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStep
 			return "", err
 		}
 		return fleet.ForcedStepEffect(r.GetStep()), nil
+	})
+}
+
+// AcceptControlPlane makes the control plane that took the place of a removed one the control plane of the cluster.
+func (s *Service) AcceptControlPlane(ctx context.Context, r *csv1.AcceptControlPlaneRequest) (*csv1.ClusterAction, error) {
+	return s.execute(ctx, actionAccept, r, check{}, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
+		if err := wantedCluster(t); err != nil {
+			return "", err
+		}
+		before := t.Cluster.Status.GetControlPlane().GetUid()
+		err := t.Cluster.AcceptControlPlane(s.o.Store.Now(), r.GetControlPlaneUid(), r.GetActor())
+		var changed *fleet.ControlPlaneChangedError
+		switch {
+		case errors.Is(err, fleet.ErrNotLost):
+			return "", failedPrecondition(ReasonControlPlaneNotLost, "The cluster has the control plane that it was installed with; there is nothing to accept.")
+		case errors.Is(err, fleet.ErrControlPlaneMissing):
+			return "", failedPrecondition(ReasonControlPlaneMissing, "The control plane does not exist again yet. Accept it when the cluster's progress is ControlPlaneReplaced.")
+		case errors.As(err, &changed):
+			return "", failedPrecondition(ReasonControlPlaneChanged, "The control plane was replaced again; it is now "+changed.UID+".")
+		case err != nil:
+			return "", err
+		}
+		return fmt.Sprintf("The control plane %s is accepted in place of %s, whose data is lost.", t.Cluster.Status.GetControlPlane().GetUid(), before), nil
 	})
 }
 

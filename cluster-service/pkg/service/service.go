@@ -60,6 +60,10 @@ const (
 	ReasonStepUnknown     = "DELETION_STEP_UNKNOWN"
 	ReasonStepNotForcible = "DELETION_STEP_NOT_FORCIBLE"
 	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
+
+	ReasonControlPlaneNotLost = "CONTROL_PLANE_NOT_LOST"
+	ReasonControlPlaneMissing = "CONTROL_PLANE_MISSING"
+	ReasonControlPlaneChanged = "CONTROL_PLANE_CHANGED"
 )
 
 // Options configure the service.

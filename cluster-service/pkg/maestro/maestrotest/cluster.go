@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"k8s.io/client-go/util/jsonpath"
@@ -104,9 +105,19 @@ func (s *Server) report(r *Resource, calls int, reconcile Reconciler) (again boo
 			config = r.Configs[i]
 		}
 		id := config.ResourceIdentifier
-		manifest := map[string]any{"conditions": []any{condition}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
+		if metadata, ok := object["metadata"].(Object); ok {
+			metadata["uid"] = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s %s %s %d", r.ID, object["kind"], metadata["name"], r.incarnation)).String()
+		}
+		available := "True"
+		if r.missing {
+			available = "False"
+		}
+		manifest := map[string]any{"conditions": []any{condition, map[string]any{"type": "Available", "status": available}}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
 			"kind": object["kind"], "name": id.Name, "namespace": id.Namespace}}
-		if rules := config.FeedbackRules; len(rules) > 0 {
+		if r.missing {
+			// Agents keep the last values of an object that does not exist.
+			manifest["statusFeedback"] = map[string]any{"values": r.values[id]}
+		} else if rules := config.FeedbackRules; len(rules) > 0 {
 			again = reconcile(object, calls) || again
 			var values []workv1.FeedbackValue
 			for _, path := range rules[0].JsonPaths {
@@ -115,6 +126,10 @@ func (s *Server) report(r *Resource, calls int, reconcile Reconciler) (again boo
 				}
 			}
 			manifest["statusFeedback"] = map[string]any{"values": values}
+			if r.values == nil {
+				r.values = map[workv1.ResourceIdentifier][]workv1.FeedbackValue{}
+			}
+			r.values[id] = values
 		}
 		manifests = append(manifests, manifest)
 	}

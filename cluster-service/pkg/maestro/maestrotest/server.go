@@ -42,6 +42,12 @@ type Resource struct {
 	sequence int64
 	status   []byte
 	hash     string
+	// incarnation is the number of times that the objects of the bundle were removed, and missing is true while they do not
+	// exist again.
+	incarnation int
+	missing     bool
+	// values are the last reported values of each object.
+	values map[workv1.ResourceIdentifier][]workv1.FeedbackValue
 }
 
 // Server is a running Maestro.
@@ -198,6 +204,26 @@ func (s *Server) Silence(consumer string, silent bool) {
 	s.silent[consumer] = silent
 	s.mu.Unlock()
 	s.Touch()
+}
+
+// Remove removes the objects of a bundle as a client of the management cluster does.
+func (s *Server) Remove(id string) { s.change(id, func(r *Resource) { r.missing = true }) }
+
+// ApplyAgain makes the agent apply the removed objects of a bundle. They have new UIDs.
+func (s *Server) ApplyAgain(id string) {
+	s.change(id, func(r *Resource) { r.missing, r.incarnation = false, r.incarnation+1 })
+}
+
+// change changes a resource and makes its agent report it.
+func (s *Server) change(id string, change func(*Resource)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.resources[id])
+	s.changed = append(s.changed, id)
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
 }
 
 // Lose deletes a resource without a deletion event, as a restored backup does.

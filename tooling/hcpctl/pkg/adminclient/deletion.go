@@ -48,6 +48,11 @@ func (c *Client) ReleaseFinalizers(ctx context.Context, cluster, step string, fi
 	return c.Act(ctx, cluster, "deletion/release", message(&csv1.ReleaseDeletionFinalizersRequest{Step: step, Finalizers: finalizers}))
 }
 
+// AcceptControlPlane accepts the new control plane of a cluster that lost its own. An empty uid accepts the current one.
+func (c *Client) AcceptControlPlane(ctx context.Context, cluster, uid string) (*adminv1.Operation, error) {
+	return c.Act(ctx, cluster, "accept-control-plane", message(&csv1.AcceptControlPlaneRequest{ControlPlaneUid: uid}))
+}
+
 // ForceClusterStep stops waiting for a step of a cluster in creation.
 func (c *Client) ForceClusterStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "force", message(&csv1.ForceClusterStepRequest{Step: step}))

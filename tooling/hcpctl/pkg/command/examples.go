@@ -94,6 +94,8 @@ var examples = map[string][][2]string{
 	"hcpctl version list":          {{"List the versions", "hcpctl version list"}},
 	"hcpctl whoami":                {{"Show your roles", "hcpctl whoami"}},
 	"hcpctl work list":             {{"List the bundles of a cluster", "hcpctl work list demo"}},
+
+	"hcpctl cluster accept-control-plane": {{"Accept a control plane that was rebuilt without its data", "hcpctl cluster accept-control-plane demo --reason 'the customer restores a backup' --ticket INC-42"}},
 }
 
 // addExamples sets the examples of a command and its subcommands.

@@ -50,6 +50,21 @@ retry the step in the background.`,
 	})
 }
 
+func (e *environment) clusterAcceptControlPlane() *cobra.Command {
+	var uid string
+	c := e.requestAction(&cobra.Command{
+		Use: "accept-control-plane CLUSTER", Short: "Accept the new control plane of a cluster that lost its own",
+		Long: `Accept the new, empty control plane of a cluster whose control plane was removed from its management cluster. The cluster then has
+the state that the new control plane warrants. The data of the removed control plane is lost: the customer's objects are gone.
+Restore the data or delete the cluster instead, if the customer wants that.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.AcceptControlPlane(ctx, args[0], uid)
+	})
+	c.Flags().StringVar(&uid, "control-plane", "", "`UID` of the HostedCluster to accept, as explain shows it; empty accepts the current one")
+	return c
+}
+
 func (e *environment) clusterSetSize() *cobra.Command {
 	var size string
 	c := e.requestAction(&cobra.Command{

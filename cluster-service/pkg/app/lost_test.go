@@ -1,0 +1,117 @@
+package app_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// TestLostControlPlane removes the HostedCluster of an installed cluster. The new one becomes available, and still the cluster is
+// lost until an SRE accepts it.
+func TestLostControlPlane(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	instance := r.start(nil)
+	ctx := t.Context()
+	request := applyRequest("lost", 1)
+	if _, err := instance.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	c := instance.awaitCluster(t, request.Uid, clusterReady(1))
+	first := c.GetStatus().GetControlPlane().GetUid()
+	if first == "" {
+		t.Fatal("the identity of the control plane is not stored")
+	}
+	accept := &csv1.AcceptControlPlaneRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the customer restores a backup")}
+	_, err := instance.AcceptControlPlane(ctx, accept)
+	wantRefusal(t, err, service.ReasonControlPlaneNotLost)
+
+	work := ""
+	for id, held := range r.maestro.Resources() {
+		if held.Name == c.GetStatus().GetClusterId() {
+			work = id
+		}
+	}
+	r.maestro.Remove(work)
+	removed := instance.awaitCluster(t, request.Uid, isLost("ControlPlaneRemoved"))
+	if got := statusOf(removed, "Applied"); got != "False" {
+		t.Errorf("Applied is %s", got)
+	}
+	_, err = instance.AcceptControlPlane(ctx, accept)
+	wantRefusal(t, err, service.ReasonControlPlaneMissing)
+	works, err := instance.ListWorks(ctx, &csv1.ListWorksRequest{Ids: []string{work}})
+	if err != nil || len(works.GetWorks()) != 1 || works.GetWorks()[0].GetCarried() || !works.GetWorks()[0].GetMissing() {
+		t.Errorf("works %v, %v", works, err)
+	}
+
+	r.maestro.ApplyAgain(work)
+	replaced := instance.awaitCluster(t, request.Uid, isLost("ControlPlaneReplaced"))
+	if got := replaced.GetStatus().GetRemovals(); len(got) != 1 || got[0].GetUid() != first || got[0].GetKind() != "HostedCluster" {
+		t.Errorf("history %v", got)
+	}
+	lost := func(want int) {
+		t.Helper()
+		eventually.Holds(t, deadline, "lost control planes are counted", func() error {
+			return testutil.GatherAndCompare(instance.metrics, strings.NewReader(fmt.Sprintf("# HELP cluster_service_control_planes_lost %s\n# TYPE cluster_service_control_planes_lost gauge\ncluster_service_control_planes_lost %d\n",
+				"Installed clusters whose control plane was removed, and for which an SRE must decide whether its successor is accepted. Every replica counts all of them.", want)), "cluster_service_control_planes_lost")
+		})
+	}
+	lost(1)
+	if n, err := testutil.GatherAndCount(instance.metrics, "cluster_service_objects_removed_total"); n != 1 || err != nil {
+		t.Errorf("%d counters of removals, %v", n, err)
+	}
+
+	accept.ControlPlaneUid = first
+	_, err = instance.AcceptControlPlane(ctx, accept)
+	wantRefusal(t, err, service.ReasonControlPlaneChanged)
+	accept.ControlPlaneUid = replaced.GetStatus().GetControlPlane().GetReplacementUid()
+	done, err := instance.AcceptControlPlane(ctx, accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := instance.AcceptControlPlane(ctx, accept)
+	if err != nil || again.GetEffect() != done.GetEffect() || !again.GetTime().AsTime().Equal(done.GetTime().AsTime()) {
+		t.Errorf("the repeated action: %v, %v", again, err)
+	}
+	healthy := instance.awaitCluster(t, request.Uid, clusterReady(1))
+	if got := statusOf(healthy, "Available"); got != "True" || healthy.GetStatus().GetControlPlane().GetAcceptedBy().GetName() != "alice@example.com" {
+		t.Errorf("accepted: %v", healthy.GetStatus())
+	}
+	lost(0)
+}
+
+func wantRefusal(t *testing.T, err error, want string) {
+	t.Helper()
+	if got := reason(err); got != want {
+		t.Errorf("%v, want reason %s", err, want)
+	}
+}
+
+// isLost reports whether a cluster is lost for a reason, and nothing shows it as healthy.
+func isLost(reason string) func(*csv1.Cluster) bool {
+	return func(c *csv1.Cluster) bool {
+		s := c.GetStatus()
+		for _, condition := range s.GetConditions() {
+			if condition.GetType() == "Available" && condition.GetReason() == reason {
+				return s.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_LOST && condition.GetStatus() == "False" && statusOf(c, "Degraded") == "True"
+			}
+		}
+		return false
+	}
+}
+
+func statusOf(c *csv1.Cluster, name string) string {
+	for _, condition := range c.GetStatus().GetConditions() {
+		if condition.GetType() == name {
+			return condition.GetStatus()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,223 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+// identified returns an available HostedCluster with a UID.
+func identified(uid string) feedback.Observed {
+	o := hosted("cluster-1", "True", "Completed")
+	o.UID = uid
+	return o
+}
+
+// missing returns the report after a HostedCluster was deleted.
+func missing(removals ...feedback.Removal) feedback.Observed {
+	return feedback.Observed{Applied: feedback.Condition{Status: "True"}, Missing: true, Removals: removals}
+}
+
+func removedHostedCluster(reason string, again time.Time) feedback.Removal {
+	return feedback.Removal{Kind: "HostedCluster", Namespace: "ocm-x", Name: "p", UID: "first", Reason: reason, Time: start.Add(-time.Minute), AppliedAgain: again}
+}
+
+// installed returns a ready cluster whose HostedCluster has the UID "first".
+func installed(t *testing.T) *fleet.ClusterAggregate {
+	t.Helper()
+	aggregate := placed(t)
+	report(t, aggregate, identified("first"))
+	if phase := aggregate.Cluster.Status.GetPhase(); phase != csv1.ClusterPhase_CLUSTER_PHASE_READY {
+		t.Fatalf("the cluster is %s", phase)
+	}
+	return aggregate
+}
+
+func report(t *testing.T, aggregate *fleet.ClusterAggregate, seen feedback.Observed) {
+	t.Helper()
+	aggregate.Work(fleet.HostedCluster, "").Observed = seen
+	settle(t, aggregate, nil)
+}
+
+func conditionOf(list []*csv1.Condition, name string) *csv1.Condition {
+	i := slices.IndexFunc(list, func(c *csv1.Condition) bool { return c.GetType() == name })
+	if i < 0 {
+		return nil
+	}
+	return list[i]
+}
+
+// checkLost fails the test unless a cluster is lost for a reason and nothing shows it as healthy.
+func checkLost(t *testing.T, s *csv1.ClusterStatus, reason string) {
+	t.Helper()
+	if s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_LOST || s.GetControlPlane().GetLostTime() == nil {
+		t.Errorf("phase %s, control plane %v; want LOST", s.GetPhase(), s.GetControlPlane())
+	}
+	for name, want := range map[string]string{"Available": "False", "Degraded": "True"} {
+		if c := conditionOf(s.GetConditions(), name); c.GetStatus() != want || c.GetReason() != reason {
+			t.Errorf("condition %v, want %s %s", c, want, reason)
+		}
+	}
+	if last := s.GetProgress()[len(s.GetProgress())-1]; last.GetLayer() != fleet.LayerControlPlane || last.GetState() != reason {
+		t.Errorf("progress %v, want %s", last, reason)
+	}
+}
+
+// TestReplacedControlPlaneIsNeverHealthy removes the HostedCluster of an installed cluster. The new one is available, has the
+// desired state and its release, but not the data.
+func TestReplacedControlPlaneIsNeverHealthy(t *testing.T) {
+	aggregate := installed(t)
+	deleting := identified("first")
+	deleting.Removals = []feedback.Removal{removedHostedCluster(maestroapi.RemovedBeingDeleted, time.Time{})}
+	report(t, aggregate, deleting)
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneBeingRemoved)
+
+	report(t, aggregate, missing(removedHostedCluster(maestroapi.RemovedDeleted, time.Time{})))
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneRemoved)
+	if applied := conditionOf(aggregate.Cluster.Status.GetConditions(), "Applied"); applied.GetStatus() != "False" {
+		t.Errorf("a removed HostedCluster counts as applied: %v", applied)
+	}
+
+	replaced := identified("second")
+	replaced.Removals = []feedback.Removal{removedHostedCluster(maestroapi.RemovedDeleted, start)}
+	report(t, aggregate, replaced)
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneReplaced)
+	want := []*csv1.ObjectRemoval{{Kind: "HostedCluster", Namespace: "ocm-x", Name: "p", Uid: "first", ProvisionShard: "mgmt-1", Reason: maestroapi.RemovedDeleted,
+		RemoveTime: aggregate.Cluster.Status.GetControlPlane().GetLostTime(), AppliedAgainTime: timestamppb.New(start)}}
+	if got := aggregate.Cluster.Status.GetRemovals(); len(got) != 1 || !proto.Equal(got[0], want[0]) {
+		t.Errorf("history %v, want %v", got, want)
+	}
+	// A restarted agent no longer reports the removal.
+	report(t, aggregate, identified("second"))
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneReplaced)
+	if got := aggregate.Cluster.Status.GetRemovals(); len(got) != 1 {
+		t.Errorf("history %v", got)
+	}
+
+	if err := aggregate.Cluster.AcceptControlPlane(start, "other", nil); !errors.As(err, new(*fleet.ControlPlaneChangedError)) {
+		t.Errorf("accepting another control plane: %v", err)
+	}
+	actor := &csv1.Actor{Name: "ada"}
+	if err := aggregate.Cluster.AcceptControlPlane(start, "second", actor); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, aggregate, nil)
+	s := aggregate.Cluster.Status
+	if s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || conditionOf(s.GetConditions(), "Available").GetStatus() != "True" || s.GetControlPlane().GetAcceptedBy().GetName() != "ada" {
+		t.Errorf("accepted: %v", s)
+	}
+	if err := aggregate.Cluster.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrNotLost) {
+		t.Errorf("accepting twice: %v", err)
+	}
+}
+
+// TestReplacementIsNoticedWithoutReportOfRemoval replaces a HostedCluster below an agent that does not report removals.
+func TestReplacementIsNoticedWithoutReportOfRemoval(t *testing.T) {
+	aggregate := installed(t)
+	report(t, aggregate, identified("second"))
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneReplaced)
+	if got := aggregate.Cluster.Status.GetRemovals(); len(got) != 1 || got[0].GetUid() != "first" || got[0].GetReason() != maestroapi.RemovedReplaced {
+		t.Errorf("history %v", got)
+	}
+}
+
+func TestIdentityOfControlPlane(t *testing.T) {
+	tests := map[string]struct {
+		reason  string
+		reports []feedback.Observed
+		lost    bool
+	}{
+		"Same":                 {"nothing happened", []feedback.Observed{identified("first")}, false},
+		"Not reported":         {"an agent without the rule reports no UID", []feedback.Observed{identified("")}, false},
+		"Missing":              {"the HostedCluster does not exist", []feedback.Observed{missing()}, true},
+		"Missing, then same":   {"the report was wrong: the HostedCluster was never removed", []feedback.Observed{missing(), identified("first")}, false},
+		"Missing, then silent": {"a report without the UID proves nothing", []feedback.Observed{missing(), identified("")}, true},
+		"Replaced":             {"another HostedCluster has its name", []feedback.Observed{identified("second")}, true},
+		"Replaced twice":       {"the second replacement was removed too", []feedback.Observed{identified("second"), missing(), identified("third")}, true},
+		"Restored":             {"the HostedCluster with its UID is back", []feedback.Observed{identified("second"), identified("first")}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			aggregate := installed(t)
+			for _, seen := range tc.reports {
+				report(t, aggregate, seen)
+			}
+			if lost := aggregate.Cluster.Status.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_LOST; lost != tc.lost {
+				t.Errorf("lost: %v, want %v: %s", lost, tc.lost, tc.reason)
+			}
+		})
+	}
+}
+
+// TestControlPlaneOfNewClusterMayBeReplaced replaces the HostedCluster of a cluster that was never ready, and so has no data.
+func TestControlPlaneOfNewClusterMayBeReplaced(t *testing.T) {
+	aggregate := placed(t)
+	partial := hosted("cluster-1", "False", "Partial")
+	partial.UID = "first"
+	report(t, aggregate, partial)
+	report(t, aggregate, missing())
+	if c := conditionOf(aggregate.Cluster.Status.GetConditions(), "Available"); c.GetStatus() != "False" {
+		t.Errorf("missing: %v", c)
+	}
+	report(t, aggregate, identified("second"))
+	if s := aggregate.Cluster.Status; s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || s.GetControlPlane().GetUid() != "second" {
+		t.Errorf("%v", s)
+	}
+}
+
+// TestDeletionOfLostCluster deletes a cluster whose control plane is lost.
+func TestDeletionOfLostCluster(t *testing.T) {
+	aggregate := installed(t)
+	report(t, aggregate, identified("second"))
+	aggregate.Cluster.DeleteTime = start
+	settle(t, aggregate, versions{})
+	if phase := aggregate.Cluster.Status.GetPhase(); phase != csv1.ClusterPhase_CLUSTER_PHASE_DELETING {
+		t.Errorf("phase %s", phase)
+	}
+}
+
+// TestMissingNodePoolHasNoNodes removes the NodePool of a ready node pool.
+func TestMissingNodePoolHasNoNodes(t *testing.T) {
+	aggregate := installed(t)
+	work := aggregate.Work(fleet.NodePoolWork, poolUID)
+	ready := applied("pool-1")
+	ready.Replicas, ready.Version = 2, "4.21.4"
+	work.Observed = with(with(with(ready, feedback.Ready, "True"), feedback.AllMachines, "True"), feedback.AllNodes, "True")
+	settle(t, aggregate, nil)
+	s := aggregate.Pools[0].Status
+	if s.GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY || s.GetReplicas() != 2 {
+		t.Fatalf("%v", s)
+	}
+	work.Observed = missing(feedback.Removal{Kind: "NodePool", Name: "p-np", UID: "u", Reason: maestroapi.RemovedDeleted, Time: start})
+	settle(t, aggregate, nil)
+	if s.GetReplicas() != 0 || conditionOf(s.GetConditions(), "Ready").GetStatus() != "False" || conditionOf(s.GetConditions(), "AllNodesHealthy").GetStatus() == "True" {
+		t.Errorf("%v", s)
+	}
+	if got := aggregate.Cluster.Status.GetRemovals(); len(got) != 1 || got[0].GetKind() != "NodePool" {
+		t.Errorf("history %v", got)
+	}
+}
+
+// TestHistoryOfRemovalsIsBounded reports many removals.
+func TestHistoryOfRemovalsIsBounded(t *testing.T) {
+	aggregate := installed(t)
+	for i := range 30 {
+		seen := identified("first")
+		seen.Removals = []feedback.Removal{{Kind: "Secret", Name: "s", UID: fmt.Sprint(i), Reason: maestroapi.RemovedDeleted, Time: start.Add(time.Duration(i) * time.Minute)}}
+		report(t, aggregate, seen)
+	}
+	got := aggregate.Cluster.Status.GetRemovals()
+	if len(got) != 20 || got[0].GetUid() != "29" || got[19].GetUid() != "10" {
+		t.Errorf("%d removals, %v to %v", len(got), got[0], got[len(got)-1])
+	}
+}
