@@ -78,7 +78,8 @@ type Identity struct {
 	UserAssigned map[string]UserAssignedIdentity `json:"userAssignedIdentities,omitempty"`
 }
 
-// UserAssignedIdentity holds the values that ARM adds to an identity.
+// UserAssignedIdentity holds the IDs of an identity. The service does not set them; documents of earlier releases contain
+// the values that clients sent.
 type UserAssignedIdentity struct {
 	ClientID    string `json:"clientId,omitempty"`
 	PrincipalID string `json:"principalId,omitempty"`

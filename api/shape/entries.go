@@ -55,6 +55,9 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.defaultIfNull {
 			entry.Notes = append(entry.Notes, "default if a PATCH has null")
 		}
+		if field.notShown {
+			entry.Notes = append(entry.Notes, "not in responses")
+		}
 		if field.immutable {
 			entry.Notes = append(entry.Notes, "immutable at this version")
 		}

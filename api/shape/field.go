@@ -30,6 +30,7 @@ type Field struct {
 	defaultIfNull bool
 	keepIfAbsent  bool
 	immutable     bool
+	notShown      bool
 	writeZero     bool
 	// other is the field of the same object that WriteZeroUnless and ImpliedFrom name.
 	other      string
@@ -101,6 +102,9 @@ func (f Field) Default(value any) Field { f.defaultValue = value; return f }
 
 // DefaultIfNull makes a PATCH with null return a field that has a value to its default.
 func (f Field) DefaultIfNull() Field { f.defaultIfNull = true; return f }
+
+// NotShown omits the field from responses.
+func (f Field) NotShown() Field { f.notShown = true; return f }
 
 // KeepIfAbsent keeps the stored value if a PUT omits the field.
 func (f Field) KeepIfAbsent() Field { f.keepIfAbsent = true; return f }

@@ -67,6 +67,10 @@ func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 	switch n.kind {
 	case implied:
 		return b, nil
+	case value:
+		if n.notShown {
+			return b, nil
+		}
 	case state:
 		return appendText(b, string(r.state)), nil
 	case reported:

@@ -34,10 +34,10 @@ func tracked(properties ...shape.Field) shape.Field {
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned"),
 			shape.ReadOnly("principalId"),
 			shape.ReadOnly("tenantId"),
-			// ARM sets these two; a client that omits them does not change them.
+			// The service does not have these two. The frontend ignores them in a creation and rejects them in an update.
 			shape.Map("userAssignedIdentities",
-				shape.Value("clientId").KeepIfAbsent(),
-				shape.Value("principalId").KeepIfAbsent(),
+				shape.Value("clientId").NotShown(),
+				shape.Value("principalId").NotShown(),
 			),
 		),
 		shape.Object("properties", properties...),

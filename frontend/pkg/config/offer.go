@@ -34,6 +34,12 @@ type RoleSet struct {
 	DataPlaneOperators    []Operator `yaml:"dataPlaneOperators"`
 }
 
+// The values of Operator.Required.
+const (
+	Always       = "Always"
+	OnEnablement = "OnEnablement"
+)
+
 // Operator is an operator of a cluster that uses a managed identity in Azure.
 type Operator struct {
 	// Name is the operator's key in a cluster's operatorsAuthentication.
@@ -142,7 +148,7 @@ func (o *Operator) check() error {
 	switch {
 	case o.Name == "":
 		return errors.New("operator without a name")
-	case o.Required != "Always" && o.Required != "OnEnablement":
+	case o.Required != Always && o.Required != OnEnablement:
 		return fmt.Errorf("operator %s: required: %q is not Always or OnEnablement", o.Name, o.Required)
 	case len(o.Roles) == 0:
 		return fmt.Errorf("operator %s: roles: must have at least one entry", o.Name)
@@ -206,7 +212,7 @@ func (c *Config) OperatorIdentityRoleSets() []hub.OperatorIdentityRoleSet {
 func operatorRoles(operators []Operator) []hub.OperatorIdentityRoles {
 	roles := make([]hub.OperatorIdentityRoles, len(operators))
 	for i, operator := range operators {
-		roles[i] = hub.OperatorIdentityRoles{Name: operator.Name, OnEnablement: operator.Required == "OnEnablement"}
+		roles[i] = hub.OperatorIdentityRoles{Name: operator.Name, OnEnablement: operator.Required == OnEnablement}
 		for _, role := range operator.Roles {
 			roles[i].Roles = append(roles[i].Roles, hub.RoleDefinition{
 				Name: role.Name, ID: "/providers/Microsoft.Authorization/roleDefinitions/" + role.ID,

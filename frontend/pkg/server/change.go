@@ -92,6 +92,25 @@ func checkNames(body *wire.Body, resource *hub.Resource, nameInURL string) []api
 	return violations
 }
 
+// clearIdentityIDs removes the client and principal IDs from the identities of a body, because only the service may set them.
+// It returns a violation for each, which applies to an update; a creation ignores them.
+func clearIdentityIDs(identity *hub.Identity) []apierror.Violation {
+	if identity == nil {
+		return nil
+	}
+	var violations []apierror.Violation
+	for id, ids := range identity.UserAssigned {
+		for field, value := range map[string]string{"clientId": ids.ClientID, "principalId": ids.PrincipalID} {
+			if value != "" {
+				violations = append(violations, apierror.Violation{Field: "identity.userAssignedIdentities[" + id + "]." + field,
+					Message: "Forbidden: the service sets this value"})
+			}
+		}
+		identity.UserAssigned[id] = hub.UserAssignedIdentity{}
+	}
+	return violations
+}
+
 // mergeProblems merges the problems of a body's form with violations of rules. It drops violations at fields that could
 // not be decoded.
 func mergeProblems(problems []wire.Problem, violations ...[]apierror.Violation) []apierror.Violation {

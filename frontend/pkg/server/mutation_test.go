@@ -153,10 +153,19 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 // response can be sent back as a PUT.
 func TestResponsesContainEmptyOperators(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
-	identities := "/subscriptions/" + y.subscription + "/resourceGroups/identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
-	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", `{"identity":{"userAssignedIdentities":{"`+identities+`/api":null,"`+identities+`/network":null}},
-		"properties":{"platform":{"operatorsAuthentication":{"userAssignedIdentities":{"controlPlaneOperators":{"cluster-api-azure":null,"cloud-network-config":null},
-		"dataPlaneOperators":{"disk-csi-driver":null,"image-registry":null}}}}}}`))
+	y.createCluster("cluster")
+	// A release of the service without role sets accepted a cluster without operators.
+	cluster, err := y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operators := &cluster.Value.Cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
+	operators.ControlPlaneOperators, operators.DataPlaneOperators = map[string]string{}, map[string]string{}
+	batch := y.db.NewBatch(cluster.Key.SubscriptionID)
+	database.Replace(batch, cluster)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for offset := range versions.APIs() {
 		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)

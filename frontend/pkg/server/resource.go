@@ -222,6 +222,7 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 		return resource, unknown, nil
 	}
 	common := t.common(resource)
+	clearIdentityIDs(common.Identity)
 	common.SystemData = rq.systemDataOf(nil, now)
 	t.setDefaults(s, rq, resource, p.uid, p.cluster())
 	if tags := s.Rules.ApplyExperiments(common, nil, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
@@ -252,7 +253,7 @@ func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *pr
 	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
 		return resource, tags, nil
 	}
-	named := checkNames(body, stored, rq.name())
+	named := append(checkNames(body, stored, rq.name()), clearIdentityIDs(t.common(resource).Identity)...)
 	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 

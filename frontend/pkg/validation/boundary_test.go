@@ -159,8 +159,6 @@ func TestClusterEdges(t *testing.T) {
 		"repository path":          {"no empty part", source("quay.io/a"), source("quay.io/a/"), "properties.imageDigestMirrors[0].source"},
 		"operator name":            {"63", operator(data, strings.Repeat("a", 63), identities+"x"), operator(data, strings.Repeat("a", 64), identities+"x"), operators + "dataPlaneOperators[" + strings.Repeat("a", 64) + "]"},
 		"operator assigned":        {"what operators use is assigned", assigned(identities+"x", operator(control, "x", identities+"X")), operator(control, "x", identities+"x"), operators + "controlPlaneOperators[x]"},
-		"operator used twice":      {"each identity has one use", nil, operator(control, "x", identities+"SERVICE"), operators + "serviceManagedIdentity"},
-		"data plane not assigned":  {"those of the data plane are not assigned", operator(data, "x", identities+"x"), operator(data, "x", identities+"API"), operators + "dataPlaneOperators[x]"},
 		"identity unused":          {"what is assigned is used", assigned(identities+"x", operator(control, "x", identities+"x")), assigned(identities+"x", func(*hub.Cluster) {}), "identity.userAssignedIdentities[" + identities + "x]"},
 		"identity of another kind": {"an identity", nil, operator(data, "x", vnet), operators + "dataPlaneOperators[x]"},
 	}

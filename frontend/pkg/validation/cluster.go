@@ -51,7 +51,7 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 	network(report, &p.Network)
 	authorizedCIDRs(report, p.API.AuthorizedCIDRs)
 	platform(report, cluster)
-	operatorIdentities(report, cluster)
+	r.operatorIdentities(report, cluster)
 	exactRelease(report, cluster)
 
 	const autoscaling = "properties.autoscaling."
@@ -147,83 +147,6 @@ func platform(report *report, cluster *hub.Cluster) {
 		cluster.ID, p.ManagedResourceGroup); id != nil && len(p.NetworkSecurityGroupID) > maxGroupOrNetworkID {
 		report.tooLong(prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, maxGroupOrNetworkID)
 	}
-}
-
-// operatorIdentities validates the identities of operators. Every identity that is assigned to the cluster must be used
-// exactly once, by a control plane operator or by the service. Identities of data plane operators are federated with the
-// customer's cluster and must not be assigned.
-func operatorIdentities(found *report, cluster *hub.Cluster) {
-	const prefix = "properties.platform.operatorsAuthentication.userAssignedIdentities."
-	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
-	ids := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
-
-	type use struct {
-		assigned string
-		count    int
-	}
-	uses := map[string]*use{}
-	if cluster.Identity != nil && (found.allItems || len(cluster.Identity.UserAssigned) <= maxIdentities) {
-		for id := range cluster.Identity.UserAssigned {
-			uses[hub.Key(id)] = &use{assigned: id}
-		}
-	}
-	used := func(field, id string) {
-		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
-			return
-		}
-		identity, assigned := uses[hub.Key(id)]
-		if !assigned {
-			found.invalid(field, id, "identity is not assigned to this resource")
-			return
-		}
-		if identity.count++; identity.count > 1 {
-			found.invalid(field, id, "identity is used more than once")
-		}
-	}
-	for _, operator := range operators(found, prefix+"controlPlaneOperators", ids.ControlPlaneOperators) {
-		used(prefix+"controlPlaneOperators["+operator+"]", ids.ControlPlaneOperators[operator])
-	}
-	used(prefix+"serviceManagedIdentity", ids.ServiceManagedIdentity)
-
-	for _, operator := range operators(found, prefix+"dataPlaneOperators", ids.DataPlaneOperators) {
-		field, id := prefix+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
-		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
-			continue
-		}
-		if identity, assigned := uses[hub.Key(id)]; assigned {
-			found.invalid(field, id, "must not be an identity that is assigned to this resource")
-			identity.count++
-		}
-	}
-	for _, key := range sortedKeys(uses) {
-		identity := uses[key]
-		if identity.count > 0 {
-			continue
-		}
-		// Malformed IDs are reported elsewhere.
-		if resourceRef(&report{}, "", identity.assigned, identityType, cluster.ID, "") != nil {
-			found.invalid("identity.userAssignedIdentities["+identity.assigned+"]", identity.assigned,
-				"identity is assigned to this resource but not used by a control plane operator or the service")
-		}
-	}
-}
-
-// operators validates the names of operators and returns them in order.
-func operators(report *report, field string, ids map[string]string) []string {
-	if ids == nil {
-		report.required(field)
-	}
-	if report.tooMany(field, len(ids), maxOperators) {
-		return nil
-	}
-	names := sortedKeys(ids)
-	for _, operator := range names {
-		if len(operator) > 63 || !isDNSLabel(operator) {
-			report.invalid(field+"["+operator+"]", operator,
-				"an operator's name must consist of at most 63 lower-case letters, digits and '-', start with a letter and end with a letter or digit")
-		}
-	}
-	return names
 }
 
 // maxMirrorBytes bounds the total size of all repositories, because one message to the management cluster contains them.

@@ -40,7 +40,7 @@ func validCluster() *hub.Cluster {
 	c := &hub.Cluster{Resource: hub.Resource{
 		ID: clusterID, Name: "cluster", Type: hub.ClusterResourceType, Location: "westus3",
 		Identity: &hub.Identity{Type: "UserAssigned", UserAssigned: map[string]hub.UserAssignedIdentity{
-			identities + "api": {}, identities + "service": {},
+			identities + "service": {},
 		}},
 	}}
 	p := &c.Properties
@@ -53,9 +53,18 @@ func validCluster() *hub.Cluster {
 		OutboundType: "LoadBalancer", NetworkSecurityGroupID: group + "/providers/Microsoft.Network/networkSecurityGroups/nsg",
 	}
 	p.Platform.OperatorsAuthentication.UserAssignedIdentities = hub.OperatorIdentities{
-		ControlPlaneOperators:  map[string]string{"cluster-api-azure": identities + "api"},
-		DataPlaneOperators:     map[string]string{"disk-csi-driver": identities + "disk"},
+		ControlPlaneOperators: map[string]string{
+			"cluster-api-azure": identities + "api", "cloud-network-config": identities + "network", "control-plane": identities + "control-plane",
+			"cloud-controller-manager": identities + "cloud", "ingress": identities + "ingress", "disk-csi-driver": identities + "control-disk",
+			"file-csi-driver": identities + "control-file", "image-registry": identities + "control-registry", "kms": identities + "kms",
+		},
+		DataPlaneOperators: map[string]string{
+			"disk-csi-driver": identities + "disk", "file-csi-driver": identities + "file", "image-registry": identities + "registry",
+		},
 		ServiceManagedIdentity: identities + "service",
+	}
+	for _, id := range p.Platform.OperatorsAuthentication.UserAssignedIdentities.ControlPlaneOperators {
+		c.Identity.UserAssigned[id] = hub.UserAssignedIdentity{}
 	}
 	p.Autoscaling = hub.Autoscaling{MaxPodGracePeriodSeconds: 600, MaxNodeProvisionTimeSeconds: 900, PodPriorityThreshold: -10}
 	p.Etcd.DataEncryption = customerKey()
@@ -249,7 +258,10 @@ func TestClusterRules(t *testing.T) {
 			reason: "an identity has one use", change: func(c *hub.Cluster) {
 				c.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities.ControlPlaneOperators["other"] = identities + "API"
 			},
-			want: []apierror.Violation{violation(operators+"controlPlaneOperators[other]", id(identities+"API")+"identity is used more than once")},
+			want: []apierror.Violation{
+				violation("identity.userAssignedIdentities["+identities+"api]", id(identities+"api")+"identity is used more than once"),
+				violation(operators+"controlPlaneOperators[other]", id(identities+"API")+"identity is used more than once"),
+			},
 		},
 		"identity not assigned": {
 			reason: "what is used is assigned", change: func(c *hub.Cluster) {

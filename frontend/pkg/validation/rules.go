@@ -105,6 +105,7 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 	switch identity.Type {
 	case "":
 		report.required("identity.type")
+		report.unsupported("identity.type", "", "None", "UserAssigned")
 	case "None":
 		if len(identity.UserAssigned) > 0 {
 			report.forbidden("identity.userAssignedIdentities", len(identity.UserAssigned), "must not be given when type is None")
@@ -122,20 +123,11 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 	seen := make(map[string]bool, len(identity.UserAssigned))
 	for _, id := range sortedKeys(identity.UserAssigned) {
 		field := "identity.userAssignedIdentities[" + id + "]"
-		uuid(report, field+".clientId", identity.UserAssigned[id].ClientID)
-		uuid(report, field+".principalId", identity.UserAssigned[id].PrincipalID)
 		resourceRef(report, field, id, identityType, resourceID, "")
 		if seen[hub.Key(id)] {
 			report.duplicate(field, id)
 		}
 		seen[hub.Key(id)] = true
-	}
-}
-
-// uuid validates a UUID that ARM sets and that a client may send back.
-func uuid(report *report, field, value string) {
-	if value != "" && !armid.IsUUID(value) {
-		report.invalid(field, value, "must be a UUID")
 	}
 }
 

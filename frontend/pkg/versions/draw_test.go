@@ -25,7 +25,7 @@ func drawResource(t *rapid.T) hub.Resource {
 			if resource.Identity.UserAssigned == nil {
 				resource.Identity.UserAssigned = map[string]hub.UserAssignedIdentity{}
 			}
-			resource.Identity.UserAssigned[id] = hub.UserAssignedIdentity{ClientID: optional.Draw(t, "client"), PrincipalID: optional.Draw(t, "principal")}
+			resource.Identity.UserAssigned[id] = hub.UserAssignedIdentity{}
 		}
 	}
 	return resource

@@ -1,0 +1,125 @@
+package validation
+
+import (
+	"slices"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+)
+
+const operatorsField = "properties.platform.operatorsAuthentication.userAssignedIdentities."
+
+// identityUse is an identity that is assigned to a cluster, and how often the cluster uses it.
+type identityUse struct {
+	assigned string
+	count    int
+}
+
+// operatorIdentities validates the identities of operators. Every identity that is assigned to the cluster must be used
+// exactly once, by a control plane operator or by the service. Identities of data plane operators are federated with the
+// customer's cluster and must not be assigned. No two operators may share an identity. The region's role set of the
+// cluster's version lists the operators that need one.
+func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster) {
+	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
+	ids := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
+	needed := r.roleSet(cluster.Properties.Version.ID)
+
+	uses := map[string]*identityUse{}
+	if cluster.Identity != nil && (found.allItems || len(cluster.Identity.UserAssigned) <= maxIdentities) {
+		for id := range cluster.Identity.UserAssigned {
+			uses[hub.Key(id)] = &identityUse{assigned: id}
+		}
+	}
+	used := func(field, id string) {
+		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
+			return
+		}
+		identity, assigned := uses[hub.Key(id)]
+		if !assigned {
+			found.invalid(field, id, "identity is not assigned to this resource")
+			return
+		}
+		if identity.count++; identity.count > 1 {
+			found.invalid(field, id, "identity is used more than once")
+		}
+	}
+	for _, operator := range operators(found, operatorsField+"controlPlaneOperators", ids.ControlPlaneOperators, needed.ControlPlaneOperators, cluster) {
+		used(operatorsField+"controlPlaneOperators["+operator+"]", ids.ControlPlaneOperators[operator])
+	}
+	used(operatorsField+"serviceManagedIdentity", ids.ServiceManagedIdentity)
+
+	dataPlane := map[string]bool{}
+	for _, operator := range operators(found, operatorsField+"dataPlaneOperators", ids.DataPlaneOperators, needed.DataPlaneOperators, cluster) {
+		field, id := operatorsField+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
+		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
+			continue
+		}
+		if dataPlane[hub.Key(id)] {
+			found.invalid(field, id, "identity is used more than once")
+		}
+		dataPlane[hub.Key(id)] = true
+		if identity, assigned := uses[hub.Key(id)]; assigned {
+			found.invalid(field, id, "must not be an identity that is assigned to this resource")
+			identity.count++
+		}
+	}
+	for _, key := range sortedKeys(uses) {
+		identity := uses[key]
+		field := "identity.userAssignedIdentities[" + identity.assigned + "]"
+		switch {
+		case identity.count > 1:
+			found.invalid(field, identity.assigned, "identity is used more than once")
+		// Malformed IDs are reported elsewhere.
+		case identity.count == 0 && resourceRef(&report{}, "", identity.assigned, identityType, cluster.ID, "") != nil:
+			found.invalid(field, identity.assigned,
+				"identity is assigned to this resource but not used by a control plane operator or the service")
+		}
+	}
+}
+
+// operators validates the names of operators and returns them in order. It requires an identity for each operator that
+// the cluster needs.
+func operators(report *report, field string, ids map[string]string, needed []config.Operator, cluster *hub.Cluster) []string {
+	needed = slices.DeleteFunc(slices.Clone(needed), func(operator config.Operator) bool { return !needs(cluster, operator) })
+	if ids == nil || len(ids) == 0 && len(needed) > 0 {
+		report.required(field)
+		return nil
+	}
+	if report.tooMany(field, len(ids), maxOperators) {
+		return nil
+	}
+	for _, operator := range needed {
+		if _, given := ids[operator.Name]; !given {
+			report.required(field + "[" + operator.Name + "]")
+		}
+	}
+	names := sortedKeys(ids)
+	for _, operator := range names {
+		if len(operator) > 63 || !isDNSLabel(operator) {
+			report.invalid(field+"["+operator+"]", operator,
+				"an operator's name must consist of at most 63 lower-case letters, digits and '-', start with a letter and end with a letter or digit")
+		}
+	}
+	return names
+}
+
+// kmsOperator is the operator that reads the customer's key of etcd.
+const kmsOperator = "kms"
+
+// needs reports whether a cluster needs an operator of its role set.
+func needs(cluster *hub.Cluster, operator config.Operator) bool {
+	if operator.Name == kmsOperator {
+		return cluster.Properties.Etcd.DataEncryption.KeyManagementMode == customerManaged
+	}
+	return operator.Required == config.Always
+}
+
+// roleSet returns the role set of an OpenShift version; empty if the region has none.
+func (r *Rules) roleSet(version string) config.RoleSet {
+	for _, set := range r.offer.RoleSets {
+		if slices.Contains(set.Versions, version) {
+			return set
+		}
+	}
+	return config.RoleSet{}
+}
