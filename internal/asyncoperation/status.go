@@ -17,13 +17,12 @@ import (
 
 // Status is ARM's status document of an asynchronous operation.
 type Status struct {
-	ID              string     `json:"id"`
-	Name            string     `json:"name"`
-	Status          string     `json:"status"`
-	StartTime       time.Time  `json:"startTime"`
-	EndTime         *time.Time `json:"endTime,omitempty"`
-	PercentComplete *int       `json:"percentComplete,omitempty"`
-	Error           *Error     `json:"error,omitempty"`
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Status    string     `json:"status"`
+	StartTime time.Time  `json:"startTime"`
+	EndTime   *time.Time `json:"endTime,omitempty"`
+	Error     *Error     `json:"error,omitempty"`
 }
 
 // Error is an ARM error.
@@ -43,10 +42,6 @@ func NewStatus(operation *database.OperationDocument) Status {
 		Status:    string(operation.Status),
 		StartTime: operation.StartTime,
 		EndTime:   operation.EndTime,
-	}
-	if operation.Status == hub.Succeeded {
-		complete := 100
-		status.PercentComplete = &complete
 	}
 	if operation.Error != nil {
 		e := errorOf(operation.Error)

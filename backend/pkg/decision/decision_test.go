@@ -186,6 +186,11 @@ func TestDecide(t *testing.T) {
 			Situation{Operation: operation(database.CreateRequest, 1, 2*time.Minute, hub.Provisioning), State: hub.Provisioning, Report: report(clusterservice.PhaseInstalling, 1, 0), Limits: Limits{Creation: 90 * time.Second}},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 90 seconds."}},
 		},
+		"update, accepted": {
+			"the customer sees that the update is carried out",
+			Situation{Operation: operation(database.UpdateRequest, 2, time.Second, hub.Accepted), State: hub.Accepted, Report: report(clusterservice.PhaseUpdating, 2, 1)},
+			Decision{Action: Record, State: hub.Updating, Status: hub.Updating, After: time.Hour - time.Second},
+		},
 		"update, over the limit of creation": {
 			"the limit applies to the creation only",
 			Situation{Operation: operation(database.UpdateRequest, 2, 2*time.Minute, hub.Updating), State: hub.Updating, Report: report(clusterservice.PhaseUpdating, 2, 1), Limits: Limits{Creation: 90 * time.Second}},

@@ -29,7 +29,7 @@ func (rq *request) audited() bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	return rq.match.route == nil || rq.match.route.versioning != deploymentVersion
+	return rq.match.route == nil || !rq.match.route.preflights
 }
 
 func (rq *request) auditRecord() []slog.Attr {

@@ -157,13 +157,13 @@ func checkNotBusy(state hub.ProvisioningState) error {
 var errDeleting = apierror.New(apierror.Conflict, "Resource is already deleting.").WithRetryAfter(minRetryAfter)
 
 // checkParentState rejects a change of a child resource while its cluster is being created or deleted. parent is nil
-// for a resource without a parent.
+// for a resource without a parent. The cluster's first generation in Accepted is its creation; later ones are updates.
 func checkParentState(parent *database.Item[database.ClusterDocument]) error {
 	if parent == nil {
 		return nil
 	}
-	switch state := parent.Value.ProvisioningState; state {
-	case hub.Accepted, hub.Provisioning, hub.Deleting:
+	state := parent.Value.ProvisioningState
+	if state == hub.Provisioning || state == hub.Deleting || state == hub.Accepted && parent.Value.Generation == 1 {
 		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(minRetryAfter)
 	}
 	return nil

@@ -133,6 +133,9 @@ func (s *Server) revokeCredentials(ctx context.Context, rq *request) error {
 	return nil
 }
 
+// revocationRetryAfter is the pause that a client is asked for during a revocation, as in the published service.
+const revocationRetryAfter = 10 * time.Second
+
 // credentialCluster returns the cluster in the path if its credentials can be requested and revoked now. The cluster
 // must match the request's preconditions, be in a terminal state, have an API server and have no revocation in
 // progress.
@@ -154,7 +157,8 @@ func (s *Server) credentialCluster(ctx context.Context, rq *request) (*database.
 	case !cluster.Value.ProvisioningState.Terminal():
 		return nil, conflict("Cannot request or revoke credentials while resource is %s.", strings.ToLower(string(cluster.Value.ProvisioningState)))
 	case cluster.Value.RevocationOperationID != "":
-		return nil, conflict("Cannot request or revoke credentials while the credentials of the cluster are being revoked.")
+		return nil, apierror.New(apierror.Conflict, "Cannot request or revoke credentials while the credentials of the cluster are being revoked.").
+			WithRetryAfter(revocationRetryAfter)
 	case cluster.Value.Status.APIURL == "":
 		return nil, conflict("Cannot request or revoke credentials while the cluster has no API server.")
 	}

@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// maxPage is the most resources of a page.
-const maxPage = 100
+// The numbers of resources of a page: without $top, and at most.
+const (
+	defaultPage = 20
+	maxPage     = 100
+)
 
 // maxPageBytes is the size after which a page ends. ARM discards a response of more than 8 MiB and reports an error of
 // the service.
@@ -107,29 +109,13 @@ func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceT
 	return rq.w.json(http.StatusOK, answer)
 }
 
-// listFixed responds with a page of a list that the process holds in memory. Positions are indices, because the list
-// changes only with the configuration.
-func (s *Server) listFixed(rq *request, name string, values []any) error {
-	asked, err := s.parsePaging(rq, name+" "+rq.scope())
-	if err != nil {
-		return err
-	}
-	first := 0
-	if asked.position != "" {
-		if first, err = strconv.Atoi(asked.position); err != nil {
-			return err
-		}
-	}
-	first = min(first, len(values))
-	end := min(first+asked.limit, len(values))
+// writeList responds with a list that the process holds in memory. It has one page and ignores paging.
+func (rq *request) writeList(values []any) error {
 	var answer page
-	for _, value := range values[first:end] {
+	for _, value := range values {
 		if err := answer.add(value); err != nil {
 			return err
 		}
-	}
-	if end < len(values) {
-		answer.nextLink = s.nextLink(rq, asked, strconv.Itoa(end))
 	}
 	return rq.w.json(http.StatusOK, answer)
 }
@@ -143,32 +129,20 @@ type pageRequest struct {
 	limit    int
 }
 
-// The supported query options, a part of OData's system query options. The others would change the content of the list,
-// so that ignoring them would be wrong; they are rejected. ARM itself provides them for lists across providers.
+// The query options of lists. Others are ignored, as in the published service.
 const (
 	topOption       = "$top"
 	skipTokenOption = "$skipToken"
 )
 
-// parsePaging returns the page that the query selects.
+// parsePaging returns the page that the query selects. As in the published service, $top counts only together with
+// $skipToken, and a value that is not a positive number is ignored.
 func (s *Server) parsePaging(rq *request, list string) (pageRequest, error) {
-	for name := range rq.query {
-		if strings.HasPrefix(name, "$") && !strings.EqualFold(name, topOption) && !strings.EqualFold(name, skipTokenOption) {
-			return pageRequest{}, apierror.New(apierror.InvalidParameter, "The query option %s is not supported; lists have %s and %s.",
-				wire.FormatValue(name), topOption, skipTokenOption).WithTarget(name)
-		}
+	a := pageRequest{list: list, limit: defaultPage}
+	if !rq.hasQuery(skipTokenOption) {
+		return a, nil
 	}
-	for _, name := range []string{topOption, skipTokenOption} {
-		if len(rq.queryValues(name)) > 1 {
-			return pageRequest{}, apierror.New(apierror.InvalidParameter, "%s must be given once.", name).WithTarget(name)
-		}
-	}
-	a := pageRequest{list: list, limit: maxPage}
-	if text := rq.queryValue(topOption); text != "" || rq.hasQuery(topOption) {
-		top, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || top < 1 {
-			return pageRequest{}, apierror.New(apierror.InvalidParameter, "%s must be a whole number greater than zero.", topOption).WithTarget(topOption)
-		}
+	if top, err := strconv.ParseInt(rq.queryValue(topOption), 10, 32); err == nil && top > 0 {
 		a.limit = min(int(top), maxPage)
 	}
 	if token := rq.queryValue(skipTokenOption); token != "" {
@@ -180,15 +154,16 @@ func (s *Server) parsePaging(rq *request, list string) (pageRequest, error) {
 	return a, nil
 }
 
-// nextLink returns the URL of the page at a position, as a client of ARM must send it.
+// nextLink returns the URL of the page at a position, as a client of ARM must send it: the URL in Referer with another
+// $skipToken. Without Referer it is the request's own URL.
 func (s *Server) nextLink(rq *request, a pageRequest, position string) string {
 	next := rq.base()
 	next.Path = rq.http.URL.Path
-	// The path of ARM's URL may have a prefix before the path of this request.
-	if referer := rq.referer(); referer != nil && hasSuffixFold(referer.Path, next.Path) {
-		next.Path = referer.Path
-	}
 	query := rq.http.URL.Query()
+	if referer := rq.referer(); referer != nil {
+		next.Path, next.RawPath = referer.Path, referer.RawPath
+		query = referer.Query()
+	}
 	for name := range query {
 		if strings.EqualFold(name, skipTokenOption) {
 			query.Del(name)
@@ -197,8 +172,4 @@ func (s *Server) nextLink(rq *request, a pageRequest, position string) string {
 	query.Set(skipTokenOption, s.SkipTokens.Seal(a.list, position))
 	next.RawQuery = query.Encode()
 	return next.String()
-}
-
-func hasSuffixFold(text, suffix string) bool {
-	return len(text) >= len(suffix) && strings.EqualFold(text[len(text)-len(suffix):], suffix)
 }

@@ -63,7 +63,7 @@ func (s *Server) listOpenShiftVersions(_ context.Context, rq *request) error {
 	for _, version := range s.openShiftVersions(rq) {
 		values = append(values, rq.version.EncodeOpenShiftVersion(&version))
 	}
-	return s.listFixed(rq, "versions", values)
+	return rq.writeList(values)
 }
 
 func (s *Server) getOpenShiftVersion(_ context.Context, rq *request) error {
@@ -88,7 +88,7 @@ func (s *Server) listOperatorIdentityRoleSets(_ context.Context, rq *request) er
 		set.ID = s.locationResourceID(rq, "hcpOperatorIdentityRoleSets", set.Name)
 		values = append(values, rq.version.EncodeOperatorIdentityRoleSet(&set))
 	}
-	return s.listFixed(rq, "role sets", values)
+	return rq.writeList(values)
 }
 
 func (s *Server) getOperatorIdentityRoleSet(_ context.Context, rq *request) error {

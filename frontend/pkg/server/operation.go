@@ -50,10 +50,7 @@ func (rq *request) apiVersion() string {
 // initialState returns the provisioning state of the resource, and the status of the operation, when a request is
 // accepted.
 func initialState(kind database.OperationRequest) hub.ProvisioningState {
-	switch kind {
-	case database.UpdateRequest:
-		return hub.Updating
-	case database.DeleteRequest:
+	if kind == database.DeleteRequest {
 		return hub.Deleting
 	}
 	return hub.Accepted
@@ -145,21 +142,29 @@ func (s *Server) getOperationStatus(ctx context.Context, rq *request) error {
 	if !operation.Status.Terminal() {
 		setRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
 	}
-	return rq.w.json(http.StatusOK, asyncoperation.NewStatus(operation))
+	return rq.w.json(http.StatusOK, rq.operationStatus(operation))
 }
 
-func operationError(e *database.OperationError) *errorDetail {
-	if e == nil {
-		return nil
+// operationStatus returns the status document of an operation. The targets of its error are paths of the request's version.
+func (rq *request) operationStatus(operation *database.OperationDocument) asyncoperation.Status {
+	status := asyncoperation.NewStatus(operation)
+	if status.Error != nil {
+		rq.convertTargets(operation.ResourceType, status.Error)
 	}
-	detail := &errorDetail{Code: e.Code, Message: e.Message, Target: e.Target}
+	return status
+}
+
+func (rq *request) convertTargets(resourceType string, e *asyncoperation.Error) {
+	if path, ok := rq.version.Path(resourceType, e.Target); ok {
+		e.Target = path
+	}
 	for i := range e.Details {
-		detail.Details = append(detail.Details, *operationError(&e.Details[i]))
+		rq.convertTargets(resourceType, &e.Details[i])
 	}
-	return detail
 }
 
-// getOperationResult responds as a synchronous request would have.
+// getOperationResult responds as a synchronous request would have. The result of a failed operation has status 500, as in
+// the published service: ARM reads results of successful operations only. The body contains the operation's error.
 func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 	operation, err := s.operation(ctx, rq)
 	if err != nil {
@@ -169,17 +174,19 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 	case hub.Succeeded:
 		return s.writeResult(ctx, rq, operation)
 	case hub.Failed, hub.Canceled:
-		detail := operationError(operation.Error)
-		if detail == nil {
-			detail = &errorDetail{Code: string(operation.Status), Message: "The operation did not succeed."}
+		failure := rq.operationStatus(operation).Error
+		if failure == nil {
+			failure = &asyncoperation.Error{Code: string(operation.Status), Message: "The operation did not succeed."}
 		}
-		if detail.Target == "" && len(detail.Details) == 0 {
-			detail.Target = rq.target()
+		if failure.Target == "" && len(failure.Details) == 0 {
+			failure.Target = rq.target()
 		}
-		rq.w.Header().Set(armheader.ErrorCode, detail.Code)
-		return rq.w.json(http.StatusConflict, errorBody{*detail})
+		rq.w.Header().Set(armheader.ErrorCode, failure.Code)
+		return rq.w.json(http.StatusInternalServerError, struct {
+			Error *asyncoperation.Error `json:"error"`
+		}{failure})
 	}
-	s.setOperationHeaders(rq, operation.OperationID, true)
+	rq.w.Header().Set("Location", s.operationURL(rq, "hcpOperationResults", operation.OperationID))
 	setRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
 	rq.w.WriteHeader(http.StatusAccepted)
 	return nil

@@ -202,9 +202,6 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	if err := rq.preconditions(etagOf(found)); err != nil {
 		return nil, false, err
 	}
-	if err := checkParentState(p.parent); err != nil {
-		return nil, false, err
-	}
 	if found == nil {
 		item, err = create(s, ctx, rq, t, p)
 		return item, true, err
@@ -269,6 +266,10 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
 	}
+	// A creation is validated before the state of its cluster counts, a change of a stored resource after it.
+	if err := checkParentState(p.parent); err != nil {
+		return nil, err
+	}
 
 	key := rq.key()
 	*to.resource, *to.uid, *to.generation = *resource, p.uid, 1
@@ -318,6 +319,9 @@ func (s *Server) conflictingReservations(ctx context.Context, wanted map[databas
 }
 
 func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, item *database.Item[D]) error {
+	if err := checkParentState(p.parent); err != nil {
+		return err
+	}
 	to := t.fields(&item.Value)
 	if err := checkNotBusy(*to.state); err != nil {
 		return err

@@ -41,11 +41,8 @@ type versioning int
 const (
 	// providerVersion accepts the provider's api-versions.
 	providerVersion versioning = iota
-	// subscriptionVersion accepts 2.0, the version of ARM's subscription lifecycle API.
-	subscriptionVersion
-	// deploymentVersion accepts 2020-06-01, the version of ARM's deployments.
-	deploymentVersion
-	// noVersion ignores the parameter.
+	// noVersion ignores the parameter: ARM's own protocols, and the operations, which are the same at every api-version,
+	// also of other resource types of the namespace.
 	noVersion
 )
 
@@ -56,6 +53,12 @@ type route struct {
 	pattern    string
 	versioning versioning
 	handle     handler
+	// health is set on the routes of probes, which need no authentication beyond the listener's.
+	health bool
+	// lifecycle is set on the routes of the subscription itself, which work in every state of the subscription.
+	lifecycle bool
+	// preflights is set on the routes of preflights, which change nothing.
+	preflights bool
 	// preflight is set on the PUT of resources that a deployment may contain.
 	preflight preflightCheck
 
@@ -84,11 +87,11 @@ func routes() []*route {
 		{method: http.MethodGet, pattern: resourceGroup + clusters, handle: list(clusterType{})},
 		{method: http.MethodGet, pattern: cluster + "/nodePools", handle: list(nodePoolType{})},
 
-		{method: http.MethodGet, pattern: subscription, versioning: subscriptionVersion, handle: (*Server).getSubscription},
-		{method: http.MethodPut, pattern: subscription, versioning: subscriptionVersion, handle: (*Server).putSubscription},
-		{method: http.MethodGet, pattern: provider + "/operations", handle: (*Server).listOperations},
-		{method: http.MethodGet, pattern: "/healthz", versioning: noVersion, handle: (*Server).serveHealth},
-		{method: http.MethodGet, pattern: "/readyz", versioning: noVersion, handle: (*Server).serveHealth},
+		{method: http.MethodGet, pattern: subscription, versioning: noVersion, lifecycle: true, handle: (*Server).getSubscription},
+		{method: http.MethodPut, pattern: subscription, versioning: noVersion, lifecycle: true, handle: (*Server).putSubscription},
+		{method: http.MethodGet, pattern: provider + "/operations", versioning: noVersion, handle: (*Server).listOperations},
+		{method: http.MethodGet, pattern: "/healthz", versioning: noVersion, health: true, handle: (*Server).serveHealth},
+		{method: http.MethodGet, pattern: "/readyz", versioning: noVersion, health: true, handle: (*Server).serveHealth},
 
 		{method: http.MethodPost, pattern: cluster + "/requestAdminCredential", handle: (*Server).requestAdminCredential},
 		{method: http.MethodPost, pattern: cluster + "/revokeCredentials", handle: (*Server).revokeCredentials},
@@ -97,8 +100,8 @@ func routes() []*route {
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).getOpenShiftVersion},
 		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).listOperatorIdentityRoleSets},
 		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets/{version}", handle: (*Server).getOperatorIdentityRoleSet},
-		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
-		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
+		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: noVersion, preflights: true, handle: (*Server).preflight},
+		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: noVersion, preflights: true, handle: (*Server).preflight},
 	}
 	all = slices.Concat(routesOf(cluster, clusterType{}), routesOf(nodePool, nodePoolType{}), routesOf(externalAuth, externalAuthType{}), all)
 	for _, r := range all {

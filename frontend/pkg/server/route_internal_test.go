@@ -16,7 +16,7 @@ var updateRoutes = flag.Bool("update", false, "update docs/routes.md")
 // TestRoutesDocument: docs/routes.md lists all routes.
 func TestRoutesDocument(t *testing.T) {
 	const file = "../../docs/routes.md"
-	apiVersions := map[versioning]string{providerVersion: "the provider's", subscriptionVersion: subscriptionAPIVersion, deploymentVersion: deploymentAPIVersion, noVersion: "none"}
+	apiVersions := map[versioning]string{providerVersion: "the provider's", noVersion: "none"}
 	var rows []string
 	for _, r := range routes() {
 		deployable := ""

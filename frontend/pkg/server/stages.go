@@ -38,7 +38,7 @@ func stages() []stage {
 // authenticate rejects requests that the Authenticator does not accept. Health endpoints need no authentication beyond
 // that of the listener.
 func authenticate(s *Server, ctx context.Context, rq *request) error {
-	if s.Authenticator == nil || rq.match.route != nil && rq.match.route.versioning == noVersion {
+	if s.Authenticator == nil || rq.match.route != nil && rq.match.route.health {
 		return nil
 	}
 	sender, err := s.Authenticator.Authenticate(ctx, rq.http)
@@ -198,12 +198,6 @@ func (rq *request) nameViolations() []apierror.Violation {
 	return validation.ClusterName(rq.param(clusterParam))
 }
 
-// The api-versions of ARM's own protocols.
-const (
-	subscriptionAPIVersion = "2.0"
-	deploymentAPIVersion   = "2020-06-01"
-)
-
 func readVersion(s *Server, _ context.Context, rq *request) error {
 	if rq.match.route.versioning == noVersion {
 		return nil
@@ -216,15 +210,7 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 		return apierror.New(apierror.InvalidParameter, "The api-version query parameter must be given once.").WithTarget("api-version")
 	}
 	var ok bool
-	switch rq.match.route.versioning {
-	case subscriptionVersion:
-		ok = name == subscriptionAPIVersion
-	case deploymentVersion:
-		ok = name == deploymentAPIVersion
-	case providerVersion:
-		rq.version, ok = s.versions[name]
-	}
-	if !ok {
+	if rq.version, ok = s.versions[name]; !ok {
 		return apierror.New(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.FormatValue(name)).WithTarget("api-version")
 	}
 	return nil
@@ -234,7 +220,7 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 // store; a read may use a cached one.
 func readSubscription(s *Server, ctx context.Context, rq *request) error {
 	id := rq.param(subscriptionParam)
-	if id == "" || rq.match.route.versioning == subscriptionVersion {
+	if id == "" || rq.match.route.lifecycle {
 		return nil
 	}
 	target := "/subscriptions/" + id

@@ -42,9 +42,14 @@ type Version struct {
 	EncodeAdminCredential        func(credential *hub.AdminCredential) any
 }
 
-// Path returns the wire path of a hub path such as tags[name]. It returns false if the version does not have the field.
+// Path returns the wire path of a hub path such as tags[name]. It returns false if the version does not have the field or
+// the resource type.
 func (v *Version) Path(resourceType, hubPath string) (string, bool) {
-	return v.paths[resourceType](hubPath)
+	path, ok := v.paths[resourceType]
+	if !ok {
+		return "", false
+	}
+	return path(hubPath)
 }
 
 // UnknownField returns the path of a field of a body that the version does not have, and the empty string if there is none.
