@@ -200,6 +200,18 @@ func Etcd(keyVersion string) map[string]any {
 			"activeKey": map[string]any{"name": "secrets", "version": keyVersion}}}}}
 }
 
+// ClusterBodyOf2024 returns what ClusterBody returns in the form of 2024-06-10-preview: without the subnet for the integration
+// with the virtual network, and with the vault as a property of the key.
+func (c *Customer) ClusterBodyOf2024(name string) armresources.GenericResource {
+	body := c.ClusterBody(name)
+	properties := body.Properties.(map[string]any)
+	delete(properties["platform"].(map[string]any), "vnetIntegrationSubnetId")
+	properties["etcd"] = map[string]any{"dataEncryption": map[string]any{"keyManagementMode": "CustomerManaged", "customerManaged": map[string]any{
+		"encryptionType": "KMS", "kms": map[string]any{
+			"activeKey": map[string]any{"vaultName": "vault", "name": "secrets", "version": "1"}}}}}
+	return body
+}
+
 // NodePoolBody returns a valid node pool with the given number of nodes.
 func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	return armresources.GenericResource{

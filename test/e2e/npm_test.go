@@ -62,6 +62,10 @@ func runByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version s
 		}
 		access["key"], access["request"] = string(key), string(signing)
 	}
+	cluster := c.ClusterBody("scripted")
+	if version == "2024-06-10-preview" {
+		cluster = c.ClusterBodyOf2024("scripted")
+	}
 	type resource struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
@@ -70,7 +74,7 @@ func runByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version s
 	task, err := json.Marshal(map[string]any{
 		"arm": endpoints.ARM, "client": clients[0], "location": endpoints.Location, "apiVersion": version,
 		"subscription": c.Subscription, "resourceGroup": "npm",
-		"cluster":      resource{c.ClusterID("scripted"), "scripted", c.ClusterBody("scripted")},
+		"cluster":      resource{c.ClusterID("scripted"), "scripted", cluster},
 		"nodePool":     resource{c.NodePoolID("scripted", "workers"), "workers", c.NodePoolBody(2)},
 		"externalAuth": resource{c.ExternalAuthID("scripted", "entra"), "entra", c.ExternalAuthBody()},
 		"credential":   access,
