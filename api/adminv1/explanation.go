@@ -91,6 +91,7 @@ const (
 	SentenceOperationError    = "OperationError"    // The error of an operation.
 	SentenceContinuedInFleet  = "ContinuedInFleet"  // The fleet reached the desired state after the operation failed.
 	SentenceIdentity          = "Identity"          // The HostedCluster that held the cluster's data, and the one in its place.
+	SentenceHeartbeat         = "Heartbeat"         // The last heartbeat of the agent, which shows whether it runs.
 	SentenceManifestsAccepted = "ManifestsAccepted" // Maestro has the manifests; the agent has not confirmed them.
 	SentenceComponentState    = "ComponentState"    // How a component answered, and when it was last ready.
 	SentenceDependents        = "Dependents"        // Components that are not ready either and need one that is away.

@@ -3,7 +3,10 @@
 // and the emulators use these names. A test of maestro/pkg/event compares them with those of the Open Cluster Management SDK.
 package maestroapi
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // DataType is the data type of events about manifest bundles.
 const DataType = "io.open-cluster-management.works.v1alpha1.manifestbundles"
@@ -91,6 +94,13 @@ const (
 	// ConditionDelivered is False, with a reason below, if the server cannot send the newest version.
 	ConditionDelivered = "Delivered"
 )
+
+// Heartbeat is the data of the heartbeats of hcpmesh's server to subscribers. Other servers send heartbeats without data.
+type Heartbeat struct {
+	// Agents contains the time of the last heartbeat of each agent, by consumer, on the clock of the server's database. An agent
+	// that has never sent one is missing.
+	Agents map[string]time.Time `json:"agents"`
+}
 
 // Condition types that hcpmesh's agent adds to a manifest in the status of a bundle, after a client other than the agent has
 // removed its object from the management cluster. Other servers and agents do not know them.

@@ -49,6 +49,8 @@ type Options struct {
 	MaxFeedbackBytes int32
 	// StatusPoll is the interval at which objects without a watch are read; 0 means 10 minutes.
 	StatusPoll time.Duration
+	// Heartbeat is the interval of the heartbeats to the server; 0 means 10 seconds.
+	Heartbeat time.Duration
 	// OrphanInterval is the interval at which the agent checks for applied objects of works that it does not have; 0 means
 	// 10 minutes.
 	OrphanInterval time.Duration
@@ -79,6 +81,9 @@ func (o *Options) complete() error {
 	}
 	if o.StatusPoll <= 0 {
 		o.StatusPoll = statusPoll
+	}
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = heartbeatInterval
 	}
 	if o.OrphanInterval <= 0 {
 		o.OrphanInterval = orphanInterval
@@ -172,5 +177,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.clusterReady.Store(true)
 	start(a.uplink.run)
+	start(func(ctx context.Context) { a.uplink.sendHeartbeats(ctx, a.o.Heartbeat) })
 	return a.uplink.link.Run(ctx)
 }

@@ -46,11 +46,13 @@ type uplink struct {
 	resync        string
 	acknowledged  bool
 	resyncStarted chan struct{}
+	// acknowledgements receives a value after each acknowledged resync.
+	acknowledgements chan struct{}
 }
 
 func newUplink(consumer, source, agent string, log *slog.Logger) *uplink {
 	u := &uplink{
-		consumer: consumer, source: source, agent: agent, log: log, codec: codec.NewManifestBundleCodec(), resyncStarted: make(chan struct{}, 1),
+		consumer: consumer, source: source, agent: agent, log: log, codec: codec.NewManifestBundleCodec(), resyncStarted: make(chan struct{}, 1), acknowledgements: make(chan struct{}, 1),
 		reports: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)),
 	}
 	u.works = newWorks(consumer, func(name string) { u.reports.Add(name) })
@@ -149,6 +151,10 @@ func (u *uplink) receive(ctx context.Context, _ string, evt *cloudevents.Event) 
 		u.mu.Lock()
 		u.acknowledged = u.acknowledged || id == u.resync
 		u.mu.Unlock()
+		select {
+		case u.acknowledgements <- struct{}{}:
+		default:
+		}
 		return
 	}
 	action, err := event.ActionOf(evt)

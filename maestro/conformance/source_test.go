@@ -41,8 +41,10 @@ type source struct {
 	statuses map[string]statusEvent
 	seen     map[string][]statusEvent
 	beats    int
-	changed  chan struct{}
-	cancel   context.CancelFunc
+	// agents are the last heartbeats of agents.
+	agents  map[string]time.Time
+	changed chan struct{}
+	cancel  context.CancelFunc
 }
 
 type statusEvent struct {
@@ -155,6 +157,13 @@ func (s *source) take(ctx context.Context, in *pbv1.CloudEvent) {
 	defer s.mu.Unlock()
 	if in.Type == "io.open-cluster-management.cloudevents.heartbeat" {
 		s.beats++
+		var beat maestroapi.Heartbeat
+		if data := in.GetBinaryData(); len(data) > 0 {
+			if err := json.Unmarshal(data, &beat); err != nil {
+				s.t.Errorf("heartbeat: %v", err)
+			}
+		}
+		s.agents = beat.Agents
 		return
 	}
 	evt, err := binding.ToEvent(ctx, protocol.NewMessage(in))

@@ -364,6 +364,7 @@ func agentContact(s *subject) []adminv1.Sentence {
 		if shard.GetName() != s.cluster.GetStatus().GetProvisionShard() {
 			continue
 		}
+		sentences = append(sentences, s.heartbeat(shard)...)
 		if contact := asTime(shard.GetLastHeardTime()); !contact.IsZero() {
 			text := "The agent last reported on any cluster of {shard} " + duration(s.now.Sub(contact)) + " ago, at " + s.clock(contact) + "."
 			sentences = append(sentences, sentenceAt(adminv1.SentenceAgentContact, s.fill(text), contact))

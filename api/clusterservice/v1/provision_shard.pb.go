@@ -119,9 +119,12 @@ type ProvisionShard struct {
 	// The actor that set the state; absent if the state follows from the configuration.
 	StateActor *Actor `protobuf:"bytes,15,opt,name=state_actor,json=stateActor,proto3" json:"state_actor,omitempty"`
 	// When the actor set the state; absent if the state follows from the configuration.
-	StateTime     *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StateTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
+	// When the agent last sent a heartbeat, which it sends every 10 seconds even if it has nothing to report; absent if it has
+	// never sent one. The precision is 10 to 20 seconds.
+	LastHeartbeatTime *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=last_heartbeat_time,json=lastHeartbeatTime,proto3" json:"last_heartbeat_time,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ProvisionShard) Reset() {
@@ -262,6 +265,13 @@ func (x *ProvisionShard) GetStateActor() *Actor {
 func (x *ProvisionShard) GetStateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.StateTime
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetLastHeartbeatTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastHeartbeatTime
 	}
 	return nil
 }
@@ -930,7 +940,7 @@ var File_hcpmesh_clusterservice_v1_provision_shard_proto protoreflect.FileDescri
 
 const file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc = "" +
 	"\n" +
-	"/hcpmesh/clusterservice/v1/provision_shard.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"\x83\x06\n" +
+	"/hcpmesh/clusterservice/v1/provision_shard.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"\xcf\x06\n" +
 	"\x0eProvisionShard\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x05R\bcapacity\x12\x1a\n" +
@@ -952,7 +962,8 @@ const file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc = "" +
 	"\vstate_actor\x18\x0f \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\n" +
 	"stateActor\x129\n" +
 	"\n" +
-	"state_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x1a9\n" +
+	"state_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x12J\n" +
+	"\x13last_heartbeat_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x11lastHeartbeatTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x03\n" +
@@ -1056,21 +1067,22 @@ var file_hcpmesh_clusterservice_v1_provision_shard_proto_depIdxs = []int32{
 	15, // 3: hcpmesh.clusterservice.v1.ProvisionShard.unanswered_since:type_name -> google.protobuf.Timestamp
 	16, // 4: hcpmesh.clusterservice.v1.ProvisionShard.state_actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	15, // 5: hcpmesh.clusterservice.v1.ProvisionShard.state_time:type_name -> google.protobuf.Timestamp
-	1,  // 6: hcpmesh.clusterservice.v1.ProvisionShardReport.provision_shard:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	3,  // 7: hcpmesh.clusterservice.v1.ProvisionShardReport.size_classes:type_name -> hcpmesh.clusterservice.v1.SizeClassUsage
-	4,  // 8: hcpmesh.clusterservice.v1.ProvisionShardReport.history:type_name -> hcpmesh.clusterservice.v1.ProvisionShardChange
-	15, // 9: hcpmesh.clusterservice.v1.ProvisionShardChange.time:type_name -> google.protobuf.Timestamp
-	16, // 10: hcpmesh.clusterservice.v1.ProvisionShardChange.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	13, // 11: hcpmesh.clusterservice.v1.Labels.values:type_name -> hcpmesh.clusterservice.v1.Labels.ValuesEntry
-	14, // 12: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
-	16, // 13: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	16, // 14: hcpmesh.clusterservice.v1.DrainProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	16, // 15: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	15, // 6: hcpmesh.clusterservice.v1.ProvisionShard.last_heartbeat_time:type_name -> google.protobuf.Timestamp
+	1,  // 7: hcpmesh.clusterservice.v1.ProvisionShardReport.provision_shard:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	3,  // 8: hcpmesh.clusterservice.v1.ProvisionShardReport.size_classes:type_name -> hcpmesh.clusterservice.v1.SizeClassUsage
+	4,  // 9: hcpmesh.clusterservice.v1.ProvisionShardReport.history:type_name -> hcpmesh.clusterservice.v1.ProvisionShardChange
+	15, // 10: hcpmesh.clusterservice.v1.ProvisionShardChange.time:type_name -> google.protobuf.Timestamp
+	16, // 11: hcpmesh.clusterservice.v1.ProvisionShardChange.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	13, // 12: hcpmesh.clusterservice.v1.Labels.values:type_name -> hcpmesh.clusterservice.v1.Labels.ValuesEntry
+	14, // 13: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
+	16, // 14: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 15: hcpmesh.clusterservice.v1.DrainProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 16: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_provision_shard_proto_init() }

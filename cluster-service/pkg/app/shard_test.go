@@ -405,6 +405,14 @@ func TestSilentAgentsGetNoClusters(t *testing.T) {
 		})
 	}
 	awaitSilence(true)
+	// The agent of the other shard has nothing to report, and its heartbeats show that it runs.
+	untilDone(t, func(context.Context) error {
+		idle, silent := service.report(t, "mgmt-2").GetProvisionShard(), service.report(t, "mgmt-1").GetProvisionShard()
+		if idle.GetLastHeartbeatTime() == nil || silent.GetLastHeartbeatTime() != nil {
+			return fmt.Errorf("heartbeats of mgmt-2 at %v and of mgmt-1 at %v; want only those of mgmt-2", idle.GetLastHeartbeatTime(), silent.GetLastHeartbeatTime())
+		}
+		return nil
+	})
 	// Both shards are equally full, so the name would decide.
 	for i := range 2 {
 		if c, err := service.ApplyCluster(ctx, applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil || c.GetStatus().GetProvisionShard() != "mgmt-2" {

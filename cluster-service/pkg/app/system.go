@@ -106,12 +106,12 @@ func NewSystem(o SystemOptions) *System {
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
 	s.placer = placer.New(placer.Options{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
-	s.agents = &delivery.Agents{Store: o.Store, Interval: o.Agents, Log: o.Log}
+	s.agents = &delivery.Agents{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
 	s.lost = &delivery.LostControlPlanes{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
 	s.upgrader = upgrader.New(upgrader.Options{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Interval: o.Upgrade, Metrics: o.Metrics, Log: o.Log})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
-		AgentReported: s.agents.Reported, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
+		AgentReported: s.agents.Reported, AgentHeartbeats: s.agents.Heartbeats, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
 	s.expirer = &expirer.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
 	s.renewer = renewer.New(renewer.Options{Store: o.Store, Renderer: o.Renderer, Metrics: o.Metrics, AtOnce: o.Renewals, Log: o.Log})
 	s.deletions = deletionmonitor.New(deletionmonitor.Options{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,

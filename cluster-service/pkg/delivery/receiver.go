@@ -46,7 +46,9 @@ type ReceiverOptions struct {
 	Maestro  Subscriber
 	// AgentReported is called for shards with a new status from their agent.
 	AgentReported func(shard string)
-	Metrics       *Metrics
+	// AgentHeartbeats is called with the times of the last heartbeats of agents, by shard.
+	AgentHeartbeats func(last map[string]time.Time)
+	Metrics         *Metrics
 	// Sweep is the interval at which orphans are searched; 0 means 10 minutes.
 	Sweep time.Duration
 	Log   *slog.Logger
@@ -137,6 +139,10 @@ func (r *Receiver) sweep(ctx context.Context) {
 }
 
 func (r *Receiver) receive(e *maestro.Event) {
+	if e.Heartbeats != nil {
+		r.AgentHeartbeats(e.Heartbeats)
+		return
+	}
 	seen, err := feedback.Decode(e.Body)
 	if err != nil {
 		r.Metrics.statuses.WithLabelValues("malformed").Inc()

@@ -167,7 +167,7 @@ func (c *Client) publishResync(ctx context.Context, event *pbv1.CloudEvent) erro
 	return nil
 }
 
-// Subscribe calls receive for every status event, one at a time and in order, until ctx ends. It subscribes again when the
+// Subscribe calls receive for every status event and every heartbeat with those of agents, one at a time and in order, until ctx ends. It subscribes again when the
 // stream breaks or has no heartbeats. After each subscription it calls started, in which the caller requests missed statuses
 // with Resync.
 func (c *Client) Subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*Event)) {
@@ -214,6 +214,9 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 		}
 		alive.Reset(heartbeatTimeout)
 		if event.GetType() == maestroapi.TypeHeartbeat {
+			if last := decodeHeartbeats(event); len(last) > 0 {
+				receive(&Event{Heartbeats: last})
+			}
 			continue
 		}
 		decoded, ok, err := decodeStatus(event)

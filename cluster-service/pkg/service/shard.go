@@ -385,7 +385,7 @@ func (s *Service) shardProto(shard *store.Shard) *csv1.ProvisionShard {
 	}
 	return &csv1.ProvisionShard{Name: shard.Name, Capacity: shard.Capacity(), Clusters: shard.Clusters, Cordoned: shard.State() != placement.Active,
 		State: state, Zones: shard.Zones(), SizeClasses: shard.SizeClasses(), Labels: shard.Labels(), Overridden: overridden(shard),
-		Headroom: max(0, shard.Capacity()-shard.Clusters), LastHeardTime: optionalTime(shard.LastReport), UnansweredSince: optionalTime(shard.UnansweredSince),
+		Headroom: max(0, shard.Capacity()-shard.Clusters), LastHeardTime: optionalTime(shard.LastReport), LastHeartbeatTime: optionalTime(shard.LastHeartbeat), UnansweredSince: optionalTime(shard.UnansweredSince),
 		AgentSilent: shard.Unresponsive(s.o.Store.Now(), s.rules().Silence()), Version: shard.Version, StateActor: actorProto(shard.StateActor),
 		StateTime: optionalTime(shard.StateTime)}
 }

@@ -264,11 +264,15 @@ func TestUnresponsiveAgentIsDetected(t *testing.T) {
 			heard["a"] = now
 		}
 		answering = 0
-		err := s.RecordAgentReports(ctx, heard)
+		// An agent that sends heartbeats and leaves works unanswered is silent all the same.
+		_, err := s.RecordAgentReports(ctx, heard, map[string]time.Time{"a": now})
 		if err != nil || answering != step.answering {
 			t.Errorf("step %d: %d events that shards can get clusters again, %v, want %d: %s", i, answering, err, step.answering, step.reason)
 		}
 		shards, err := s.Shards(ctx)
+		if err == nil && !shards[0].LastHeartbeat.Equal(now) {
+			t.Errorf("step %d: last heartbeat %s, want %s", i, shards[0].LastHeartbeat, now)
+		}
 		if err != nil || shards[0].Unresponsive(now, placement.DefaultSilentAfter) != step.silent {
 			t.Errorf("step %d: %+v, %v; want it silent: %t: %s", i, shards[0], err, step.silent, step.reason)
 		}

@@ -50,6 +50,8 @@ type Shard struct {
 	// Unanswered works wait for a report; zero if none waits.
 	LastReport, UnansweredSince time.Time
 	Unanswered                  int32
+	// LastHeartbeat is the time of the last heartbeat of the shard's agent, which it sends even if it has nothing to report.
+	LastHeartbeat time.Time
 }
 
 // Capacity returns the effective capacity.
@@ -117,15 +119,15 @@ func (s *Shard) ForPlacement(now time.Time, rules *placement.Rules) placement.Sh
 }
 
 const shardColumns = `name, capacity, capacity_override, zones, zones_override, size_classes, size_classes_override, labels, labels_override,
-	clusters, configured, registered, deregistered, cordoned, draining, state_actor, state_time, version, heard_time, asked_time, unanswered`
+	clusters, configured, registered, deregistered, cordoned, draining, state_actor, state_time, version, heard_time, asked_time, unanswered, heartbeat_time`
 
 func scanShard(row pgx.CollectableRow) (Shard, error) {
 	var s Shard
-	var state, heard, asked *time.Time
+	var state, heard, asked, beat *time.Time
 	err := row.Scan(&s.Name, &s.Base.Capacity, &s.Override.Capacity, &s.Base.Zones, &s.Override.Zones, &s.Base.SizeClasses, &s.Override.SizeClasses,
 		&s.Base.Labels, &s.Override.Labels, &s.Clusters, &s.Configured, &s.Registered, &s.Deregistered, &s.Cordoned, &s.Draining,
-		&s.StateActor, &state, &s.Version, &heard, &asked, &s.Unanswered)
-	s.StateTime, s.LastReport, s.UnansweredSince = notNull(state), notNull(heard), notNull(asked)
+		&s.StateActor, &state, &s.Version, &heard, &asked, &s.Unanswered, &beat)
+	s.StateTime, s.LastReport, s.UnansweredSince, s.LastHeartbeat = notNull(state), notNull(heard), notNull(asked), notNull(beat)
 	return s, err
 }
 
@@ -278,12 +280,12 @@ func (s *Store) ShardChanges(ctx context.Context, name string) ([]ShardChange, e
 	})
 }
 
-// RecordAgentReports stores the time of the last report of each agent, which of them leave works unanswered, and since
-// when. Shards whose agents report again can get clusters again.
-func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Time) error {
+// RecordAgentReports stores the time of the last report and of the last heartbeat of each agent, which of them leave works
+// unanswered, and since when. It returns all shards. Shards whose agents report again can get clusters again.
+func (s *Store) RecordAgentReports(ctx context.Context, heard, beats map[string]time.Time) (all []Shard, err error) {
 	now, answering := s.Now(), false
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		answering = false
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		answering, all = false, nil
 		// A work is unanswered until a report covers the version that Maestro gave to its newest content. Deletions are
 		// excluded, because an agent may take long without a report.
 		rows, err := tx.Query(ctx, `SELECT shard, count(*)::integer FROM works WHERE delete_time IS NULL AND published > 0 AND NOT refused
@@ -310,6 +312,9 @@ func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Ti
 			if at := heard[row.Name]; at.After(row.LastReport) {
 				next.LastReport = at
 			}
+			if at := beats[row.Name]; at.After(row.LastHeartbeat) {
+				next.LastHeartbeat = at
+			}
 			next.Unanswered = unanswered[row.Name]
 			switch {
 			case next.Unanswered == 0:
@@ -320,20 +325,21 @@ func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Ti
 			if !row.UnansweredSince.IsZero() && !next.UnansweredSince.Equal(row.UnansweredSince) {
 				answering = true
 			}
-			if !next.LastReport.Equal(row.LastReport) || !next.UnansweredSince.Equal(row.UnansweredSince) || next.Unanswered != row.Unanswered {
-				batch.Queue("UPDATE provision_shards SET heard_time = $2, asked_time = $3, unanswered = $4 WHERE name = $1",
-					row.Name, nullTime(next.LastReport), nullTime(next.UnansweredSince), next.Unanswered)
+			if !next.LastReport.Equal(row.LastReport) || !next.UnansweredSince.Equal(row.UnansweredSince) || next.Unanswered != row.Unanswered || !next.LastHeartbeat.Equal(row.LastHeartbeat) {
+				batch.Queue("UPDATE provision_shards SET heard_time = $2, asked_time = $3, unanswered = $4, heartbeat_time = $5 WHERE name = $1",
+					row.Name, nullTime(next.LastReport), nullTime(next.UnansweredSince), next.Unanswered, nullTime(next.LastHeartbeat))
 			}
+			all = append(all, next)
 		}
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
-		return fmt.Errorf("storing the reports of agents: %w", err)
+		return nil, fmt.Errorf("storing the reports of agents: %w", err)
 	}
 	if answering {
 		s.publish(ctx, Event{PlacementChanged: true})
 	}
-	return nil
+	return all, nil
 }
 
 // equal compares the effective values of two offers.

@@ -24,7 +24,7 @@ type options struct {
 	mqttAddress, mqttIdentity string
 	sourceID, crds            string
 	workers, maxFeedback      int
-	statusPoll                time.Duration
+	statusPoll, heartbeat     time.Duration
 }
 
 func main() {
@@ -40,6 +40,7 @@ func main() {
 	flags.IntVar(&o.workers, "workers", 16, "number of workers per controller")
 	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", agent.DefaultMaxFeedbackBytes, "largest feedback value that is raw JSON, in bytes")
 	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "interval at which objects without feedback rules are read; others are watched")
+	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to the server")
 	process.Parse(flags, os.Args[1:], func() error {
 		return process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir")
 	})
@@ -59,7 +60,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	}
 	a, err := agent.New(agent.Options{
 		Consumer: o.consumer, SourceID: o.sourceID, MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, Cluster: cluster,
-		CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll,
+		CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Heartbeat: o.heartbeat,
 		Registry: p.Metrics, Log: p.Log,
 	})
 	if err != nil {

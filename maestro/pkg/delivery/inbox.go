@@ -29,6 +29,10 @@ func (c *consumer) processEvents(ctx context.Context) {
 			case evt = <-c.inbox:
 			}
 		}
+		if event.IsHeartbeat(evt) {
+			c.storeHeartbeat(ctx)
+			continue
+		}
 		action, err := event.ActionOf(evt)
 		switch {
 		case err != nil:
@@ -42,6 +46,13 @@ func (c *consumer) processEvents(ctx context.Context) {
 		default:
 			c.log.WarnContext(ctx, "unexpected type of agent event", logkey.Type, evt.Type())
 		}
+	}
+}
+
+// storeHeartbeat stores a heartbeat of the agent. It does not retry: the next heartbeat follows soon.
+func (c *consumer) storeHeartbeat(ctx context.Context) {
+	if err := c.dispatcher.o.Store.RecordHeartbeat(ctx, c.name); err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "storing a heartbeat failed", logkey.Error, err)
 	}
 }
 

@@ -264,8 +264,7 @@ func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.Cloud
 		case <-ctx.Done():
 			return nil
 		case <-heartbeat.C:
-			beat := &pbv1.CloudEvent{SpecVersion: "1.0", Id: uuid.NewString(), Source: s.o.SourceID, Type: types.HeartbeatCloudEventsType}
-			if err := stream.Send(beat); err != nil {
+			if err := stream.Send(s.heartbeat(ctx)); err != nil {
 				return err
 			}
 		case <-subscription.Ready():
@@ -280,6 +279,27 @@ func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.Cloud
 			}
 		}
 	}
+}
+
+// heartbeatTimeout bounds the reading of the agents' heartbeats, so that a hung database does not end subscriptions.
+const heartbeatTimeout = 2 * time.Second
+
+// heartbeat returns a heartbeat to a subscriber, with the last heartbeats of the agents if they can be read.
+func (s *Service) heartbeat(ctx context.Context) *pbv1.CloudEvent {
+	beat := &pbv1.CloudEvent{SpecVersion: "1.0", Id: uuid.NewString(), Source: s.o.SourceID, Type: types.HeartbeatCloudEventsType}
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	last, err := s.o.Store.Heartbeats(ctx)
+	if err == nil {
+		var data []byte
+		if data, err = event.EncodeAgentHeartbeats(last); err == nil {
+			beat.Data = &pbv1.CloudEvent_BinaryData{BinaryData: data}
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.WarnContext(ctx, "sending a heartbeat without those of the agents", logkey.Error, err)
+	}
+	return beat
 }
 
 func (s *Service) sendStatus(ctx context.Context, stream pbv1.CloudEventService_SubscribeServer, r *resource.Resource, omitManifests bool) error {

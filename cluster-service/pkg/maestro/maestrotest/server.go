@@ -64,6 +64,8 @@ type Server struct {
 	tombstones  map[string]int64
 	subscribers map[chan *pbv1.CloudEvent]string
 	fault       func(action string, r *Resource) (before, after error)
+	// beats are the times of the last heartbeats of the agents.
+	beats map[string]time.Time
 	// silent are the consumers whose agents are stopped.
 	silent map[string]bool
 	// changed are the IDs of the resources that agents must process.
@@ -85,7 +87,7 @@ func Start(consumers ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, silent: map[string]bool{}, resources: map[string]*Resource{}, tombstones: map[string]int64{},
+	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, silent: map[string]bool{}, beats: map[string]time.Time{}, resources: map[string]*Resource{}, tombstones: map[string]int64{},
 		subscribers: map[chan *pbv1.CloudEvent]string{}, arrived: make(chan struct{}, 1), held: map[string]*hold{}}
 	for _, c := range consumers {
 		s.consumers[c] = true
@@ -359,6 +361,19 @@ func (s *Server) record(action string, r *Resource) {
 	}
 }
 
+// heartbeats returns the last heartbeats of the agents. Those of silent agents stop.
+func (s *Server) heartbeats() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for consumer := range s.consumers {
+		if !s.silent[consumer] {
+			s.beats[consumer] = time.Now().UTC()
+		}
+	}
+	data, _ := json.Marshal(maestroapi.Heartbeat{Agents: s.beats})
+	return data
+}
+
 // Subscribe implements the protocol.
 func (s *Server) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudEventService_SubscribeServer) error {
 	events := make(chan *pbv1.CloudEvent, 65536)
@@ -373,14 +388,15 @@ func (s *Server) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudE
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
-	heartbeat := time.NewTicker(5 * time.Second)
+	heartbeat := time.NewTicker(time.Second)
 	defer heartbeat.Stop()
 	for {
 		select {
 		case <-stream.Context().Done():
 			return nil
 		case <-heartbeat.C:
-			if err := stream.Send(&pbv1.CloudEvent{Id: uuid.NewString(), SpecVersion: "1.0", Type: maestroapi.TypeHeartbeat}); err != nil {
+			beat := &pbv1.CloudEvent{Id: uuid.NewString(), SpecVersion: "1.0", Type: maestroapi.TypeHeartbeat, Data: &pbv1.CloudEvent_BinaryData{BinaryData: s.heartbeats()}}
+			if err := stream.Send(beat); err != nil {
 				return err
 			}
 		case event := <-events:

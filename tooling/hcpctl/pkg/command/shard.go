@@ -56,6 +56,9 @@ func agentState(s *csv1.ProvisionShard, now time.Time) string {
 	if s.GetLastHeardTime() != nil {
 		state = "reported " + now.Sub(s.GetLastHeardTime().AsTime()).Round(time.Second).String() + " ago"
 	}
+	if s.GetLastHeartbeatTime() != nil {
+		state += ", alive " + now.Sub(s.GetLastHeartbeatTime().AsTime()).Round(time.Second).String() + " ago"
+	}
 	if s.GetAgentSilent() {
 		state += ", unresponsive since " + formatTime(s.GetUnansweredSince())
 	}
