@@ -13,13 +13,13 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -57,24 +57,14 @@ func Dial(_ context.Context, address string, identity *mesh.Identity, options ..
 	return connection, nil
 }
 
-// ReadinessCheck returns a readiness check of a connection created by Dial. The check connects an idle connection and
-// waits for the outcome until its context ends.
+// ReadinessCheck returns a readiness check of a connection created by Dial. The check sends a request, because the connection to a
+// hung Cluster Service stays open.
 func ReadinessCheck(connection *grpc.ClientConn) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		for {
-			state := connection.GetState()
-			switch state {
-			case connectivity.Ready:
-				return nil
-			case connectivity.Idle:
-				connection.Connect()
-			case connectivity.TransientFailure, connectivity.Shutdown:
-				return fmt.Errorf("the connection to Cluster Service is in state %s", state)
-			}
-			if !connection.WaitForStateChange(ctx, state) {
-				return fmt.Errorf("the connection to Cluster Service is in state %s", state)
-			}
+		if err := grpchealth.Check(ctx, connection); err != nil {
+			return fmt.Errorf("asking Cluster Service: %w", err)
 		}
+		return nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -112,6 +114,9 @@ type Agent struct {
 	o            Options
 	uplink       *uplink
 	clusterReady atomic.Bool
+	// health sends requests to the management cluster at server for readiness checks.
+	health *http.Client
+	server string
 }
 
 // New returns an agent. Call Run to start it.
@@ -137,16 +142,27 @@ func New(o Options) (*Agent, error) {
 	gauge(prometheus.GaugeOpts{Name: "maestro_agent_works", Help: "Works of the agent."}, func() float64 { return float64(len(u.works.list())) })
 	gauge(prometheus.GaugeOpts{Name: "maestro_agent_reports_waiting", Help: "Reports that wait to be sent."}, func() float64 { return float64(u.reports.Len()) })
 	gauge(prometheus.GaugeOpts{Name: "maestro_agent_connects", Help: "Connections to the broker since the start."}, func() float64 { return float64(u.link.Connects()) })
-	return &Agent{o: o, uplink: u}, nil
+	health, err := rest.HTTPClientFor(o.Cluster)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to the management cluster: %w", err)
+	}
+	server, _, err := rest.DefaultServerUrlFor(o.Cluster)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to the management cluster: %w", err)
+	}
+	return &Agent{o: o, uplink: u, health: health, server: server.String()}, nil
 }
 
 // Ready returns why the link to the broker is down, or nil if it is up.
 func (a *Agent) Ready(ctx context.Context) error { return a.uplink.link.Ready(ctx) }
 
-// ClusterReady returns why the controllers do not run, or nil if they run.
-func (a *Agent) ClusterReady(context.Context) error {
+// ClusterReady returns nil if the controllers run and the management cluster's API server is ready, or why not.
+func (a *Agent) ClusterReady(ctx context.Context) error {
+	if err := kubehealth.Check(ctx, a.health, a.server); err != nil {
+		return fmt.Errorf("management cluster: %w", err)
+	}
 	if !a.clusterReady.Load() {
-		return errors.New("the management cluster is unreachable, or its AppliedManifestWorks cannot be listed")
+		return errors.New("the AppliedManifestWorks of the management cluster have not been listed yet")
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -129,6 +130,7 @@ func serve(ctx context.Context, log *slog.Logger, listener net.Listener, identit
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true))
 	csv1.RegisterClusterServiceServer(server, api)
+	grpchealth.Register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	log.Info("serving the API", logkey.Address, listener.Addr().String())

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -22,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
 )
 
 // record stores the log output.
@@ -68,7 +71,10 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gate, databaseURL := closedProxy(t, r.url)
+	database := mustParse(t, r.url)
+	databaseProxy, maestroProxy := hangproxy.Start(t, database.Host), hangproxy.Start(t, r.maestro.Address)
+	database.Host = databaseProxy.Address
+	gate, databaseURL := closedProxy(t, database.String())
 
 	options := &app.Options{}
 	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
@@ -77,7 +83,7 @@ func TestProcess(t *testing.T) {
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
 	err = flags.Parse([]string{"--listen=" + address, "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
-		"--maestro-grpc-address=" + r.maestro.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
+		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"),
 		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})
 	if err != nil {
@@ -125,6 +131,20 @@ func TestProcess(t *testing.T) {
 		}
 		return nil
 	})
+	for dependency, proxy := range map[string]*hangproxy.Proxy{"maestro": maestroProxy, "postgresql": databaseProxy} {
+		proxy.Hang()
+		readiness := p.CheckReadiness(ctx)
+		if want := map[string]string{dependency: "does not respond within 2s"}; !maps.Equal(readiness.NotReady, want) {
+			t.Errorf("readiness with a hung %s is %+v", dependency, readiness)
+		}
+		proxy.Continue()
+		untilDone(t, func(ctx context.Context) error {
+			if readiness := p.CheckReadiness(ctx); !readiness.Ready {
+				return fmt.Errorf("%v", readiness.NotReady)
+			}
+			return nil
+		})
+	}
 	if _, err := connect(mesh.MaestroAgent).ListClusters(ctx, &csv1.ListClustersRequest{}); err == nil {
 		t.Error("a call with the identity of an agent succeeded")
 	}

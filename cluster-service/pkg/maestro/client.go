@@ -23,6 +23,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -66,8 +67,12 @@ func NewClient(address, source string, transport credentials.TransportCredential
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Ready returns an error while no status events are received.
-func (c *Client) Ready(context.Context) error {
+// Ready returns an error while the server does not respond to requests or no status events are received. The subscription to a hung
+// server ends only after heartbeatTimeout.
+func (c *Client) Ready(ctx context.Context) error {
+	if err := grpchealth.Check(ctx, c.conn); err != nil {
+		return fmt.Errorf("asking the Maestro server: %w", err)
+	}
 	if !c.subscribed.Load() {
 		return errors.New("there is no subscription to Maestro")
 	}

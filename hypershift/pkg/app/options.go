@@ -32,6 +32,8 @@ type Options struct {
 	StateDir string
 	// Ports is the port range of hosted API servers.
 	Ports hostedapi.PortRange
+	// Probes are the settings of the probes of hosted API servers; hostedapi.DefaultProbes if it is zero. It is not a flag.
+	Probes hostedapi.Probes
 	// ConcurrentStarts bounds the number of hosted API servers that start at the same time.
 	ConcurrentStarts int
 }

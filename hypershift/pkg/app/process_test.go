@@ -279,3 +279,36 @@ func TestLateNodeBecomesReady(t *testing.T) {
 	})
 	s.delete(t)
 }
+
+// TestHungHostedAPIServerIsRestarted stops a hosted API server with SIGSTOP: its kernel accepts connections, and it responds to
+// nothing. The HostedCluster must not stay Available, and the server must be restarted.
+func TestHungHostedAPIServerIsRestarted(t *testing.T) {
+	m := newManagementCluster(t)
+	stop := m.startRuntime(t, m.options(t.TempDir(), func(o *Options) {
+		withProcessFidelity(o)
+		o.Probes = hostedapi.Probes{Interval: 50 * time.Millisecond, Timeout: time.Second, NotReadyFailures: 1, HungFailures: 5}
+	}))
+	defer stop()
+	s := m.sample(t, "hung")
+	s.createPrerequisites(t)
+	s.apply(t, s.cluster)
+	s.waitCluster(t, time.Minute, available)
+	before := s.servers(t)
+	if len(before) != 1 {
+		t.Fatalf("hosted API servers: %v", before)
+	}
+	if err := syscall.Kill(before[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+		if meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) {
+			return errors.New("the HostedCluster is Available")
+		}
+		return nil
+	})
+	s.waitCluster(t, time.Minute, available)
+	if after := s.servers(t); len(after) != 1 || after[0] == before[0] {
+		t.Errorf("hosted API servers after the restart: %v, before: %v", after, before)
+	}
+	s.delete(t)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
@@ -46,6 +48,7 @@ type Runtime struct {
 	options Options
 	log     *slog.Logger
 	waiting atomic.Pointer[string] // what it waits for before it reconciles; nil if nothing
+	health  atomic.Pointer[health] // nil before Run was called
 
 	supervisor atomic.Pointer[hostedapi.Supervisor] // nil before it is started
 }
@@ -77,8 +80,31 @@ func (r *Runtime) Register(registry prometheus.Registerer) {
 
 func (r *Runtime) waitFor(what string) { r.waiting.Store(&what) }
 
-// Ready returns an error with what the runtime waits for before it reconciles; nil while it reconciles.
-func (r *Runtime) Ready(context.Context) error {
+// health sends readiness checks to the management cluster's API server.
+type health struct {
+	client *http.Client
+	server string
+}
+
+func newHealth(restConfig *rest.Config) (*health, error) {
+	client, err := rest.HTTPClientFor(restConfig)
+	if err != nil {
+		return nil, err
+	}
+	server, _, err := rest.DefaultServerUrlFor(restConfig)
+	if err != nil {
+		return nil, err
+	}
+	return &health{client: client, server: server.String()}, nil
+}
+
+// Ready returns nil if the runtime reconciles and the management cluster's API server is ready, or why not.
+func (r *Runtime) Ready(ctx context.Context) error {
+	if h := r.health.Load(); h != nil {
+		if err := kubehealth.Check(ctx, h.client, h.server); err != nil {
+			return err
+		}
+	}
 	if what := r.waiting.Load(); what != nil {
 		return errors.New("waiting for " + *what)
 	}
@@ -112,6 +138,11 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 	restConfig.QPS, restConfig.Burst = -1, 0 // the server has fair limits; a second limit here would only delay
 	restConfig.UserAgent = contract.OperatorManager
 	ctrllog.SetLogger(logr.FromSlogHandler(r.log.Handler()))
+	h, err := newHealth(restConfig)
+	if err != nil {
+		return fmt.Errorf("preparing the connection to the management cluster: %w", err)
+	}
+	r.health.Store(h)
 
 	if r.options.CRDDir != "" {
 		r.waitFor("the CustomResourceDefinitions")
@@ -187,7 +218,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		}
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
-			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
+			Ports: r.options.Ports, Probes: r.options.Probes, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
 			OnChange: func(name string) {
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
 					select {

@@ -29,8 +29,7 @@ import (
 const (
 	// readyTimeout bounds the time until a server is ready. Then it is restarted.
 	readyTimeout = 60 * time.Second
-	// probeInterval is the interval of probes of a starting server. A ready server is not probed; the supervisor waits
-	// for its process.
+	// probeInterval is the interval of probes of a starting server. Probes has the settings for a server that was ready.
 	probeInterval = 40 * time.Millisecond
 	// stopTimeout bounds the time for a graceful shutdown. Then the server is killed.
 	stopTimeout = 3 * time.Second
@@ -226,12 +225,16 @@ func (s *server) runOnce() error {
 		state.PID, state.Port, state.Message = pid, s.port.Load(), "The API server is starting"
 	})
 
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	ready := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, hung := make(chan error, 1), make(chan error, 1)
 	var probe sync.WaitGroup
 	defer probe.Wait()
 	defer cancel()
-	probe.Go(func() { ready <- s.awaitReady(ctx) })
+	probe.Go(func() {
+		starting, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		ready <- s.awaitReady(starting)
+	})
 	for {
 		select {
 		case err := <-ready:
@@ -242,6 +245,14 @@ func (s *server) runOnce() error {
 				return err
 			}
 			s.updateState(func(state *State) { state.Ready, state.Settled, state.Message = true, true, "" })
+			probe.Go(func() {
+				if err := s.watch(ctx); err != nil {
+					hung <- err
+				}
+			})
+		case err := <-hung:
+			kill(syscall.SIGKILL) // a hung server does not shut down gracefully
+			return fmt.Errorf("the API server %w", err)
 		case <-process.Exited():
 			cancel()
 			kill(syscall.SIGKILL)
@@ -253,6 +264,7 @@ func (s *server) runOnce() error {
 		case <-s.restart:
 			cancel()
 			kill(syscall.SIGTERM)
+			probe.Wait() // a probe in progress must not store a state afterwards
 			s.updateState(func(state *State) {
 				state.Ready, state.Settled, state.PID, state.Message = false, false, 0, "The API server restarts with a new configuration"
 			})

@@ -66,7 +66,7 @@ func Prefix(name string) string { return "/hosted/" + name }
 
 // State is the state of a hosted API server.
 type State struct {
-	// Ready is true if the server answered /readyz with 200 and has not terminated since.
+	// Ready is true if the server answered /readyz with 200 and has neither terminated nor failed its probes since.
 	Ready bool
 	// Settled is false during a planned start: the first start of this supervisor, or a restart because of a new
 	// configuration. A server that is not ready and not settled may have been ready before and is expected to be ready

@@ -30,6 +30,8 @@ type Options struct {
 	// ConcurrentStarts bounds the number of servers that start at the same time. A start takes a second of processor
 	// time.
 	ConcurrentStarts int
+	// Probes are the settings of the probes of running servers; DefaultProbes if it is zero.
+	Probes Probes
 	// OnChange is called with a control plane's name whenever its State changed. It must not block.
 	OnChange func(name string)
 	// OnUse is called for each use of a break-glass credential in a control plane; nil disables reading the audit logs.
@@ -57,6 +59,9 @@ func NewSupervisor(options Options) (*Supervisor, error) {
 	}
 	if options.ConcurrentStarts <= 0 {
 		options.ConcurrentStarts = 2
+	}
+	if options.Probes == (Probes{}) {
+		options.Probes = DefaultProbes
 	}
 	if options.Ports == (PortRange{}) {
 		options.Ports = DefaultPortRange

@@ -24,6 +24,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
@@ -225,6 +226,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 	sourceapi.New(sourceapi.Options{
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,
 	}).Register(server)
+	grpchealth.Register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.c.GRPC) }()
 	select {

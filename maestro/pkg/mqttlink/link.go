@@ -72,6 +72,8 @@ type Link struct {
 
 	mu     sync.RWMutex
 	client *paho.Client
+	// pinger sends pings over the current connection.
+	pinger *pinger
 	// alive is the context of the current connection.
 	alive context.Context
 
@@ -128,11 +130,19 @@ func (l *Link) pauseAfter(up time.Duration) time.Duration {
 	return l.backoff.Next()
 }
 
-// Ready returns why the link is down, or nil if it is up.
-func (l *Link) Ready(context.Context) error {
+// Ready returns nil if the broker responds, or why it does not. It sends a ping over the connection, because the connection to a hung
+// broker stays open.
+func (l *Link) Ready(ctx context.Context) error {
 	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if l.client != nil {
+	pinger, alive := l.pinger, l.alive
+	l.mu.RUnlock()
+	if pinger != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(alive, cancel)()
+		if err := pinger.ping(ctx); err != nil {
+			return fmt.Errorf("MQTT broker %s: %w", l.o.Address, err)
+		}
 		return nil
 	}
 	if err := l.lastErr.Load(); err != nil {
@@ -165,9 +175,12 @@ func (l *Link) runConnection(parent context.Context) (up time.Duration, err erro
 	}
 	// Events are received after Up has returned, so that the resync is requested first.
 	ready := make(chan struct{})
+	safe := packets.NewThreadSafeConn(conn)
+	pings := newPinger(safe)
 	client := paho.NewClient(paho.ClientConfig{
 		ClientID:      l.o.ClientID,
-		Conn:          packets.NewThreadSafeConn(conn),
+		Conn:          safe,
+		PingHandler:   pings,
 		PacketTimeout: l.o.AckTimeout,
 		OnClientError: func(err error) { end(fmt.Errorf("connection lost: %w", err)) },
 		OnServerDisconnect: func(d *paho.Disconnect) {
@@ -200,11 +213,11 @@ func (l *Link) runConnection(parent context.Context) (up time.Duration, err erro
 	defer dead()
 	l.connects.Add(1)
 	l.mu.Lock()
-	l.client, l.alive = client, alive
+	l.client, l.alive, l.pinger = client, alive, pings
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		l.client = nil
+		l.client, l.pinger = nil, nil
 		l.mu.Unlock()
 	}()
 	l.o.Log.InfoContext(ctx, "MQTT connected", logkey.Broker, l.o.Address, logkey.Client, l.o.ClientID)

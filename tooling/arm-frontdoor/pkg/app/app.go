@@ -118,7 +118,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return err
 	}
 	defer handler.Close()
-	p.Ready("frontend", acceptsConnections(o.FrontendAddress))
+	p.Ready("frontend", responds(o.FrontendAddress, identity.ClientTLS(mesh.Frontend)))
 
 	// Callers of ARM have tokens and no certificates.
 	tlsConfig := identity.ServerTLS()
@@ -181,13 +181,22 @@ func (o *Options) armClient() (*token.Client, error) {
 	return &clients[0], nil
 }
 
-// acceptsConnections returns a check that the frontend at address accepts connections.
-func acceptsConnections(address string) process.Check {
+// responds returns a check that the frontend at address responds to a request. It does not ask whether the frontend is ready, because
+// the frontend waits for the front door's keys. The kernel accepts connections for a hung frontend, so a connection is not enough.
+func responds(address string, tlsConfig *tls.Config) process.Check {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
 	return func(ctx context.Context) error {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/healthz", nil)
 		if err != nil {
-			return errors.New("the frontend does not accept connections")
+			return err
 		}
-		return connection.Close()
+		response, err := client.Do(request)
+		if err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("the frontend does not respond: %w", ctx.Err())
+			}
+			return errors.New("the frontend cannot be reached")
+		}
+		return response.Body.Close()
 	}
 }

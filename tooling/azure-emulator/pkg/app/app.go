@@ -113,6 +113,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return err
 	}
 	azure.Observe = registerMetrics(p.Metrics)
+	p.Ready("store", azure.Healthy)
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { azure.Run(ctx) })

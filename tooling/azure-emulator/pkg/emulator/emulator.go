@@ -97,6 +97,9 @@ func Open(o Options) (*Emulator, error) {
 	return e, nil
 }
 
+// Healthy returns nil if the emulator commits writes, or why not.
+func (e *Emulator) Healthy(ctx context.Context) error { return e.store.Healthy(ctx) }
+
 // Run completes operations when they are due, until ctx ends.
 func (e *Emulator) Run(ctx context.Context) { e.arm.Run(ctx) }
 

@@ -6,12 +6,16 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 )
 
 // Store is an open file. It is safe for concurrent use.
@@ -30,6 +34,19 @@ func Open(path string) (*Store, error) {
 
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
+
+// Healthy returns nil if the store commits writes, or why not. It also checks the free space, because a small write can reuse pages
+// of the file on a full disk. It can take longer than a context allows, while a commit hangs.
+func (s *Store) Healthy(context.Context) error {
+	if err := diskspace.Check(filepath.Dir(s.db.Path())); err != nil {
+		return err
+	}
+	err := s.Update(func(tx *Tx) error { return tx.Put("health", "probe", time.Now().UTC()) })
+	if diskspace.IsFull(err) {
+		return fmt.Errorf("%w: %w", diskspace.ErrFull, err)
+	}
+	return err
+}
 
 // View calls read with a snapshot.
 func (s *Store) View(read func(tx *Tx) error) error {

@@ -104,7 +104,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return err
 	}
 	server.Observe = registerMetrics(p.Metrics, server)
-	p.Ready("store", func(context.Context) error { return server.Healthy() })
+	p.Ready("store", server.Healthy)
 	return errors.Join(o.serve(ctx, p, server), server.Close())
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
 func TestValidate(t *testing.T) {
@@ -95,6 +96,39 @@ func TestRun(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestFullDiskIsNotReady fills the disk of the data. Reads succeed, and so do small writes into pages that are free.
+func TestFullDiskIsNotReady(t *testing.T) {
+	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
+		o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(t.TempDir(), "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true, Gateway: "compute"}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))
+		go func() { ended <- o.Run(ctx, p) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		eventually.Holds(t, 10*time.Second, "the store is ready", func() error {
+			if readiness := p.CheckReadiness(ctx); !readiness.Ready || len(readiness.Dependencies) == 0 {
+				return fmt.Errorf("%+v", readiness)
+			}
+			return nil
+		})
+		filler := smalldisk.Fill(t, dir)
+		if reason := p.CheckReadiness(ctx).NotReady["store"]; !strings.HasPrefix(reason, "the disk is full") || !strings.Contains(reason, dir) {
+			t.Errorf("not ready because of %q, want the full disk of %s", reason, dir)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		if readiness := p.CheckReadiness(ctx); !readiness.Ready {
+			t.Errorf("after space was freed: %+v", readiness)
+		}
+	})
 }
 
 func certificate(t *testing.T, dir string) *x509.CertPool {

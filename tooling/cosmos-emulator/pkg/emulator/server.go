@@ -7,6 +7,7 @@
 package emulator
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -115,8 +116,8 @@ func Open(o Options) (*Server, error) {
 // Close waits until accepted writes are durable and closes the data.
 func (s *Server) Close() error { return s.store.Close() }
 
-// Healthy returns the error of the last commit if it failed, or nil.
-func (s *Server) Healthy() error { return s.store.Healthy() }
+// Healthy returns nil if the emulator commits writes, or why not.
+func (s *Server) Healthy(ctx context.Context) error { return s.store.Healthy(ctx) }
 
 // Faults returns the fault rules. They have no effect unless EnableFaults is set.
 func (s *Server) Faults() *faults.Set { return s.faults }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -53,7 +55,6 @@ type Store struct {
 	stop      chan struct{}
 	closeOnce sync.Once
 	done      sync.WaitGroup
-	commitErr atomic.Pointer[error]
 	stats     Stats
 }
 
@@ -77,6 +78,7 @@ var (
 	bucketOffers     = []byte("offers")
 	bucketMeta       = []byte("meta")
 	keyFormat        = []byte("format")
+	keyProbe         = []byte("probe")
 	formatVersion    = []byte("hcpmesh-cosmos-1")
 
 	// ErrClosed is returned for writes after Close.
@@ -142,12 +144,19 @@ func (s *Store) Stats() Stats {
 	return Stats{Commits: atomic.LoadUint64(&s.stats.Commits), Writes: atomic.LoadUint64(&s.stats.Writes)}
 }
 
-// Healthy returns the error of the last commit if it failed, or nil.
-func (s *Store) Healthy() error {
-	if p := s.commitErr.Load(); p != nil {
-		return *p
+// Healthy returns nil if the store commits writes, or why not. It checks the free space, because a small write can reuse pages of the
+// file on a full disk, and commits a write through the writer. It can take longer than the context allows, while a commit hangs.
+func (s *Store) Healthy(ctx context.Context) error {
+	if err := diskspace.Check(filepath.Dir(s.db.Path())); err != nil {
+		return err
 	}
-	return nil
+	err := s.submitAndWait(&writeRequest{ctx: ctx, run: func(tx *bolt.Tx) (bool, error) {
+		return true, tx.Bucket(bucketMeta).Put(keyProbe, []byte(s.now().UTC().Format(time.RFC3339Nano)))
+	}})
+	if diskspace.IsFull(err) {
+		return fmt.Errorf("%w: %w", diskspace.ErrFull, err)
+	}
+	return err
 }
 
 // load reads the catalog from the file.
@@ -326,11 +335,9 @@ func (s *Store) tryCommit(group []*writeRequest) error {
 	}
 	if err := tx.Commit(); err != nil {
 		err = fmt.Errorf("committing: %w", err)
-		s.commitErr.Store(&err)
 		s.log.Error("committing to the store failed", logkey.Error, err)
 		return err
 	}
-	s.commitErr.Store(nil)
 	return nil
 }
 

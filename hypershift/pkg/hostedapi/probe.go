@@ -1,0 +1,84 @@
+package hostedapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
+)
+
+// Probes are the settings of the probes of running servers. Kubernetes has the same ones for the pod of an API server.
+type Probes struct {
+	// Interval is the mean pause between two probes, and Timeout bounds one.
+	Interval, Timeout time.Duration
+	// NotReadyFailures is the number of consecutive failed probes after which a server is not ready, and HungFailures the number of
+	// consecutive probes without a response after which it is killed and restarted.
+	NotReadyFailures, HungFailures int
+}
+
+// DefaultProbes cost one request per server in ten seconds, over a connection that stays open.
+var DefaultProbes = Probes{Interval: 10 * time.Second, Timeout: 5 * time.Second, NotReadyFailures: 2, HungFailures: 3}
+
+// watch probes a ready server until ctx ends. It stores whether the server is ready. It returns an error if the server is hung. A
+// server that reports that it is not ready, for example without etcd, is not restarted: that would not help.
+func (s *server) watch(ctx context.Context) error {
+	probes := s.supervisor.options.Probes
+	client, err := s.probeClient()
+	if err != nil {
+		return err
+	}
+	defer func() { client.CloseIdleConnections() }()
+	failures, silent := 0, 0
+	for {
+		if backoff.Sleep(ctx, backoff.Jitter(probes.Interval)) != nil {
+			return nil
+		}
+		err := s.check(ctx, client, probes.Timeout)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			failures, silent = 0, 0
+			s.updateState(func(state *State) { state.Ready, state.Message = true, "" })
+			continue
+		}
+		// The next probe uses a new connection, and the certificates of the current spec.
+		client.CloseIdleConnections()
+		if next, invalid := s.probeClient(); invalid == nil {
+			client = next
+		}
+		failures++
+		var responds *kubehealth.NotReadyError
+		if errors.As(err, &responds) {
+			silent = 0
+		} else if silent++; silent >= probes.HungFailures {
+			return fmt.Errorf("hung: no response to %d probes in a row", silent)
+		}
+		if failures >= probes.NotReadyFailures {
+			s.updateState(func(state *State) { state.Ready, state.Settled, state.Message = false, true, err.Error() })
+		}
+	}
+}
+
+// check sends one probe.
+func (s *server) check(ctx context.Context, client *http.Client, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return kubehealth.Check(ctx, client, "https://127.0.0.1:"+strconv.Itoa(int(s.port.Load())))
+}
+
+// probeClient returns a client with the certificates of the current spec.
+func (s *server) probeClient() (*http.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	config, err := s.spec.probeTLSConfig()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+}

@@ -1,0 +1,40 @@
+// Package grpchealth asks gRPC servers whether they respond, with the health service of gRPC. The state of a connection is no
+// answer: the connection to a hung server stays open.
+package grpchealth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// Register makes a server respond to Check as long as it responds at all.
+func Register(server *grpc.Server) {
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+}
+
+// Check sends a request to a server and returns nil if it responds. A server without the health service responds with Unimplemented,
+// as the published Maestro does. The caller sets the deadline in the context.
+func Check(ctx context.Context, connection grpc.ClientConnInterface) error {
+	response, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	switch status.Code(err) {
+	case codes.OK:
+		if state := response.GetStatus(); state != grpc_health_v1.HealthCheckResponse_SERVING {
+			return fmt.Errorf("the server reports the state %s", state)
+		}
+		return nil
+	case codes.Unimplemented:
+		return nil
+	case codes.Unavailable:
+		return errors.New("the server cannot be reached")
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("the server does not respond: %w", context.DeadlineExceeded)
+	}
+	return fmt.Errorf("the server rejects the request: %s", status.Code(err))
+}

@@ -1,0 +1,139 @@
+// Package hangproxy makes a server look hung to its clients: its kernel accepts connections and receives data, and nothing responds,
+// as if the process had been stopped with SIGSTOP. It is for servers that tests cannot stop, because they run in the test's process.
+package hangproxy
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy forwards TCP connections to a server. Its methods are safe for concurrent use.
+type Proxy struct {
+	// Address is host:port for the clients.
+	Address string
+
+	target   string
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu          sync.Mutex
+	open        chan struct{} // closed while data is forwarded
+	closed      bool
+	connections map[net.Conn]bool
+}
+
+// Start returns a proxy to the server at target, host:port. It stops with the test.
+func Start(t testing.TB, target string) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Address: listener.Addr().String(), target: target, listener: listener, open: make(chan struct{}), connections: map[net.Conn]bool{}}
+	close(p.open)
+	p.running.Go(p.accept)
+	t.Cleanup(p.stop)
+	return p
+}
+
+// Hang stops forwarding data, in existing and in new connections.
+func (p *Proxy) Hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+		p.open = make(chan struct{})
+	default:
+	}
+}
+
+// Continue forwards the data that arrived meanwhile, and all later data.
+func (p *Proxy) Continue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+	default:
+		close(p.open)
+	}
+}
+
+func (p *Proxy) stop() {
+	p.Continue()
+	_ = p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	for connection := range p.connections {
+		_ = connection.Close()
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !p.track(client) {
+			return
+		}
+		p.running.Go(func() { p.connect(client) })
+	}
+}
+
+// track stores a connection for stop. It closes the connection and returns false if the proxy has been stopped.
+func (p *Proxy) track(connection net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = connection.Close()
+		return false
+	}
+	p.connections[connection] = true
+	return true
+}
+
+// connect forwards one connection in both directions until one side closes it.
+func (p *Proxy) connect(client net.Conn) {
+	p.await()
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || !p.track(server) {
+		p.forget(client)
+		return
+	}
+	p.running.Go(func() { p.copy(server, client) })
+	p.copy(client, server)
+}
+
+// copy forwards data in one direction and closes both connections at the end.
+func (p *Proxy) copy(to, from net.Conn) {
+	defer p.forget(to, from)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		p.await()
+		if _, writeErr := to.Write(buffer[:n]); writeErr != nil || err != nil {
+			return
+		}
+	}
+}
+
+// await waits until data is forwarded.
+func (p *Proxy) await() {
+	p.mu.Lock()
+	open := p.open
+	p.mu.Unlock()
+	<-open
+}
+
+func (p *Proxy) forget(connections ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, connection := range connections {
+		_ = connection.Close()
+		delete(p.connections, connection)
+	}
+}

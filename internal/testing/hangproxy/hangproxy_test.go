@@ -1,0 +1,87 @@
+package hangproxy_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// echo runs a server that sends back what it receives, and returns its address.
+func echo(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer connection.Close()
+				buffer := make([]byte, 1)
+				for {
+					if _, err := connection.Read(buffer); err != nil {
+						return
+					}
+					if _, err := connection.Write(buffer); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// ask sends a byte and returns the error of the wait for the response.
+func ask(t *testing.T, connection net.Conn, wait time.Duration) error {
+	t.Helper()
+	if _, err := connection.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := connection.Read(make([]byte, 1))
+	return err
+}
+
+func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
+	proxy := hangproxy.Start(t, echo(t))
+	old, err := net.Dial("tcp", proxy.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := ask(t, old, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Hang()
+	new, err := net.Dial("tcp", proxy.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer new.Close()
+	for name, connection := range map[string]net.Conn{"existing": old, "new": new} {
+		if err := ask(t, connection, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s connection: %v", name, err)
+		}
+	}
+	proxy.Continue()
+	for name, connection := range map[string]net.Conn{"existing": old, "new": new} {
+		if err := ask(t, connection, 10*time.Second); err != nil {
+			t.Errorf("%s connection after the hang: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+)
+
+// TestHungFrontendIsNotReady checks a frontend whose kernel accepts connections and that does not respond.
+func TestHungFrontendIsNotReady(t *testing.T) {
+	// The frontend can reject the request: it responds.
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	proxy := hangproxy.Start(t, server.Listener.Addr().String())
+	check := responds(proxy.Address, server.Client().Transport.(*http.Transport).TLSClientConfig)
+	if err := check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := check(ctx); err == nil || !strings.Contains(err.Error(), "does not respond") {
+		t.Errorf("with a hung frontend: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	if err := responds(listener.Addr().String(), nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("without a frontend: %v", err)
+	}
+}
