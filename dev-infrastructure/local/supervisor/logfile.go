@@ -72,10 +72,17 @@ func (l *logFile) text(from int64) string {
 	return string(data[:n])
 }
 
-// tail returns the last non-empty line that was written at or after from, shortened, for messages.
+// tail returns the last non-empty line that was written at or after from, shortened, for messages. If a Go program panicked, it
+// returns the line with the reason, which comes before the stacks.
 func (l *logFile) tail(from int64) string {
 	lines := strings.Split(strings.TrimSpace(l.text(from)), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
+	for _, candidate := range lines {
+		if strings.HasPrefix(candidate, "panic: ") || strings.HasPrefix(candidate, "fatal error: ") {
+			line = strings.TrimSpace(candidate)
+			break
+		}
+	}
 	if len(line) > 400 {
 		line = line[:400] + "…"
 	}

@@ -104,6 +104,12 @@ func (p *process) probe(ctx context.Context) (readyErr, liveErr error) {
 		readyErr = within(ctx, p.probes.ReadyTimeout, p.spec.Ready)
 	}
 	live.Wait()
+	if readyErr == nil && p.spec.DataDir != "" {
+		// A database can serve reads, and small writes, for a long time after its disk became full.
+		if err := diskspace.Check(p.spec.DataDir); errors.Is(err, diskspace.ErrFull) {
+			return err, nil
+		}
+	}
 	switch {
 	case p.spec.Ready == nil:
 		readyErr = liveErr

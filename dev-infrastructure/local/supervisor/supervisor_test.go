@@ -195,6 +195,20 @@ func TestFailedStartReportsReason(t *testing.T) {
 	}
 }
 
+func TestPanicIsTheReasonOfAnExit(t *testing.T) {
+	log, err := openLog(t.TempDir(), "panics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.file.Close()
+	if _, err := log.file.WriteString("serving\npanic: failed to open database\n\ngoroutine 1 [running]:\nmain.main()\n\tmain.go:75 +0x1a5\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line := log.tail(0); line != "panic: failed to open database" {
+		t.Errorf("the reason is %q", line)
+	}
+}
+
 func TestProcessThatIgnoresSignalIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	spec := shell("stubborn", fmt.Sprintf("trap '' TERM; touch %s/stubborn; while :; do sleep 0.02; done", dir))

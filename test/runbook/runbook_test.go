@@ -1,0 +1,328 @@
+// Package runbook rehearses runbooks of docs/operators: a test breaks something in a region, and follows the commands of the page in
+// their order. The region consists of PostgreSQL, etcd and the management clusters, under the supervisor of the local region.
+package runbook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+)
+
+// hcpctlVariable is the environment variable that makes the test binary run as hcpctl.
+const hcpctlVariable = "HCPMESH_TEST_HCPCTL"
+
+// deadline bounds each wait and each command, on a busy machine.
+const deadline = 3 * time.Minute
+
+func TestMain(m *testing.M) {
+	if os.Getenv(hcpctlVariable) != "" {
+		err := command.New(os.Stdout, os.Stderr).ExecuteContext(context.Background())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "hcpctl: "+err.Error())
+		}
+		os.Exit(command.ExitCode(err))
+	}
+	os.Exit(m.Run())
+}
+
+// rehearsal follows the commands of a page.
+type rehearsal struct {
+	t        *testing.T
+	page     string
+	commands []string
+	environ  []string
+	replace  *strings.Replacer
+}
+
+// rehearse reads the commands of a page: its indented lines. replace replaces the placeholders in them.
+func rehearse(t *testing.T, page, stateDir string, replace ...string) *rehearsal {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs/operators", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rehearsal{t: t, page: page, replace: strings.NewReplacer(replace...)}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "    "); ok {
+			r.commands = append(r.commands, strings.TrimSpace(rest))
+		}
+	}
+	programs := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\n%s=1 exec %s \"$@\"\n", hcpctlVariable, self)
+	if err := os.WriteFile(filepath.Join(programs, "hcpctl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.environ = append(os.Environ(), "HCPMESH_STATE_DIR="+stateDir, "PATH="+programs+":"+os.Getenv("PATH"))
+	return r
+}
+
+// follow runs the next command of the page, which must begin with the given words, and returns its output.
+func (r *rehearsal) follow(begins string) string {
+	r.t.Helper()
+	if len(r.commands) == 0 {
+		r.t.Fatalf("%s has no more commands, want %q", r.page, begins)
+	}
+	next := r.replace.Replace(r.commands[0])
+	r.commands = r.commands[1:]
+	if !strings.HasPrefix(next, begins) {
+		r.t.Fatalf("the next command of %s is %q, want %q", r.page, next, begins)
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), deadline)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-e", "-c", next)
+	shell.Env = r.environ
+	output, err := shell.CombinedOutput()
+	r.t.Logf("$ %s\n%s", next, output)
+	if err != nil {
+		r.t.Fatalf("%s: %v", next, err)
+	}
+	return string(output)
+}
+
+// expect is like follow and checks that the output contains all texts.
+func (r *rehearsal) expect(begins string, texts ...string) {
+	r.t.Helper()
+	output := r.follow(begins)
+	for _, text := range texts {
+		if !strings.Contains(output, text) {
+			r.t.Errorf("the output of %q lacks %q", begins, text)
+		}
+	}
+}
+
+// complete checks that all commands of the page were followed.
+func (r *rehearsal) complete() {
+	r.t.Helper()
+	if len(r.commands) > 0 {
+		r.t.Errorf("%s has commands that the test does not follow: %q", r.page, r.commands)
+	}
+}
+
+// startRegion starts a region of the third-party programs in dir.
+func startRegion(t *testing.T, dir string) *local.Region {
+	t.Helper()
+	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
+		kubeapitest.SkipUnlessCI(t, err.Error())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	without := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin"}
+	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
+		without = append(without, cluster+"-hypershift-runtime", cluster+"-maestro-agent")
+	}
+	region, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: new(int), Throwaway: true, Without: without})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		region.Close()
+		if err := local.Purge(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return region
+}
+
+// process returns the status of a process.
+func process(t *testing.T, region *local.Region, name string) local.ProcessStatus {
+	t.Helper()
+	for _, status := range region.Status().Processes {
+		if status.Name == name {
+			return status
+		}
+	}
+	t.Fatalf("the region has no process %s", name)
+	return local.ProcessStatus{}
+}
+
+// await waits until the region has a phase.
+func await(t *testing.T, region *local.Region, phase local.Phase) {
+	t.Helper()
+	eventually.Holds(t, deadline, "the region is "+string(phase), func() error {
+		if status := region.Status(); status.Phase != phase {
+			return fmt.Errorf("%+v", status.Processes)
+		}
+		return nil
+	})
+}
+
+func TestHungProcess(t *testing.T) {
+	dir := t.TempDir()
+	region := startRegion(t, dir)
+	r := rehearse(t, "hung-process.md", dir, "PROCESS", "etcd")
+	if err := region.Signal("etcd", syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, deadline, "etcd does not respond", func() error {
+		if status := process(t, region, "etcd"); !strings.Contains(status.Message, "does not respond") {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	r.expect("hcpctl region status", "region Degraded")
+	eventually.Holds(t, deadline, "etcd is restarted", func() error {
+		if status := process(t, region, "etcd"); status.Restarts == 0 || status.State != "Ready" {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	r.expect("hcpctl region events etcd", "NotReady", "Hung", "SIGKILL", "liveness probes failed")
+	r.follow("hcpctl region logs etcd")
+	r.follow("hcpctl region restart etcd")
+	await(t, region, local.PhaseReady)
+	r.expect("hcpctl region status", "region Ready")
+	r.complete()
+}
+
+func TestPostgreSQLAway(t *testing.T) {
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	region := startRegion(t, dir)
+	var record struct{ PostgresDir string }
+	data, err := os.ReadFile(filepath.Join(dir, "region.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		t.Fatal(err)
+	}
+	folder := record.PostgresDir
+	if err := os.Rename(filepath.Join(folder, "data"), backup); err != nil {
+		t.Fatal(err)
+	}
+	if err := region.Kill(t.Context(), "postgres"); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, deadline, "PostgreSQL fails to start", func() error {
+		for _, event := range region.Events() {
+			if event.Process == "postgres" && event.Type == "Failed" {
+				return nil
+			}
+		}
+		return errors.New("no such event")
+	})
+	r := rehearse(t, "postgresql-away.md", dir, "BACKUP", backup, "POSTGRES_DIR", folder)
+	r.expect("hcpctl region status", "region Degraded")
+	r.expect("hcpctl region events postgres", "SIGKILL", "Failed")
+	r.expect("hcpctl region logs postgres", "data")
+	r.expect("grep postgresDir", folder)
+	r.follow("mv -T")
+	r.follow("hcpctl region restart postgres")
+	await(t, region, local.PhaseReady)
+	r.expect("hcpctl region status", "region Ready")
+	r.complete()
+}
+
+func TestEtcdAway(t *testing.T) {
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	region := startRegion(t, dir)
+	config, err := clientcmd.BuildConfigFromFlags("", region.Endpoints().Kubeconfigs["mgmt-1"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(name string) {
+		t.Helper()
+		eventually.Holds(t, deadline, "namespace "+name+" is created", func() error {
+			_, err := cluster.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	r := rehearse(t, "etcd-away.md", dir, "BACKUP", backup)
+	create("before")
+	r.follow("hcpctl region kill etcd --signal STOP")
+	r.follow("cp -a")
+	r.follow("hcpctl region kill etcd --signal CONT")
+	await(t, region, local.PhaseReady)
+	create("after")
+
+	if err := os.WriteFile(filepath.Join(dir, "etcd", "member", "snap", "db"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := region.Kill(t.Context(), "etcd"); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, deadline, "etcd terminates by itself", func() error {
+		for _, event := range region.Events() {
+			if event.Process == "etcd" && event.ExitCode != nil && *event.ExitCode > 0 {
+				return nil
+			}
+		}
+		return errors.New("no such event")
+	})
+	r.expect("hcpctl region status", "region Degraded")
+	r.expect("hcpctl region events etcd", "SIGKILL", "Exited")
+	r.follow("hcpctl region logs etcd")
+	r.follow("cp -a")
+	r.follow("mv -T")
+	r.follow("hcpctl region restart etcd")
+	r.follow("hcpctl region restart $(")
+	await(t, region, local.PhaseReady)
+	r.expect("hcpctl region status", "region Ready")
+	r.complete()
+
+	if _, err := cluster.CoreV1().Namespaces().Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
+		t.Errorf("an object of the backup: %v", err)
+	}
+	if _, err := cluster.CoreV1().Namespaces().Get(t.Context(), "after", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an object that is newer than the backup: %v", err)
+	}
+	create("restored")
+}
+
+func TestDiskFull(t *testing.T) {
+	smalldisk.Run(t, 768<<20, func(t *testing.T, disk string) {
+		dir := filepath.Join(disk, "region")
+		region := startRegion(t, dir)
+		if err := os.Rename(smalldisk.Fill(t, disk), filepath.Join(dir, "logs", "old.log.1")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, region, local.PhaseDegraded)
+		eventually.Holds(t, deadline, "the databases name the disk", func() error {
+			for _, name := range []string{"postgres", "etcd"} {
+				if status := process(t, region, name); !strings.HasPrefix(status.Message, "the disk is full") {
+					return fmt.Errorf("%+v", status)
+				}
+			}
+			return nil
+		})
+		r := rehearse(t, "disk-full.md", dir)
+		r.expect("hcpctl region status", "region Degraded", "DISK FULL: 0 of 768 MiB")
+		r.expect("hcpctl region events", "the disk is full")
+		r.expect("df -h", "100%")
+		r.expect("du -xh", filepath.Join(dir, "logs"))
+		r.follow("rm -f")
+		await(t, region, local.PhaseReady)
+		r.expect("hcpctl region status", "region Ready")
+		r.complete()
+	})
+}
