@@ -9,7 +9,8 @@ func cluster() shape.Field {
 	return tracked(
 		shape.State("provisioningState"),
 		shape.Object("version",
-			shape.Value("id").KeepIfAbsent().Immutable(),
+			// The contract marks it create-only; the published service accepts changes.
+			shape.Value("id"),
 			shape.Value("channelGroup").Default("stable"),
 		),
 		shape.Object("dns",

@@ -13,11 +13,10 @@ const Version = "2024-06-10-preview"
 // API returns the api-version.
 func API() version.Version {
 	return version.Version{
-		Name:            Version,
-		Cluster:         cluster(),
-		NodePool:        nodePool(),
-		ExternalAuth:    externalAuth(),
-		VersionOptional: true,
+		Name:         Version,
+		Cluster:      cluster(),
+		NodePool:     nodePool(),
+		ExternalAuth: externalAuth(),
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package v20251223preview defines the ARM api-version 2025-12-23-preview. It adds image mirrors, a subnet for the
-// integration with the virtual network, ephemeral disks, private key vaults and changes of the OpenShift version.
+// integration with the virtual network, ephemeral disks and private key vaults.
 package v20251223preview
 
 import (
@@ -15,10 +15,7 @@ const Version = "2025-12-23-preview"
 func API() version.Version {
 	v := v20240610preview.API()
 	v.Name = Version
-	// The OpenShift version is required and can be changed.
-	v.VersionOptional = false
 	v.Cluster = v.Cluster.
-		With("properties.version", shape.Value("id")).
 		With("properties", shape.List("imageDigestMirrors",
 			shape.Value("source"),
 			shape.Value("mirrors"),

@@ -19,8 +19,6 @@ type Version struct {
 	NodePool     shape.Field
 	ExternalAuth shape.Field
 
-	// VersionOptional is set if the service selects the OpenShift version of a cluster that names none.
-	VersionOptional bool
 	// AcceptsCSR is set if a request for an admin credential contains a certificate signing request of the client. Older
 	// versions have no body, and the service generates the key.
 	AcceptsCSR bool

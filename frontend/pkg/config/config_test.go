@@ -83,7 +83,7 @@ func TestOfferMatchesCatalogue(t *testing.T) {
 	}
 }
 
-func TestNewestClusterVersion(t *testing.T) {
+func TestHasChannel(t *testing.T) {
 	const offer = "vmSizes: [Standard_D8s_v3]\nclusterVersions: ['4.9', '4.20', '4.21']\nreleases:\n" +
 		"- {version: 4.21.1, channelGroups: [fast], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
 		"- {version: 4.9.1, channelGroups: [stable, fast], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
@@ -98,9 +98,13 @@ func TestNewestClusterVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for group, want := range map[string]string{"stable": "4.20", "fast": "4.21", "nightly": ""} {
-		if got := c.NewestClusterVersion(group); got != want {
-			t.Errorf("the newest in %s is %q, not %q: of those that clusters may have, one that can be chosen", group, got, want)
+	for channel, want := range map[string]bool{"stable-4.20": true, "fast-4.20": false, "fast-4.21": true, "stable-4.2": false, "nightly-4.20": false} {
+		group, minor, _ := strings.Cut(channel, "-")
+		if got := c.HasChannel(group, minor); got != want {
+			t.Errorf("%s: got %v, want %v", channel, got, want)
 		}
+	}
+	if c.Releases = nil; !c.HasChannel("stable", "4.99") {
+		t.Error("without releases every channel exists")
 	}
 }

@@ -178,21 +178,11 @@ func (c *Config) OpenShiftVersions() []hub.OpenShiftVersion {
 	return all
 }
 
-// NewestClusterVersion returns the version of a new cluster whose customer selects none: the newest version that
-// clusters can have with an enabled release in the channel group. It is empty if there is none.
-func (c *Config) NewestClusterVersion(channelGroup string) string {
-	newest := ""
-	for _, release := range c.Releases {
-		minor := release.Version[:strings.LastIndexByte(release.Version, '.')]
-		available := len(c.ClusterVersions) == 0 || slices.Contains(c.ClusterVersions, minor)
-		if !release.Enabled || !available || !slices.Contains(release.ChannelGroups, channelGroup) {
-			continue
-		}
-		if newest == "" || compareVersions(release.Version, newest+".0") > 0 {
-			newest = minor
-		}
-	}
-	return newest
+// HasChannel reports whether a channel group has a release of a minor version. It is true if the region lists no releases.
+func (c *Config) HasChannel(channelGroup, minor string) bool {
+	return len(c.Releases) == 0 || slices.ContainsFunc(c.Releases, func(release Release) bool {
+		return strings.HasPrefix(release.Version, minor+".") && slices.Contains(release.ChannelGroups, channelGroup)
+	})
 }
 
 // OperatorIdentityRoleSets returns the role sets as ARM resources in order of version, one for each version.

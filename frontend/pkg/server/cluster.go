@@ -60,9 +60,6 @@ func (clusterType) newDocument(rq *request, _ *database.ClusterDocument) (databa
 
 func (clusterType) setDefaults(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
 	cluster.Location = s.Rules.Location(cluster.Location)
-	if version := &cluster.Properties.Version; version.ID == "" && rq.version.VersionOptional {
-		version.ID = s.Offer.NewestClusterVersion(version.ChannelGroup)
-	}
 	if cluster.Properties.DNS.BaseDomainPrefix == "" {
 		cluster.Properties.DNS.BaseDomainPrefix = domainPrefix(uid)
 	}
@@ -113,6 +110,32 @@ func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *requ
 	}
 	return []apierror.Violation{{Field: "properties.platform.managedResourceGroup",
 		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.FormatValue(group))}}, nil
+}
+
+func (clusterType) pin(s *Server, rq *request, cluster *hub.Cluster) {
+	s.Rules.PinVersion(cluster, rq.subscription)
+}
+
+// validateChangeAgainstStore rejects a new version that leaves node pools too far behind. A node pool that is created at the
+// same time writes the cluster too, so that the later of the two requests is decided again.
+func (clusterType) validateChangeAgainstStore(s *Server, ctx context.Context, rq *request, now, stored *hub.Cluster) ([]apierror.Violation, error) {
+	if now.Properties.Version.ID == stored.Properties.Version.ID {
+		return nil, nil
+	}
+	pools := map[string][]string{}
+	for next, first := "", true; first || next != ""; first = false {
+		page, after, err := s.Database.NodePools().List(ctx, rq.param(subscriptionParam), stored.ID+"/nodePools/", next, database.MaxPageSize)
+		if err != nil {
+			return nil, err
+		}
+		for _, pool := range page {
+			if pool.Value.ProvisioningState != hub.Deleting {
+				pools[pool.Value.NodePool.Name] = []string{pool.Value.NodePool.Properties.Version.ID, pool.Value.Status.Version}
+			}
+		}
+		next = after
+	}
+	return s.Rules.StrandedNodePools(now, pools), nil
 }
 
 func (clusterType) keepStoredCasing(now, stored *hub.Cluster) {

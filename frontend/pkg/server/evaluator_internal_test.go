@@ -91,6 +91,10 @@ func (clusterWithoutStore) validateAgainstStore(*Server, context.Context, *reque
 	return nil, nil
 }
 
+func (clusterWithoutStore) validateChangeAgainstStore(*Server, context.Context, *request, *hub.Cluster, *hub.Cluster) ([]apierror.Violation, error) {
+	return nil, nil
+}
+
 // resourceUnderTest is a resource type that the mutation tests cover.
 type resourceUnderTest struct {
 	name, definition string
@@ -157,7 +161,7 @@ func (c *resourceEvaluator[D, R]) create(body map[string]any) []apierror.Violati
 
 func (c *resourceEvaluator[D, R]) change(body map[string]any, patch bool) (evaluator, []apierror.Violation) {
 	document := c.stored
-	resource, violations, err := decodeChanged(c.server, c.rq, c.of, c.propose(body, patch), &document, time.Time{})
+	resource, violations, err := decodeChanged(c.server, context.Background(), c.rq, c.of, c.propose(body, patch), &document, time.Time{})
 	if err != nil {
 		c.t.Fatal(err)
 	}

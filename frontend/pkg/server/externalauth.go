@@ -59,6 +59,12 @@ func (externalAuthType) validateAgainstStore(*Server, context.Context, *request,
 }
 
 // keepStoredCasing does nothing: all properties of an external authentication can be changed.
+func (externalAuthType) pin(*Server, *request, *hub.ExternalAuth) {}
+
+func (externalAuthType) validateChangeAgainstStore(*Server, context.Context, *request, *hub.ExternalAuth, *hub.ExternalAuth) ([]apierror.Violation, error) {
+	return nil, nil
+}
+
 func (externalAuthType) keepStoredCasing(*hub.ExternalAuth, *hub.ExternalAuth) {}
 
 func (externalAuthType) reservations(key database.Key, document *database.ExternalAuthDocument) map[database.Key]database.ReservationDocument {

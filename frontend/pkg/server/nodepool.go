@@ -68,6 +68,12 @@ func (nodePoolType) validateAgainstStore(*Server, context.Context, *request, *hu
 	return nil, nil
 }
 
+func (nodePoolType) pin(*Server, *request, *hub.NodePool) {}
+
+func (nodePoolType) validateChangeAgainstStore(*Server, context.Context, *request, *hub.NodePool, *hub.NodePool) ([]apierror.Violation, error) {
+	return nil, nil
+}
+
 func (nodePoolType) keepStoredCasing(now, stored *hub.NodePool) {
 	now.Location, now.Properties.Platform = stored.Location, stored.Properties.Platform
 }

@@ -288,7 +288,7 @@ func newPreflightCheck[D, R any](t resourceType[D, R]) preflightCheck {
 		now := s.Now().UTC()
 		if found != nil {
 			document = found.Value
-			if resource, violations, err = decodeChanged(s, rq, t, proposed, &document, now); err != nil {
+			if resource, violations, err = decodeChanged(s, ctx, rq, t, proposed, &document, now); err != nil {
 				return err
 			}
 		} else {

@@ -37,6 +37,10 @@ type resourceType[D, R any] interface {
 	validate(s *Server, rq *request, now *R, stored *D, parent *database.ClusterDocument) []apierror.Violation
 	// validateAgainstStore validates a new resource against other stored resources, as far as reservations do not.
 	validateAgainstStore(s *Server, ctx context.Context, rq *request, resource *R, uid string) ([]apierror.Violation, error)
+	// validateChangeAgainstStore validates a changed resource against other stored resources.
+	validateChangeAgainstStore(s *Server, ctx context.Context, rq *request, now, stored *R) ([]apierror.Violation, error)
+	// pin replaces values of a resource that select exact releases, once the experimental tags in effect are known.
+	pin(s *Server, rq *request, resource *R)
 	// keepStoredCasing restores the stored casing of immutable ARM IDs.
 	keepStoredCasing(now, stored *R)
 	// reservations returns the names that only one resource may use, by key. They are committed with a new resource.
@@ -225,6 +229,7 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 	if tags := s.Rules.ApplyExperiments(common, nil, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
 		return resource, tags, nil
 	}
+	t.pin(s, rq, resource)
 	conflicts, err := t.validateAgainstStore(s, ctx, rq, resource, p.uid)
 	if err != nil {
 		return nil, nil, err
@@ -234,7 +239,7 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 }
 
 // decodeChanged returns the changed resource of a proposal, with all violations. It does not modify document.
-func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
+func decodeChanged[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
 	fields, err := p.merged(t.encode(rq.version, document))
 	if err != nil {
 		return nil, nil, err
@@ -250,8 +255,13 @@ func decodeChanged[D, R any](s *Server, rq *request, t resourceType[D, R], p *pr
 	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
 		return resource, tags, nil
 	}
+	t.pin(s, rq, resource)
+	conflicts, err := t.validateChangeAgainstStore(s, ctx, rq, resource, before)
+	if err != nil {
+		return nil, nil, err
+	}
 	named := append(checkNames(body, stored, rq.name()), clearIdentityIDs(t.common(resource).Identity)...)
-	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
+	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()), conflicts)), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
@@ -327,7 +337,7 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 		return err
 	}
 	now := s.Now().UTC()
-	resource, violations, err := decodeChanged(s, rq, t, p, &item.Value, now)
+	resource, violations, err := decodeChanged(s, ctx, rq, t, p, &item.Value, now)
 	if err != nil {
 		return err
 	}

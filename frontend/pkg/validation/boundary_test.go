@@ -180,7 +180,7 @@ func TestClusterVersionSteps(t *testing.T) {
 		{"4.22", "4.22.0", "4.23", false, true}, {"4.22", "4.22.0", "5.0", false, false}, {"4.22", "4.22.0", "5.0", true, true},
 		{"4.22", "4.22.0", "5.1", true, false}, {"4.23", "4.23.0", "5.0", true, false}, {"4.23", "4.23.0", "5.1", true, true},
 		{"4.23", "4.23.0", "5.1", false, false}, {"4.24", "4.24.0", "5.2", true, false}, {"4.21", "4.21.0", "5.0", true, false},
-		{"5.0", "5.0.0", "5.1", false, true}, {"5.0", "5.0.0", "5.2", true, false}, {"5.0", "5.0.0", "4.23", true, false}, {"5.0", "4.22.9", "5.0", false, true},
+		{"5.0", "5.0.0", "5.1", false, false}, {"5.0", "5.0.0", "5.1", true, true}, {"5.0", "5.0.0", "5.2", true, false}, {"5.0", "5.0.0", "4.23", true, false}, {"5.0", "4.22.9", "5.0", false, true},
 	} {
 		old, now, subscription := validCluster(), validCluster(), &hub.Subscription{}
 		old.Properties.Version.ID, now.Properties.Version.ID = tc.from, tc.to

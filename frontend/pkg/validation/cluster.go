@@ -29,7 +29,7 @@ func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 	found := validate(now, func(report *report) { r.cluster(report, change.Old, change.Subscription) })
 	steps := &report{}
 	immutable{steps}.value("location", normalLocation(change.Old.Location) == normalLocation(change.New.Location), change.New.Location)
-	clusterVersionStep(steps, change)
+	r.clusterVersionStep(steps, change)
 	found.replace(steps)
 	// A changed value can violate its own rule too. As in the published service, both are reported.
 	clusterImmutable(immutable{found}, change.Old, change.New)

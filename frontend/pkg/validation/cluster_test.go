@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
@@ -32,7 +33,7 @@ func rules(t testing.TB) *validation.Rules {
 		t.Fatal(err)
 	}
 	// All versions that the rules allow.
-	offer.ClusterVersions = nil
+	offer.ClusterVersions, offer.Releases = nil, nil
 	return validation.NewRules(offer, "westus3")
 }
 
@@ -134,6 +135,47 @@ func TestPrivateClustersAreKept(t *testing.T) {
 		want = []apierror.Violation{violation("properties.ingress.type", forbidden)}
 		if got := change(`{"properties":{"ingress":{"type":"Public"}}}`); !cmp.Equal(got, want) {
 			t.Errorf("%s: ingress: got %v, want %v", version.Name, got, want)
+		}
+	}
+}
+
+// TestPinVersion pins full versions with the feature only, and never replaces the exact version of a tag.
+func TestPinVersion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id, tag, wantID, wantPin string
+		subscription             *hub.Subscription
+	}{
+		"minor":           {"4.21", "", "4.21", "", experimenting()},
+		"full":            {"4.21.3", "", "4.21", "4.21.3", experimenting()},
+		"pre-release":     {"4.21.3-rc.1+b", "", "4.21", "4.21.3-rc.1+b", experimenting()},
+		"tag":             {"4.21.3", "4.21.5", "4.21", "4.21.5", experimenting()},
+		"not a version":   {"4.21.3-", "", "4.21.3-", "", experimenting()},
+		"without feature": {"4.21.3", "", "4.21.3", "", &hub.Subscription{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := validCluster()
+			c.Properties.Version.ID = tc.id
+			if tc.tag != "" {
+				c.Experiments = map[string]string{experiment.ExactVersion: tc.tag}
+			}
+			rules(t).PinVersion(c, tc.subscription)
+			if id, pin := c.Properties.Version.ID, c.Experiments[experiment.ExactVersion]; id != tc.wantID || pin != tc.wantPin {
+				t.Errorf("got %s pinned to %q, want %s pinned to %q", id, pin, tc.wantID, tc.wantPin)
+			}
+		})
+	}
+}
+
+func TestStrandedNodePools(t *testing.T) {
+	c := validCluster()
+	for version, want := range map[string]int{"4.22": 0, "4.23": 1, "5.0": 1, "invalid": 0} {
+		c.Properties.Version.ID = version
+		got := rules(t).StrandedNodePools(c, map[string][]string{"a": {"4.22.1", "4.20.9"}, "b": {"4.23.0", ""}, "c": {"", ""}})
+		if len(got) != want {
+			t.Errorf("%s: got %v", version, got)
+		}
+		if want > 0 && got[0] != violation("properties.version.id", `Invalid value: "`+version+`": must be at most 2 minor versions above every node pool: upgrade a (4.20.9) first`) {
+			t.Errorf("%s: got %v", version, got)
 		}
 	}
 }
@@ -444,10 +486,9 @@ func TestClusterUpdates(t *testing.T) {
 		},
 		"one up": {reason: "one minor is fine", change: func(c *hub.Cluster) { c.Properties.Version.ID = "4.21" }},
 		"major without the feature": {
-			reason: "5.0 follows 4.22, behind the feature", old: func(c *hub.Cluster) { c.Properties.Version.ID = "4.22" },
+			reason: "5.0 needs the feature", old: func(c *hub.Cluster) { c.Properties.Version.ID = "4.22" },
 			change: func(c *hub.Cluster) { c.Properties.Version.ID = "5.0" },
-			want: []apierror.Violation{violation("properties.version.id",
-				"Forbidden: a new major version needs the feature Microsoft.RedHatOpenShift/ExperimentalReleaseFeatures registered on the subscription")},
+			want:   []apierror.Violation{violation("properties.version.id", `Invalid value: "5.0": must be lower than 5.0`)},
 		},
 		"major": {
 			reason: "with the feature it is fine", subscription: experimenting(),

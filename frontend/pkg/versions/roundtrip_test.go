@@ -51,9 +51,6 @@ var clusters = resource[hub.Cluster]{
 		return of(was), of(now)
 	},
 	allow: func(v *versions.Version, was, wanted *hub.Cluster) {
-		if v.Name < "2025-12-23" {
-			wanted.Properties.Version.ID = was.Properties.Version.ID
-		}
 		if v.Name < "2026-06-30" && kms(was) != nil && kms(wanted) != nil {
 			kms(wanted).ActiveKey.Version = kms(was).ActiveKey.Version
 		}

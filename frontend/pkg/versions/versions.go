@@ -17,8 +17,6 @@ import (
 type Version struct {
 	// Name is the value of the api-version parameter.
 	Name string
-	// VersionOptional is set if the service selects the OpenShift version of a cluster that names none.
-	VersionOptional bool
 
 	// The encoders return a value that json.Marshal writes as the response.
 	EncodeCluster      func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
@@ -98,7 +96,7 @@ func (c converters) withDefaultsOf(newest converters) converters {
 
 func newVersion(api version.Version, own converters) *Version {
 	v := &Version{
-		Name: api.Name, VersionOptional: api.VersionOptional,
+		Name:          api.Name,
 		EncodeCluster: own.cluster.Encode, DecodeCluster: own.cluster.Decode,
 		EncodeNodePool: own.nodePool.Encode, DecodeNodePool: own.nodePool.Decode,
 		EncodeExternalAuth: own.externalAuth.Encode, DecodeExternalAuth: own.externalAuth.Decode,
