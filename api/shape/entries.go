@@ -58,6 +58,9 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.notShown {
 			entry.Notes = append(entry.Notes, "not in responses")
 		}
+		if field.requiredIfNull {
+			entry.Notes = append(entry.Notes, "required if a PATCH has null")
+		}
 		if field.immutable {
 			entry.Notes = append(entry.Notes, "immutable at this version")
 		}

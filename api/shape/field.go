@@ -20,19 +20,20 @@ import (
 // Field is an entry of a table: a field of a JSON object and its properties at one version. It is a value; each method
 // returns a changed copy.
 type Field struct {
-	name          string
-	from          string
-	kind          kind
-	enum          []string
-	supported     []string
-	defaultValue  any
-	implied       any
-	defaultIfNull bool
-	keepIfAbsent  bool
-	immutable     bool
-	notShown      bool
-	writeZero     bool
-	// other is the field of the same object that WriteZeroUnless and ImpliedFrom name.
+	name           string
+	from           string
+	kind           kind
+	enum           []string
+	supported      []string
+	defaultValue   any
+	implied        any
+	defaultIfNull  bool
+	requiredIfNull bool
+	keepIfAbsent   bool
+	immutable      bool
+	notShown       bool
+	writeZero      bool
+	// other is the field of the same object that ImpliedFrom names.
 	other      string
 	fromStatus *fromStatus
 	fields     []Field
@@ -106,6 +107,9 @@ func (f Field) DefaultIfNull() Field { f.defaultIfNull = true; return f }
 // NotShown omits the field from responses.
 func (f Field) NotShown() Field { f.notShown = true; return f }
 
+// RequiredIfNull rejects a PATCH with null at a field that has a value.
+func (f Field) RequiredIfNull() Field { f.requiredIfNull = true; return f }
+
 // KeepIfAbsent keeps the stored value if a PUT omits the field.
 func (f Field) KeepIfAbsent() Field { f.keepIfAbsent = true; return f }
 
@@ -113,11 +117,8 @@ func (f Field) KeepIfAbsent() Field { f.keepIfAbsent = true; return f }
 // the fields that no version may change.
 func (f Field) Immutable() Field { f.immutable = true; return f }
 
-// WriteZero writes the field even if it is zero or empty.
+// WriteZero writes the field even if it is zero or empty. It writes an object of a pointer that is set.
 func (f Field) WriteZero() Field { f.writeZero = true; return f }
-
-// WriteZeroUnless writes the field even if it is zero, unless the other field of the same object is set.
-func (f Field) WriteZeroUnless(other string) Field { f.other = other; return f }
 
 // With returns the table with fields added to the object at path, or replaced if it has fields of the same name. The empty
 // path is the table itself.

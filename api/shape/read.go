@@ -97,7 +97,11 @@ func (n *node) readMap(o *wire.Object, v reflect.Value) {
 
 func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
 	if !o.HasValue(n.name) {
-		if !n.keeps(v, defaults) {
+		switch {
+		case n.keeps(v, defaults):
+		case n.requiredIfNull && o != nil && !defaults && !v.IsZero():
+			o.AddProblem(n.name, "Required value")
+		default:
 			n.setAbsent(v, defaults)
 		}
 		return

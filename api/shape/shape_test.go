@@ -70,17 +70,17 @@ func TestReadAndShow(t *testing.T) {
 			shown:  `{}`,
 		},
 		"zeros": {
-			reason: "a zero is written if an absent field has another default, and with WriteZeroUnless if the other field is not set",
-			table:  shape.Resource(shape.Object("properties", value("count").WriteZeroUnless("pointed"), value("flag").Default(true), shape.Object("pointed", value("a")))),
+			reason: "a zero is written if an absent field has another default, and with WriteZero",
+			table:  shape.Resource(shape.Object("properties", value("count").WriteZero(), value("flag").Default(true), shape.Object("pointed", value("a")))),
 			body:   `{"properties":{"flag":false}}`,
 			shown:  `{"properties":{"count":0,"flag":false}}`,
 		},
-		"not alone": {
-			reason: "WriteZeroUnless omits a zero if the other field is set",
-			table:  shape.Resource(shape.Object("properties", value("count").WriteZeroUnless("pointed"), value("flag").WriteZero(), shape.Object("pointed", value("a")))),
-			body:   `{"properties":{"pointed":{"a":"x"}}}`,
-			want:   properties{Pointed: &within{A: "x"}},
-			shown:  `{"properties":{"flag":false,"pointed":{"a":"x"}}}`,
+		"empty object": {
+			reason: "WriteZero writes an empty object that is present",
+			table:  shape.Resource(shape.Object("properties", shape.Object("pointed", value("a")).WriteZero())),
+			body:   `{"properties":{"pointed":{}}}`,
+			want:   properties{Pointed: &within{}},
+			shown:  `{"properties":{"pointed":{}}}`,
 		},
 		"unknown stays": {
 			reason: "fields without an entry keep their values, also behind a pointer",
@@ -165,6 +165,17 @@ func TestReadAndShow(t *testing.T) {
 			reason: "DefaultIfNull does not apply to a field without a value, which a PATCH does not change",
 			table:  inner(value("word").Default("x").DefaultIfNull(), value("count")),
 			patch:  true, body: `{"properties":{"word":null}}`, shown: `{}`,
+		},
+		"required in a PATCH": {
+			reason: "RequiredIfNull rejects null at a field that has a value",
+			table:  inner(value("flag").Default(true).RequiredIfNull(), value("count")),
+			patch:  true, stored: properties{Flag: true}, body: `{"properties":{"flag":null}}`, want: properties{Flag: true},
+			problems: []string{"properties.flag: Required value"}, shown: `{"properties":{"flag":true}}`,
+		},
+		"required, but not set": {
+			reason: "RequiredIfNull does not apply to a field without a value, or to an absent object",
+			table:  inner(value("flag").Default(true).RequiredIfNull(), value("count")),
+			patch:  true, body: `{"properties":{"flag":null}}`, shown: `{"properties":{"flag":false}}`,
 		},
 		"default that is not supported": {
 			reason: "a default applies in any case; package validation rejects it",
@@ -310,7 +321,7 @@ func TestInvalidTablesPanic(t *testing.T) {
 		"an edit of what is not there":  func() { shape.Resource().With("properties", shape.Value("a")) },
 		"taking away what is not there": func() { shape.Resource(shape.Value("location")).Without("", "tags") },
 		"an unknown other field": func() {
-			shape.Bind[thing, status](inner(shape.Value("count").WriteZeroUnless("x"), shape.Value("word")))
+			shape.Bind[thing, status](inner(shape.ImpliedFrom("count", "x"), shape.Value("word")))
 		},
 		"a path through a string": func() { shape.Bind[thing, status](shape.Resource(shape.Value("a").From("properties.word.b"))) },
 	} {

@@ -76,9 +76,6 @@ func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 	case reported:
 		return appendAny(b, n.fromStatus.compute(r.status))
 	}
-	if n.other != nil && n.in(v).IsZero() && n.other.in(v).IsZero() {
-		return append(b, '0'), nil
-	}
 	v = n.in(v)
 	switch n.kind {
 	case readOnly:
@@ -95,7 +92,7 @@ func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 		}
 		start := len(b)
 		b, err := n.appendObject(b, v, r)
-		if len(b) == start+len("{}") {
+		if len(b) == start+len("{}") && !n.writeZero {
 			b = b[:start]
 		}
 		return b, err

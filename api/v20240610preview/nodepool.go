@@ -6,8 +6,7 @@ func nodePool() shape.Field {
 	return tracked(
 		shape.State("provisioningState"),
 		shape.Object("version",
-			// Later versions require it in responses. It is empty for a pool that was created before its control plane reported
-			// a version.
+			// Later versions require it in responses. It is empty for a pool of a release that did not require it in requests.
 			shape.Value("id").KeepIfAbsent().WriteZero(),
 			shape.Value("channelGroup").Default("stable"),
 		).KeepIfAbsent(),
@@ -18,16 +17,16 @@ func nodePool() shape.Field {
 			shape.Value("availabilityZone"),
 			shape.Object("osDisk",
 				shape.Value("sizeGiB").Default(64),
-				shape.Value("diskStorageAccountType").OneOf("Premium_LRS", "StandardSSD_LRS", "Standard_LRS").Default("Premium_LRS"),
+				shape.Value("diskStorageAccountType").OneOf("Premium_LRS", "StandardSSD_LRS", "Standard_LRS").Default("Premium_LRS").DefaultIfNull(),
 				shape.Value("encryptionSetId"),
 			),
 		),
-		shape.Value("replicas").WriteZeroUnless("autoScaling"),
-		shape.Value("autoRepair").Default(true),
+		shape.Value("replicas"),
+		shape.Value("autoRepair").Default(true).RequiredIfNull(),
 		shape.Object("autoScaling",
-			shape.Value("min").WriteZero(),
-			shape.Value("max").WriteZero(),
-		),
+			shape.Value("min"),
+			shape.Value("max"),
+		).WriteZero(),
 		shape.List("labels",
 			shape.Value("key"),
 			shape.Value("value"),

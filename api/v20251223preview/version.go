@@ -31,6 +31,13 @@ func API() version.Version {
 			),
 		)
 	v.NodePool = v.NodePool.
-		With("properties.platform.osDisk", shape.Value("diskType").OneOf("Managed", "Ephemeral").Default("Managed"))
+		With("properties.platform.osDisk", shape.Value("diskType").OneOf("Managed", "Ephemeral").Default("Managed").DefaultIfNull()).
+		With("properties",
+			shape.Value("replicas").WriteZero(),
+			shape.Object("autoScaling",
+				shape.Value("min").WriteZero(),
+				shape.Value("max").WriteZero(),
+			),
+		)
 	return v
 }

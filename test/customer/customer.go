@@ -212,11 +212,15 @@ func (c *Customer) ClusterBodyOf2024(name string) armresources.GenericResource {
 	return body
 }
 
+// nodeVersion is the oldest release of node pools. It fits every control plane up to 4.22.
+const nodeVersion = "4.20.8"
+
 // NodePoolBody returns a valid node pool with the given number of nodes.
 func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	return armresources.GenericResource{
 		Location: to.Ptr(c.endpoints.Location),
 		Properties: map[string]any{
+			"version":  map[string]any{"id": nodeVersion, "channelGroup": "stable"},
 			"platform": map[string]any{"vmSize": "Standard_D8s_v3"},
 			"replicas": replicas,
 		},

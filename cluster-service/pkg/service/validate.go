@@ -224,15 +224,15 @@ func validateNodePoolSpec(spec *csv1.NodePoolSpec) []apierror.Violation {
 	c.oneOf("spec.platform.availability_zone", p.GetAvailabilityZone(), "", "1", "2", "3")
 	c.within("spec.platform.os_disk.size_gib", p.GetOsDisk().GetSizeGib(), 64, 4095)
 	c.oneOf("spec.platform.os_disk.storage_account_type", p.GetOsDisk().GetStorageAccountType(), "Premium_LRS", "StandardSSD_LRS", "Standard_LRS")
+	limit := zoneLessMaximum
+	if p.GetAvailabilityZone() != "" {
+		limit = math.MaxInt32
+	}
 	switch size := spec.GetSize().(type) {
 	case *csv1.NodePoolSpec_Replicas:
-		limit := zoneLessMaximum
-		if p.GetAvailabilityZone() != "" {
-			limit = math.MaxInt32
-		}
 		c.within("spec.replicas", size.Replicas, 0, limit)
 	case *csv1.NodePoolSpec_Autoscaling:
-		c.within("spec.autoscaling.max", size.Autoscaling.GetMax(), 0, zoneLessMaximum)
+		c.within("spec.autoscaling.max", size.Autoscaling.GetMax(), 0, limit)
 		c.within("spec.autoscaling.min", size.Autoscaling.GetMin(), 0, max(size.Autoscaling.GetMax(), 0))
 	default:
 		c.fail("spec.replicas", "Required value: either replicas or autoscaling")

@@ -34,7 +34,24 @@ func (nodePoolType) encode(version *versions.Version, d *database.NodePoolDocume
 }
 
 func (nodePoolType) decode(version *versions.Version, body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool {
-	return version.DecodeNodePool(body, base, defaults)
+	pool := version.DecodeNodePool(body, base, defaults)
+	pool.Properties.Labels = lastLabels(pool.Properties.Labels)
+	return pool
+}
+
+// lastLabels returns the labels without repeated keys. The last value of a key counts, as in the published service.
+func lastLabels(labels []hub.Label) []hub.Label {
+	index := make(map[string]int, len(labels))
+	kept := labels[:0:0]
+	for _, label := range labels {
+		if i, found := index[label.Key]; found {
+			kept[i] = label
+			continue
+		}
+		index[label.Key] = len(kept)
+		kept = append(kept, label)
+	}
+	return kept
 }
 
 func (nodePoolType) newDocument(_ *request, parent *database.ClusterDocument) (database.NodePoolDocument, []apierror.Violation) {
@@ -46,11 +63,6 @@ func (nodePoolType) setDefaults(s *Server, _ *request, pool *hub.NodePool, _ str
 	pool.Location = s.Rules.Location(pool.Location)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = parent.Cluster.Properties.Platform.SubnetID
-	}
-	// The newest version is first. During an upgrade of the control plane, nodes must not be newer than its oldest
-	// version.
-	if active := parent.Status.ActiveVersions; pool.Properties.Version.ID == "" && len(active) > 0 {
-		pool.Properties.Version.ID = active[len(active)-1]
 	}
 }
 

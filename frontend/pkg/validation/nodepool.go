@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
@@ -29,9 +30,10 @@ func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
 	}
 	found := validate(now, func(report *report) { r.nodePool(report, change.Old, change) })
 	steps := &report{}
-	nodePoolImmutable(immutable{steps}, change.Old, change.New)
+	immutable{steps}.value("location", normalLocation(change.Old.Location) == normalLocation(change.New.Location), change.New.Location)
 	nodePoolVersionStep(steps, change)
 	found.replace(steps)
+	nodePoolImmutable(found, change.Old, change.New)
 	return found.violations()
 }
 
@@ -54,10 +56,10 @@ func (r *Rules) nodePool(report *report, pool *hub.NodePool, change NodePoolChan
 		if p.Replicas != 0 {
 			report.invalid("properties.replicas", p.Replicas, "must not be given together with autoScaling")
 		}
-		report.between("properties.autoScaling.min", scaling.Min, 0, maxNodes)
-		report.between("properties.autoScaling.max", scaling.Max, 0, maxNodes)
-		if scaling.Min > scaling.Max {
-			report.invalid("properties.autoScaling.min", scaling.Min, "must be less than or equal to max %d", scaling.Max)
+		report.between("properties.autoScaling.min", scaling.Min, 0, most)
+		report.between("properties.autoScaling.max", scaling.Max, 0, most)
+		if scaling.Min >= 0 && scaling.Max >= 0 && scaling.Min > scaling.Max && (most < 0 || scaling.Min <= most) {
+			report.invalid("properties.autoScaling.max", scaling.Max, "must be greater than or equal to min %d", scaling.Min)
 		}
 	}
 	labels(report, p.Labels)
@@ -98,14 +100,19 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	requiredText(report, field+"osDisk.diskStorageAccountType", disk.DiskStorageAccountType)
 	requiredText(report, field+"osDisk.diskType", disk.DiskType)
 	if disk.EncryptionSetID != "" {
-		if id := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets",
-			pool.ID, managedGroup); id != nil && len(disk.EncryptionSetID) > maxEncryptionSetID {
-			report.tooLong(field+"osDisk.encryptionSetId", disk.EncryptionSetID, maxEncryptionSetID)
+		// An encryption set of another subscription can be used, unlike other resources.
+		id := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets", "", managedGroup)
+		if id != nil && len(id.Name) > maxEncryptionSetName {
+			report.invalid(field+"osDisk.encryptionSetId", disk.EncryptionSetID, "the disk encryption set's name must have at most %d characters", maxEncryptionSetName)
 		}
 	}
 }
 
-// minNodePoolVersion is the oldest version that node pools can have.
+// maxEncryptionSetName is the most characters of the name of a disk encryption set. With it, the ID has at most the 285
+// characters that HyperShift accepts.
+const maxEncryptionSetName = 80
+
+// minNodePoolVersion is the oldest version that node pools can have without ExperimentalFeature.
 var minNodePoolVersion = version{major: 4, minor: 20, patch: 8}
 
 // maxSkew is the most minor versions between nodes and their control plane, and the most that one upgrade may cover.
@@ -114,7 +121,7 @@ const maxSkew = 2
 func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 	const field = "properties.version.id"
 	if v.ID == "" {
-		// Without a version the pool has that of the control plane.
+		report.required(field)
 		return
 	}
 	parsed, ok := parseVersion(v.ID, 3)
@@ -122,7 +129,7 @@ func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 		report.invalid(field, v.ID, "must be of the form MAJOR.MINOR.PATCH")
 		return
 	}
-	if parsed.compare(minNodePoolVersion) < 0 {
+	if parsed.compare(minNodePoolVersion) < 0 && !change.Subscription.HasFeature(ExperimentalFeature) {
 		report.invalid(field, v.ID, "must be at least %s", minNodePoolVersion)
 		return
 	}
@@ -153,10 +160,6 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	id := change.New.Properties.Version.ID
 	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 3)
 	now, nowOK := parseVersion(id, 3)
-	if oldOK && id == "" {
-		// A removed version would make it impossible to reject a downgrade in the next change.
-		report.required(field)
-	}
 	if !oldOK || !nowOK {
 		return
 	}
@@ -165,6 +168,9 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	}
 	if now.ordinal()-old.ordinal() > maxSkew {
 		report.invalid(field, id, "must be at most %d minor versions above the current version %s", maxSkew, old)
+	}
+	if now.major != old.major && !change.Subscription.HasFeature(ExperimentalFeature) {
+		report.invalid(field, id, "a new major version needs the feature %s registered on the subscription", ExperimentalFeature)
 	}
 }
 
@@ -181,28 +187,25 @@ var (
 	forbiddenRoles  = []string{"infra", "master"}
 )
 
+// labels validates the labels of the nodes. Their form is in the message of the whole list, because a malformed key is not
+// part of a path.
 func labels(report *report, labels []hub.Label) {
 	if report.tooMany("properties.labels", len(labels), maxLabels) {
 		return
 	}
-	seen := make(map[string]bool, len(labels))
-	for i, label := range labels {
-		field := func(name string) string { return fmt.Sprintf("properties.labels[%d].%s", i, name) }
+	for _, label := range labels {
+		field := "properties.labels[" + label.Key + "]"
 		switch {
-		case label.Key == "":
-			report.required(field("key"))
 		case !isQualifiedName(label.Key):
-			report.invalid(field("key"), label.Key, "%s", qualifiedNameMessage)
+			report.invalid("properties.labels", label.Key, "%s", qualifiedNameMessage)
+			continue
 		case slices.Contains(forbiddenLabels, label.Key):
-			report.forbidden(field("key"), label.Key, "label %s is reserved", label.Key)
+			report.invalid(field, label.Key, "the label is reserved")
 		case slices.Contains(roleLabels, label.Key) && slices.Contains(forbiddenRoles, label.Value):
-			report.forbidden(field("value"), label.Value, "label %s must not be %s", label.Key, label.Value)
-		case seen[label.Key]:
-			report.duplicate(field("key"), label.Key)
+			report.invalid(field, label.Value, "the label must not have this value")
 		}
-		seen[label.Key] = true
 		if !isLabelValue(label.Value) {
-			report.invalid(field("value"), label.Value, "%s", labelValueMessage)
+			report.invalid(field, label.Value, "%s", labelValueMessage)
 		}
 	}
 }
@@ -230,21 +233,30 @@ func taints(report *report, taints []hub.Taint) {
 		} else if !isLabelValue(taint.Value) {
 			report.invalid(field("value"), taint.Value, "%s", labelValueMessage)
 		}
-		requiredText(report, field("effect"), taint.Effect)
+		if taint.Effect == "" {
+			report.unsupported(field("effect"), "", "NoExecute", "NoSchedule", "PreferNoSchedule")
+		}
 	}
 }
 
-func nodePoolImmutable(i immutable, old, now *hub.NodePool) {
-	i.value("location", normalLocation(old.Location) == normalLocation(now.Location), now.Location)
-	const field = "properties.platform."
+// nodePoolImmutable reports create-only fields whose values differ, in addition to other violations at the fields. A
+// change of the platform is reported at the platform and at its field.
+func nodePoolImmutable(found *report, old, now *hub.NodePool) {
+	const field = "properties.platform"
+	pool, platform := immutable{found}, immutable{&report{}}
 	o, n := &old.Properties.Platform, &now.Properties.Platform
-	i.id(field+"subnetId", o.SubnetID, n.SubnetID)
-	i.text(field+"vmSize", o.VMSize, n.VMSize)
-	i.value(field+"enableEncryptionAtHost", o.EnableEncryptionAtHost == n.EnableEncryptionAtHost, n.EnableEncryptionAtHost)
-	i.text(field+"availabilityZone", o.AvailabilityZone, n.AvailabilityZone)
-	i.value(field+"osDisk.sizeGiB", o.OSDisk.SizeGiB == n.OSDisk.SizeGiB, n.OSDisk.SizeGiB)
-	i.text(field+"osDisk.diskStorageAccountType", o.OSDisk.DiskStorageAccountType, n.OSDisk.DiskStorageAccountType)
-	i.id(field+"osDisk.encryptionSetId", o.OSDisk.EncryptionSetID, n.OSDisk.EncryptionSetID)
-	i.text(field+"osDisk.diskType", o.OSDisk.DiskType, n.OSDisk.DiskType)
-	i.value("properties.autoRepair", old.Properties.AutoRepair == now.Properties.AutoRepair, now.Properties.AutoRepair)
+	platform.id(field+".subnetId", o.SubnetID, n.SubnetID)
+	platform.text(field+".vmSize", o.VMSize, n.VMSize)
+	platform.value(field+".enableEncryptionAtHost", o.EnableEncryptionAtHost == n.EnableEncryptionAtHost, n.EnableEncryptionAtHost)
+	platform.text(field+".availabilityZone", o.AvailabilityZone, n.AvailabilityZone)
+	oldDisk, disk := o.OSDisk, n.OSDisk
+	if strings.EqualFold(oldDisk.EncryptionSetID, disk.EncryptionSetID) {
+		oldDisk.EncryptionSetID = disk.EncryptionSetID
+	}
+	platform.value(field+".osDisk", oldDisk == disk, nil)
+	if changes := platform.report.findings; len(changes) > 0 {
+		pool.changed(field, nil)
+		found.findings = append(found.findings, changes...)
+	}
+	pool.value("properties.autoRepair", old.Properties.AutoRepair == now.Properties.AutoRepair, now.Properties.AutoRepair)
 }

@@ -41,7 +41,10 @@ func TestNodePoolRules(t *testing.T) {
 			reason: "a pool's version has three numbers", change: func(p *hub.NodePool) { p.Properties.Version.ID = "4.21" },
 			want: invalid("properties.version.id", `"4.21"`, "must be of the form MAJOR.MINOR.PATCH"),
 		},
-		"version absent": {reason: "without one it is the control plane's", change: func(p *hub.NodePool) { p.Properties.Version.ID = "" }},
+		"version absent": {
+			reason: "a version is required", change: func(p *hub.NodePool) { p.Properties.Version.ID = "" },
+			want: []apierror.Violation{violation("properties.version.id", "Required value")},
+		},
 		"version old": {
 			reason: "4.20.8 is the first", change: func(p *hub.NodePool) { p.Properties.Version.ID = "4.20.7" },
 			want: invalid("properties.version.id", `"4.20.7"`, "must be at least 4.20.8"),
@@ -94,7 +97,7 @@ func TestNodePoolRules(t *testing.T) {
 			reason: "min is at most max", change: func(p *hub.NodePool) {
 				p.Properties.Replicas, p.Properties.AutoScaling = 0, &hub.NodePoolAutoScaling{Min: 3, Max: 2}
 			},
-			want: invalid("properties.autoScaling.min", "3", "must be less than or equal to max 2"),
+			want: invalid("properties.autoScaling.max", "2", "must be greater than or equal to min 3"),
 		},
 		"disk": {
 			reason: "64 to 4095 GiB", change: func(p *hub.NodePool) { p.Properties.Platform.OSDisk.SizeGiB = 63 },
@@ -112,17 +115,17 @@ func TestNodePoolRules(t *testing.T) {
 			want: invalid("properties.platform.osDisk.encryptionSetId", `"`+vnet+`"`, "must be the id of a resource of type Microsoft.Compute/diskEncryptionSets"),
 		},
 		"labels": {
-			reason: "Kubernetes' syntax, no roles, no doubles", change: func(p *hub.NodePool) {
+			reason: "Kubernetes' syntax, no roles", change: func(p *hub.NodePool) {
 				p.Properties.Labels = []hub.Label{
-					{Key: "example.com/ok", Value: "yes"}, {Key: "example.com/ok"}, {Key: "node-role.kubernetes.io/worker"},
-					{Key: "machine.openshift.io/cluster-api-machine-role", Value: "infra"}, {Key: ""},
+					{Key: "example.com/ok", Value: "yes"}, {Key: "node-role.kubernetes.io/worker"},
+					{Key: "machine.openshift.io/cluster-api-machine-role", Value: "infra"}, {Key: "a/b/c"}, {Key: "example.com/value", Value: "-"},
 				}
 			},
 			want: []apierror.Violation{
-				violation("properties.labels[1].key", `Duplicate value: "example.com/ok"`),
-				violation("properties.labels[2].key", "Forbidden: label node-role.kubernetes.io/worker is reserved"),
-				violation("properties.labels[3].value", "Forbidden: label machine.openshift.io/cluster-api-machine-role must not be infra"),
-				violation("properties.labels[4].key", "Required value"),
+				violation("properties.labels", `Invalid value: "a/b/c": must consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric character, be no more than 63 characters, and may have a DNS subdomain prefix and '/'`),
+				violation("properties.labels[example.com/value]", `Invalid value: "-": must be empty or consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric character, and be no more than 63 characters`),
+				violation("properties.labels[machine.openshift.io/cluster-api-machine-role]", `Invalid value: "infra": the label must not have this value`),
+				violation("properties.labels[node-role.kubernetes.io/worker]", `Invalid value: "node-role.kubernetes.io/worker": the label is reserved`),
 			},
 		},
 		"taint": {
@@ -131,7 +134,7 @@ func TestNodePoolRules(t *testing.T) {
 			},
 			want: []apierror.Violation{
 				violation("properties.taints[0].key", "Too long: may not be more than 316 bytes"),
-				violation("properties.taints[1].effect", "Required value"),
+				violation("properties.taints[1].effect", `Unsupported value: "": supported values: "NoExecute", "NoSchedule", "PreferNoSchedule"`),
 			},
 		},
 		"drain": {
@@ -164,21 +167,45 @@ func TestNodePoolUpdates(t *testing.T) {
 	}{
 		"scale": {reason: "the size may change", change: func(p *hub.NodePool) { p.Properties.Replicas = 5 }},
 		"platform": {
-			reason: "the machines may not", change: func(p *hub.NodePool) {
+			reason: "the machines may not, which is reported at the platform and at the field", change: func(p *hub.NodePool) {
 				p.Properties.Platform.VMSize, p.Properties.AutoRepair = "Standard_D4s_v3", false
 			},
 			want: []apierror.Violation{
 				violation("properties.autoRepair", "Forbidden: field is immutable"),
+				violation("properties.platform", "Forbidden: field is immutable"),
 				violation("properties.platform.vmSize", "Forbidden: field is immutable"),
 			},
 		},
+		"disk": {
+			reason: "changes of the disk are reported at the disk", change: func(p *hub.NodePool) {
+				p.Properties.Platform.OSDisk.SizeGiB, p.Properties.Platform.OSDisk.DiskStorageAccountType = 128, "Standard_LRS"
+			},
+			want: []apierror.Violation{
+				violation("properties.platform", "Forbidden: field is immutable"),
+				violation("properties.platform.osDisk", "Forbidden: field is immutable"),
+			},
+		},
+		"invalid size": {
+			reason: "an immutable field can violate its own rule too", change: func(p *hub.NodePool) { p.Properties.Platform.OSDisk.SizeGiB = 1 },
+			want: []apierror.Violation{
+				violation("properties.platform", "Forbidden: field is immutable"),
+				violation("properties.platform.osDisk", "Forbidden: field is immutable"),
+				violation("properties.platform.osDisk.sizeGiB", "Invalid value: 1: must be greater than or equal to 64"),
+			},
+		},
+		"casing of ids": {reason: "ARM IDs have no casing", change: func(p *hub.NodePool) {
+			p.Properties.Platform.SubnetID = strings.ToUpper(p.Properties.Platform.SubnetID)
+		}},
 		"down": {
 			reason: "nodes do not go back", change: func(p *hub.NodePool) { p.Properties.Version.ID = "4.20.8" },
 			want: []apierror.Violation{violation("properties.version.id", `Invalid value: "4.20.8": must not be lower than the current version 4.21.1`)},
 		},
 		"far up": {
 			reason: "at most two minors at a time", change: func(p *hub.NodePool) { p.Properties.Version.ID = "5.1.0" },
-			want: []apierror.Violation{violation("properties.version.id", `Invalid value: "5.1.0": must be at most 2 minor versions above the current version 4.21.1`)},
+			want: []apierror.Violation{
+				violation("properties.version.id", `Invalid value: "5.1.0": a new major version needs the feature Microsoft.RedHatOpenShift/ExperimentalReleaseFeatures registered on the subscription`),
+				violation("properties.version.id", `Invalid value: "5.1.0": must be at most 2 minor versions above the current version 4.21.1`),
+			},
 		},
 	}
 	for name, tc := range cases {

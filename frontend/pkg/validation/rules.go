@@ -160,30 +160,23 @@ func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup 
 
 // channelGroup validates a channel group. Groups that are not for production need ExperimentalFeature.
 func channelGroup(report *report, field, group string, subscription *hub.Subscription) {
-	switch group {
-	case "":
+	supported := []string{"fast", "stable"}
+	if subscription.HasFeature(ExperimentalFeature) {
+		supported = []string{"candidate", "fast", "nightly", "stable"}
+	}
+	if group == "" {
 		report.required(field)
-	case "stable", "fast":
-	case "candidate", "nightly":
-		if !subscription.HasFeature(ExperimentalFeature) {
-			report.unsupported(field, group, "stable", "fast")
-		}
-	default:
-		if subscription.HasFeature(ExperimentalFeature) {
-			report.unsupported(field, group, "stable", "fast", "candidate", "nightly")
-			return
-		}
-		report.unsupported(field, group, "stable", "fast")
+	}
+	if !slices.Contains(supported, group) {
+		report.unsupported(field, group, supported...)
 	}
 }
 
 const subnetType = "Microsoft.Network/virtualNetworks/subnets"
 
-// The longest IDs that HyperShift accepts, in characters.
-const (
-	maxGroupOrNetworkID = 255
-	maxEncryptionSetID  = 285
-)
+// maxGroupOrNetworkID is the longest ID of a network security group or a virtual network that HyperShift accepts, in
+// characters.
+const maxGroupOrNetworkID = 255
 
 // subnetRef validates a reference to a subnet; see resourceRef.
 func subnetRef(report *report, field, id, ownerID, managedGroup string) *arm.ResourceID {

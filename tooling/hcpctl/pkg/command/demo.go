@@ -63,7 +63,7 @@ func (e *environment) demo(c *cobra.Command) error {
 	if err := e.ensure(c, client, client.ClusterID(demoCluster), "cluster "+demoCluster, cluster); err != nil {
 		return err
 	}
-	pool := nodePoolTemplate(location, defaultVMSize, demoReplicas)
+	pool := nodePoolTemplate(location, defaultNodeVersion, defaultVMSize, demoReplicas)
 	if err := e.ensure(c, client, client.NodePoolID(demoCluster, demoNodePool), "node pool "+demoNodePool, pool); err != nil {
 		return err
 	}

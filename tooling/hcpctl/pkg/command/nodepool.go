@@ -14,6 +14,9 @@ import (
 
 const defaultVMSize = "Standard_D8s_v3"
 
+// defaultNodeVersion is the oldest release of node pools. It fits the default version of clusters.
+const defaultNodeVersion = "4.20.8"
+
 func (e *environment) nodePool() *cobra.Command {
 	c := group("nodepool", "Manage node pools",
 		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List the node pools of a cluster"), e.nodePoolScale(),
@@ -23,12 +26,13 @@ func (e *environment) nodePool() *cobra.Command {
 }
 
 func (e *environment) nodePoolCreate() *cobra.Command {
-	var vmSize string
+	var version, vmSize string
 	var replicas int
 	c := e.create(nodePools(), func(_ []string, location string) (armclient.Resource, error) {
-		return nodePoolTemplate(location, vmSize, replicas), nil
+		return nodePoolTemplate(location, version, vmSize, replicas), nil
 	})
 	c.Flags().IntVar(&replicas, "replicas", 2, "`number` of nodes")
+	c.Flags().StringVar(&version, "version", defaultNodeVersion, "OpenShift `version` as MAJOR.MINOR.PATCH, at most that of the control plane")
 	c.Flags().StringVar(&vmSize, "vm-size", defaultVMSize, "virtual machine `size`")
 	return c
 }

@@ -146,10 +146,11 @@ func clusterTemplate(subscription, group, name, location, version, channel strin
 }
 
 // nodePoolTemplate returns a node pool in the subnet of its cluster.
-func nodePoolTemplate(location, vmSize string, replicas int) armclient.Resource {
+func nodePoolTemplate(location, version, vmSize string, replicas int) armclient.Resource {
 	return armclient.Resource{
 		"location": location,
 		"properties": map[string]any{
+			"version":  map[string]any{"id": version},
 			"platform": map[string]any{"vmSize": vmSize},
 			"replicas": replicas,
 		},
