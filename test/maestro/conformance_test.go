@@ -277,7 +277,7 @@ func newSource(t *testing.T, m implementation, name string) *source {
 	subscribed := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		s.client.Subscribe(ctx, func(context.Context) error { close(subscribed); return nil }, func(e *maestro.Event) {
+		s.client.Subscribe(ctx, maestro.Subscriber{Started: func(context.Context) error { close(subscribed); return nil }, Status: func(e *maestro.Event) {
 			st := status{version: e.Version, hash: e.StatusHash, body: e.Body}
 			if err := json.Unmarshal(e.Body, &st); err != nil {
 				t.Errorf("status of %s: %v", e.ResourceID, err)
@@ -285,7 +285,7 @@ func newSource(t *testing.T, m implementation, name string) *source {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.statuses[e.ResourceID] = append(s.statuses[e.ResourceID], st)
-		})
+		}})
 	})
 	t.Cleanup(func() { cancel(); group.Wait() })
 	<-subscribed

@@ -23,7 +23,7 @@ import (
 
 // Subscriber has the methods of a Maestro client that Receiver uses.
 type Subscriber interface {
-	Subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*maestro.Event))
+	Subscribe(ctx context.Context, to maestro.Subscriber)
 	Resync(ctx context.Context, held []maestro.Held) error
 	Delete(ctx context.Context, b *maestro.Bundle) error
 }
@@ -91,7 +91,9 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 // Run receives statuses until ctx ends.
 func (r *Receiver) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	group.Go(func() { r.Maestro.Subscribe(ctx, r.resync, r.receive) })
+	group.Go(func() {
+		r.Maestro.Subscribe(ctx, maestro.Subscriber{Started: r.resync, Status: r.receive, Heartbeats: r.AgentHeartbeats})
+	})
 	group.Go(func() { r.process(ctx) })
 	group.Go(func() { r.sweep(ctx) })
 	group.Wait()
@@ -139,10 +141,6 @@ func (r *Receiver) sweep(ctx context.Context) {
 }
 
 func (r *Receiver) receive(e *maestro.Event) {
-	if e.Heartbeats != nil {
-		r.AgentHeartbeats(e.Heartbeats)
-		return
-	}
 	seen, err := feedback.Decode(e.Body)
 	if err != nil {
 		r.Metrics.statuses.WithLabelValues("malformed").Inc()

@@ -172,14 +172,22 @@ func (c *Client) publishResync(ctx context.Context, event *pbv1.CloudEvent) erro
 	return nil
 }
 
-// Subscribe calls receive for every status event and every heartbeat with those of agents, one at a time and in order, until ctx ends. It subscribes again when the
-// stream breaks or has no heartbeats. After each subscription it calls started, in which the caller requests missed statuses
-// with Resync.
-func (c *Client) Subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*Event)) {
+// Subscriber receives what a subscription delivers. Its functions are called one at a time.
+type Subscriber struct {
+	// Started is called after each subscription, in which the caller requests missed statuses with Resync.
+	Started func(ctx context.Context) error
+	// Status is called for each status event, in order.
+	Status func(*Event)
+	// Heartbeats is called with the times of the last heartbeats of agents, by consumer; nil ignores them.
+	Heartbeats func(last map[string]time.Time)
+}
+
+// Subscribe passes all events to a subscriber until ctx ends. It subscribes again when the stream breaks or has no heartbeats.
+func (c *Client) Subscribe(ctx context.Context, to Subscriber) {
 	pauses := backoff.New(firstReconnect, lastReconnect)
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := c.subscribe(ctx, started, receive)
+		err := c.subscribe(ctx, to)
 		c.subscribed.Store(false)
 		if ctx.Err() != nil {
 			return
@@ -193,7 +201,7 @@ func (c *Client) Subscribe(ctx context.Context, started func(ctx context.Context
 	}
 }
 
-func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*Event)) error {
+func (c *Client) subscribe(ctx context.Context, to Subscriber) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	alive := time.AfterFunc(heartbeatTimeout, func() { cancel(errors.New("no heartbeat")) })
@@ -206,7 +214,7 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
-		c.settle(ctx, cancel, stream, started)
+		c.settle(ctx, cancel, stream, to.Started)
 	}()
 	defer func() { cancel(nil); <-settled }()
 	for {
@@ -219,8 +227,8 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 		}
 		alive.Reset(heartbeatTimeout)
 		if event.GetType() == maestroapi.TypeHeartbeat {
-			if last := decodeHeartbeats(event); len(last) > 0 {
-				receive(&Event{Heartbeats: last})
+			if last := decodeHeartbeats(event); len(last) > 0 && to.Heartbeats != nil {
+				to.Heartbeats(last)
 			}
 			continue
 		}
@@ -229,7 +237,7 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 		case err != nil:
 			c.log.Warn("invalid event of Maestro ignored", logkey.Error, err, logkey.Key, event.GetId())
 		case ok:
-			receive(decoded)
+			to.Status(decoded)
 		}
 	}
 }

@@ -43,7 +43,7 @@ type Bundle struct {
 	ReleaseNamespaces []string
 }
 
-// Event is the status of a bundle, or the heartbeats of agents.
+// Event is the status of a bundle.
 type Event struct {
 	ResourceID string
 	Consumer   string
@@ -55,8 +55,6 @@ type Event struct {
 	StatusHash string
 	// Body is the bundle's status, without manifests if the server supports that.
 	Body []byte
-	// Heartbeats are the times of the last heartbeats of agents, by consumer. An event with heartbeats is about no bundle.
-	Heartbeats map[string]time.Time
 }
 
 // Errors that a caller handles. All other errors are worth a retry.
