@@ -18,7 +18,7 @@ type OpenShiftVersion struct {
 type OpenShiftVersionProperties struct {
 	ChannelGroup       string    `json:"channelGroup"`
 	Enabled            bool      `json:"enabled"`
-	EndOfLifeTimestamp time.Time `json:"endOfLifeTimestamp"`
+	EndOfLifeTimestamp time.Time `json:"endOfLifeTimestamp,omitzero"`
 }
 
 // EncodeOpenShiftVersion returns the wire form of a version.

@@ -2885,7 +2885,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -3119,7 +3119,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xbd2\n" +
+	"\t_capacity2\xca3\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -3177,7 +3177,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\tPlanDrain\x12+.hcpmesh.clusterservice.v1.PlanDrainRequest\x1a$.hcpmesh.clusterservice.v1.DrainPlan\x12\x81\x01\n" +
 	"\x18DeregisterProvisionShard\x12:.hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12w\n" +
 	"\x10ExplainPlacement\x122.hcpmesh.clusterservice.v1.ExplainPlacementRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanation\x12{\n" +
-	"\x12SetPlacementPolicy\x124.hcpmesh.clusterservice.v1.SetPlacementPolicyRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanationBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\x12SetPlacementPolicy\x124.hcpmesh.clusterservice.v1.SetPlacementPolicyRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanation\x12\x8a\x01\n" +
+	"\x15ListOpenShiftVersions\x127.hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest\x1a8.hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponseBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_service_proto_rawDescOnce sync.Once
@@ -3286,16 +3287,18 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*DeregisterProvisionShardRequest)(nil),    // 90: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
 	(*ExplainPlacementRequest)(nil),            // 91: hcpmesh.clusterservice.v1.ExplainPlacementRequest
 	(*SetPlacementPolicyRequest)(nil),          // 92: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListInventoryResponse)(nil),              // 93: hcpmesh.clusterservice.v1.ListInventoryResponse
-	(*DeletionStep)(nil),                       // 94: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 95: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 96: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 97: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 98: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 99: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 100: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 101: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 102: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsRequest)(nil),       // 93: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	(*ListInventoryResponse)(nil),              // 94: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 95: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 96: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 97: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 98: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 99: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 100: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 101: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 102: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 103: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsResponse)(nil),      // 104: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	45,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -3393,63 +3396,65 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	90,  // 92: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
 	91,  // 93: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
 	92,  // 94: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	48,  // 95: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	48,  // 96: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,   // 97: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	48,  // 98: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	46,  // 99: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
-	93,  // 100: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
-	51,  // 101: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	51,  // 102: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,   // 103: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	51,  // 104: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	54,  // 105: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	54,  // 106: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13,  // 107: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	54,  // 108: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	57,  // 109: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	57,  // 110: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18,  // 111: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	60,  // 112: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	60,  // 113: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22,  // 114: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24,  // 115: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	94,  // 116: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	94,  // 117: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28,  // 118: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	95,  // 119: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	63,  // 120: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 121: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	96,  // 122: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	63,  // 123: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 124: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 125: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 126: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	97,  // 127: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	97,  // 128: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	98,  // 129: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	99,  // 130: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	30,  // 131: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	65,  // 132: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 133: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 134: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 135: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 136: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 137: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	37,  // 138: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	39,  // 139: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	41,  // 140: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	43,  // 141: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	100, // 142: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	67,  // 143: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	67,  // 144: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	101, // 145: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	101, // 146: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	67,  // 147: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	102, // 148: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	102, // 149: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	95,  // [95:150] is the sub-list for method output_type
-	40,  // [40:95] is the sub-list for method input_type
+	93,  // 95: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	48,  // 96: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	48,  // 97: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 98: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	48,  // 99: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	46,  // 100: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	94,  // 101: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	51,  // 102: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	51,  // 103: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,   // 104: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	51,  // 105: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	54,  // 106: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	54,  // 107: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13,  // 108: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	54,  // 109: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	57,  // 110: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	57,  // 111: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18,  // 112: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	60,  // 113: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	60,  // 114: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22,  // 115: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24,  // 116: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	95,  // 117: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	95,  // 118: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28,  // 119: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	96,  // 120: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	63,  // 121: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 122: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	97,  // 123: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	63,  // 124: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 125: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 126: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 127: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	98,  // 128: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	98,  // 129: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	99,  // 130: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	100, // 131: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	30,  // 132: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	65,  // 133: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 134: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 135: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 136: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 137: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 138: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	37,  // 139: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	39,  // 140: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	41,  // 141: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	43,  // 142: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	101, // 143: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	67,  // 144: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	67,  // 145: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	102, // 146: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	102, // 147: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	67,  // 148: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	103, // 149: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	103, // 150: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	104, // 151: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	96,  // [96:152] is the sub-list for method output_type
+	40,  // [40:96] is the sub-list for method input_type
 	40,  // [40:40] is the sub-list for extension type_name
 	40,  // [40:40] is the sub-list for extension extendee
 	0,   // [0:40] is the sub-list for field type_name
@@ -3467,6 +3472,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_cluster_action_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
+	file_hcpmesh_clusterservice_v1_openshift_version_proto_init()
 	file_hcpmesh_clusterservice_v1_placement_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
 	file_hcpmesh_clusterservice_v1_reconciliation_proto_init()

@@ -74,6 +74,7 @@ const (
 	ClusterService_DeregisterProvisionShard_FullMethodName    = "/hcpmesh.clusterservice.v1.ClusterService/DeregisterProvisionShard"
 	ClusterService_ExplainPlacement_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ExplainPlacement"
 	ClusterService_SetPlacementPolicy_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/SetPlacementPolicy"
+	ClusterService_ListOpenShiftVersions_FullMethodName       = "/hcpmesh.clusterservice.v1.ClusterService/ListOpenShiftVersions"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -259,6 +260,8 @@ type ClusterServiceClient interface {
 	// on its shard, and drain plans apply the new rules. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
 	// CLUSTER_DELETING.
 	SetPlacementPolicy(ctx context.Context, in *SetPlacementPolicyRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
+	// Returns the OpenShift versions that clusters can be installed with now.
+	ListOpenShiftVersions(ctx context.Context, in *ListOpenShiftVersionsRequest, opts ...grpc.CallOption) (*ListOpenShiftVersionsResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -828,6 +831,16 @@ func (c *clusterServiceClient) SetPlacementPolicy(ctx context.Context, in *SetPl
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListOpenShiftVersions(ctx context.Context, in *ListOpenShiftVersionsRequest, opts ...grpc.CallOption) (*ListOpenShiftVersionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOpenShiftVersionsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListOpenShiftVersions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -1011,6 +1024,8 @@ type ClusterServiceServer interface {
 	// on its shard, and drain plans apply the new rules. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
 	// CLUSTER_DELETING.
 	SetPlacementPolicy(context.Context, *SetPlacementPolicyRequest) (*PlacementExplanation, error)
+	// Returns the OpenShift versions that clusters can be installed with now.
+	ListOpenShiftVersions(context.Context, *ListOpenShiftVersionsRequest) (*ListOpenShiftVersionsResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -1185,6 +1200,9 @@ func (UnimplementedClusterServiceServer) ExplainPlacement(context.Context, *Expl
 }
 func (UnimplementedClusterServiceServer) SetPlacementPolicy(context.Context, *SetPlacementPolicyRequest) (*PlacementExplanation, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPlacementPolicy not implemented")
+}
+func (UnimplementedClusterServiceServer) ListOpenShiftVersions(context.Context, *ListOpenShiftVersionsRequest) (*ListOpenShiftVersionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOpenShiftVersions not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -2190,6 +2208,24 @@ func _ClusterService_SetPlacementPolicy_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListOpenShiftVersions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOpenShiftVersionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListOpenShiftVersions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListOpenShiftVersions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListOpenShiftVersions(ctx, req.(*ListOpenShiftVersionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2412,6 +2448,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPlacementPolicy",
 			Handler:    _ClusterService_SetPlacementPolicy_Handler,
+		},
+		{
+			MethodName: "ListOpenShiftVersions",
+			Handler:    _ClusterService_ListOpenShiftVersions_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -87,7 +87,8 @@ type Releases interface{ Catalog() *release.Catalog }
 // Service implements the API.
 type Service struct {
 	csv1.UnimplementedClusterServiceServer
-	o Options
+	o        Options
+	versions versionList
 }
 
 // New returns a service.

@@ -168,6 +168,9 @@ func (s *Source) loadStored(ctx context.Context) {
 }
 
 func (s *Source) replace(catalog *release.Catalog, channels int) {
+	if s.o.Catalog != nil {
+		catalog = catalog.WithEndOfLife(s.o.Catalog)
+	}
 	s.current.Store(catalog)
 	s.channels.Store(int64(channels))
 	s.o.Changed()

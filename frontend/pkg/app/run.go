@@ -97,6 +97,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Database:      db,
 		Dispatcher:    dispatcher,
 		Credentials:   clusterService,
+		Versions:      clusterService,
 		Rules:         validation.NewRules(offer, options.Location),
 		Offer:         offer,
 		SkipTokens:    skiptoken.New(tokenKeys),

@@ -32,10 +32,10 @@ func TestOfferFollowsCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var shown []string
-	for _, v := range c.OpenShiftVersions() {
-		shown = append(shown, v.Name+" until "+v.EndOfLife.Format("2006-01-02"))
+	for _, r := range c.Releases {
+		shown = append(shown, r.Version+" "+strings.Join(r.ChannelGroups, ",")+" until "+r.EndOfLife.Format("2006-01-02"))
 	}
-	if diff := cmp.Diff([]string{"4.21.3 until 2027-08-17", "4.21.3-candidate until 2027-08-17", "4.21.9-candidate until 2027-08-17"}, shown); diff != "" {
+	if diff := cmp.Diff([]string{"4.21.3 stable,candidate until 2027-08-17", "4.21.9 candidate until 2027-08-17"}, shown); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := config.Load(offer, write("endless.yaml", releases)); err == nil || !strings.Contains(err.Error(), "endOfLife") {

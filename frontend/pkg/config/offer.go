@@ -59,9 +59,6 @@ type Role struct {
 // stable is the channel group that names of versions omit.
 const stable = "stable"
 
-// Production reports whether a channel group is visible to all customers. Others require a feature of the subscription.
-func Production(channelGroup string) bool { return channelGroup == stable || channelGroup == "fast" }
-
 var (
 	releaseVersion = regexp.MustCompile(`^\d{1,2}\.\d{1,3}\.\d{1,4}$`)
 	minorVersion   = regexp.MustCompile(`^\d{1,2}\.\d{1,3}$`)
@@ -159,23 +156,6 @@ func (o *Operator) check() error {
 		}
 	}
 	return nil
-}
-
-// OpenShiftVersions returns the releases as ARM resources in order of version, one for each channel group of a release.
-func (c *Config) OpenShiftVersions() []hub.OpenShiftVersion {
-	var all []hub.OpenShiftVersion
-	releases := slices.Clone(c.Releases)
-	slices.SortStableFunc(releases, func(a, b Release) int { return compareVersions(a.Version, b.Version) })
-	for _, release := range releases {
-		for _, group := range release.ChannelGroups {
-			name := release.Version
-			if group != stable {
-				name += "-" + group
-			}
-			all = append(all, hub.OpenShiftVersion{Name: name, ChannelGroup: group, Enabled: release.Enabled, EndOfLife: release.EndOfLife.UTC()})
-		}
-	}
-	return all
 }
 
 // HasChannel reports whether a channel group has a release of a minor version. It is true if the region lists no releases.

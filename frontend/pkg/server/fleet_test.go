@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // fleet is a Cluster Service that stores UIDs and generations with the real service's guarantees. It only signs
@@ -38,6 +39,9 @@ type fleet struct {
 	credentials map[string]*clusterservicev1.BreakGlassCredential
 	signer      *x509.Certificate
 	key         *ecdsa.PrivateKey
+	// versionRequests has the etags of the requests for versions.
+	versionRequests     []string
+	versionsUnavailable bool
 }
 
 // newFleet returns a fleet with a signer for credentials.
@@ -111,6 +115,30 @@ func (f *fleet) generation(uid string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.generations[uid]
+}
+
+// ListOpenShiftVersions returns the offers of the built-in catalogue.
+func (f *fleet) ListOpenShiftVersions(_ context.Context, r *clusterservicev1.ListOpenShiftVersionsRequest) (*clusterservicev1.ListOpenShiftVersionsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.versionRequests = append(f.versionRequests, r.GetEtag())
+	if f.versionsUnavailable {
+		return nil, status.Error(codes.Unavailable, "the database is not reachable at 127.0.0.1:5432")
+	}
+	const etag = "1"
+	if r.GetEtag() == etag {
+		return &clusterservicev1.ListOpenShiftVersionsResponse{Etag: etag, NotModified: true}, nil
+	}
+	catalog, err := release.Default()
+	if err != nil {
+		return nil, err
+	}
+	response := &clusterservicev1.ListOpenShiftVersionsResponse{Etag: etag}
+	for _, offer := range catalog.Offers() {
+		response.Versions = append(response.Versions, &clusterservicev1.OpenShiftVersion{Name: offer.Name(), Version: offer.Release.Version.String(),
+			ChannelGroup: offer.ChannelGroup, Enabled: offer.Enabled, EndOfLifeTime: timestamppb.New(offer.EndOfLife)})
+	}
+	return response, nil
 }
 
 func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyClusterRequest) (*clusterservicev1.Cluster, error) {

@@ -5,16 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"strings"
 
-	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The handlers of a region's catalogue, below its location. The catalogue changes only with the configuration of the
-// process.
+// The handlers below a region's location. The role sets change only with the configuration of the process; file
+// openshiftversion.go has the versions.
 
 // checkLocation returns a ResourceNotFound error for the location of another region.
 func (s *Server) checkLocation(rq *request) error {
@@ -40,43 +36,6 @@ func (rq *request) writeWithContentETag(value any) error {
 	rq.w.Header().Set("ETag", `"`+hex.EncodeToString(hash[:16])+`"`)
 	rq.w.content(http.StatusOK, content)
 	return nil
-}
-
-// openShiftVersions returns the versions that the caller may see.
-func (s *Server) openShiftVersions(rq *request) []hub.OpenShiftVersion {
-	var visible []hub.OpenShiftVersion
-	for _, version := range s.releases {
-		if !config.Production(version.ChannelGroup) && !rq.subscription.HasFeature(validation.ExperimentalFeature) {
-			continue
-		}
-		version.ID = s.locationResourceID(rq, "hcpOpenShiftVersions", version.Name)
-		visible = append(visible, version)
-	}
-	return visible
-}
-
-func (s *Server) listOpenShiftVersions(_ context.Context, rq *request) error {
-	if err := s.checkLocation(rq); err != nil {
-		return err
-	}
-	var values []any
-	for _, version := range s.openShiftVersions(rq) {
-		values = append(values, rq.version.EncodeOpenShiftVersion(&version))
-	}
-	return rq.writeList(values)
-}
-
-func (s *Server) getOpenShiftVersion(_ context.Context, rq *request) error {
-	if err := s.checkLocation(rq); err != nil {
-		return err
-	}
-	name := rq.param(otherParam)
-	for _, version := range s.openShiftVersions(rq) {
-		if strings.EqualFold(version.Name, name) {
-			return rq.writeWithContentETag(rq.version.EncodeOpenShiftVersion(&version))
-		}
-	}
-	return notFound(s.locationResourceID(rq, "hcpOpenShiftVersions", name))
 }
 
 func (s *Server) listOperatorIdentityRoleSets(_ context.Context, rq *request) error {

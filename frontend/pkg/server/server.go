@@ -42,8 +42,10 @@ type Dispatcher interface {
 type Config struct {
 	Database   *database.DB
 	Dispatcher Dispatcher
-	// Credentials reads issued credentials. It is the only synchronous call to Cluster Service.
+	// Credentials reads issued credentials, and Versions the installable versions. They are the only synchronous calls to
+	// Cluster Service.
 	Credentials CredentialReader
+	Versions    VersionReader
 	Rules       *validation.Rules
 	// Offer is the region's catalogue, which Rules uses and customers may list.
 	Offer      *config.Config
@@ -78,7 +80,7 @@ type Server struct {
 	versions      map[string]*versions.Version
 	layers        []layer
 	stages        []stage
-	releases      []hub.OpenShiftVersion
+	versionCache  versionCache
 	roleSets      []hub.OperatorIdentityRoleSet
 	subscriptions *subscriptionCache
 	responseCache *responseCache
@@ -98,7 +100,6 @@ func New(c Config) *Server {
 		versions: versions.All(),
 		layers:   layers(),
 		stages:   stages(),
-		releases: c.Offer.OpenShiftVersions(),
 		roleSets: c.Offer.OperatorIdentityRoleSets(),
 		results:  results(),
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // minClusterVersion is the oldest version that clusters can have.
-var minClusterVersion = version{major: 4, minor: 20, patch: -1}
+var minClusterVersion = version{major: release.OldestCluster.Major, minor: release.OldestCluster.Minor, patch: -1}
 
 // firstMajorWithFeature is the first version that needs ExperimentalFeature.
 var firstMajorWithFeature = version{major: 5, minor: 0, patch: -1}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+)
+
+// VersionReader reads the versions that clusters can be installed with from Cluster Service; see package clusterservice.
+type VersionReader interface {
+	OpenShiftVersions(ctx context.Context, last clusterservice.OpenShiftVersions) (clusterservice.OpenShiftVersions, error)
+}
+
+// versionTimeout bounds the call to Cluster Service.
+const versionTimeout = 3 * time.Second
+
+// versionCache holds the last list of versions that Cluster Service returned. It saves transferring an unchanged list, not
+// asking for it. It is safe for concurrent use.
+type versionCache struct {
+	mu   sync.Mutex
+	last clusterservice.OpenShiftVersions
+}
+
+// openShiftVersions returns the versions that Cluster Service can install now, as resources of the request's subscription.
+func (s *Server) openShiftVersions(ctx context.Context, rq *request) ([]hub.OpenShiftVersion, error) {
+	s.versionCache.mu.Lock()
+	last := s.versionCache.last
+	s.versionCache.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	list, err := s.Versions.OpenShiftVersions(ctx, last)
+	if err != nil {
+		return nil, apierror.New(apierror.Unavailable, "The versions cannot be read now. Repeat the request later.").WithCause(err)
+	}
+	s.versionCache.mu.Lock()
+	s.versionCache.last = list
+	s.versionCache.mu.Unlock()
+	versions := make([]hub.OpenShiftVersion, len(list.Versions))
+	for i, version := range list.Versions {
+		version.ID = s.locationResourceID(rq, "hcpOpenShiftVersions", version.Name)
+		versions[i] = version
+	}
+	return versions, nil
+}
+
+func (s *Server) listOpenShiftVersions(ctx context.Context, rq *request) error {
+	if err := s.checkLocation(rq); err != nil {
+		return err
+	}
+	versions, err := s.openShiftVersions(ctx, rq)
+	if err != nil {
+		return err
+	}
+	var values []any
+	for i := range versions {
+		values = append(values, rq.version.EncodeOpenShiftVersion(&versions[i]))
+	}
+	return rq.writeList(values)
+}
+
+func (s *Server) getOpenShiftVersion(ctx context.Context, rq *request) error {
+	if err := s.checkLocation(rq); err != nil {
+		return err
+	}
+	versions, err := s.openShiftVersions(ctx, rq)
+	if err != nil {
+		return err
+	}
+	name := rq.param(otherParam)
+	for i := range versions {
+		if strings.EqualFold(versions[i].Name, name) {
+			return rq.writeWithContentETag(rq.version.EncodeOpenShiftVersion(&versions[i]))
+		}
+	}
+	return notFound(s.locationResourceID(rq, "hcpOpenShiftVersions", name))
+}
