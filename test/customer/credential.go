@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
 // credential requests tokens from the ARM front door with the OAuth 2.0 client credentials grant, as azidentity does from
@@ -53,6 +54,9 @@ func (c *Customer) ARMToken(ctx context.Context) (string, error) {
 	return token.Token, err
 }
 
+// tokenRetry is the pause between two attempts to get a token.
+const tokenRetry = 100 * time.Millisecond
+
 // GetToken retries until ctx ends, because a test may have killed the front door.
 func (c *credential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	for {
@@ -60,10 +64,8 @@ func (c *credential) GetToken(ctx context.Context, options policy.TokenRequestOp
 		if err == nil {
 			return token, nil
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, tokenRetry) != nil {
 			return azcore.AccessToken{}, fmt.Errorf("getting a token: %w", err)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

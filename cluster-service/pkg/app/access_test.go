@@ -20,6 +20,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 func authRequest(cluster *csv1.ApplyClusterRequest, name string, generation int64) *csv1.ApplyExternalAuthRequest {
@@ -117,22 +118,18 @@ func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterReq
 // onlyWorks checks that Maestro holds exactly the works of one cluster whose names have these suffixes.
 func (r *region) onlyWorks(id string, suffixes ...string) {
 	r.t.Helper()
-	until := time.Now().Add(deadline)
-	for {
+	slices.Sort(suffixes)
+	eventually.Holds(r.t, deadline, "Maestro holds exactly the works of one cluster", func() error {
 		var names []string
 		for _, held := range r.maestro.Resources() {
 			names = append(names, strings.TrimPrefix(held.Name, id))
 		}
 		slices.Sort(names)
-		slices.Sort(suffixes)
-		if slices.Equal(names, suffixes) {
-			return
+		if !slices.Equal(names, suffixes) {
+			return fmt.Errorf("Maestro holds works %q, want %q", names, suffixes)
 		}
-		if time.Now().After(until) {
-			r.t.Fatalf("Maestro holds works %q, want %q", names, suffixes)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func TestExternalAuthLifecycle(t *testing.T) {

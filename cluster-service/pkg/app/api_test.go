@@ -3,10 +3,11 @@ package app_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
@@ -207,10 +208,16 @@ func TestReplicas(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if i%4 == 0 {
-				<-time.After(time.Duration(i*3) * time.Millisecond)
-			} else {
+			// Some clusters are deleted during their creation: at once, when they are placed, or when they have some of their works.
+			if i%4 != 0 {
 				replicas[(i/3)%2].awaitCluster(t, request.Uid, clusterReady(1))
+			} else if stage := i / 4 % 3; stage > 0 {
+				placed := replicas[(i/3)%2].awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return c.GetStatus().GetClusterId() != "" })
+				awaitCondition(t, "the first works of the cluster", func() bool {
+					return stage == 1 || slices.ContainsFunc(slices.Collect(maps.Values(r.maestro.Resources())), func(held maestrotest.Resource) bool {
+						return strings.HasPrefix(held.Name, placed.GetStatus().GetClusterId())
+					})
+				})
 			}
 			if i%2 == 0 {
 				if _, err := replicas[(i/4)%2].DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {

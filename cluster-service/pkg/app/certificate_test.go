@@ -47,19 +47,9 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		version, _ := spec["forceSynchronization"].(string)
 		return version
 	}
-	eventually := func(what string, condition func() bool) {
-		t.Helper()
-		for end := time.After(deadline); !condition(); {
-			select {
-			case <-end:
-				t.Fatalf("waiting for %s", what)
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}
 	versions := map[string]bool{}
 	for range 3 {
-		eventually("the next version to be fetched", func() bool {
+		awaitCondition(t, "the next version to be fetched", func() bool {
 			version := fetched()
 			return version != "" && !versions[version] && version == newest()
 		})
@@ -77,13 +67,13 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if said := progressOf(failing, "azure"); !strings.Contains(said, "renew the API server's certificate, which expires at") || !strings.Contains(said, "QuotaExceeded") {
 		t.Errorf("progress is %q", said)
 	}
-	eventually("the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })
+	awaitCondition(t, "the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })
 	if gauge(t, service, "cluster_service_certificates_first_end_seconds") == 0 {
 		t.Error("the metric of the first expiry is not set")
 	}
 	before := newest()
 	r.azure.Faults().Remove(rule)
-	eventually("the renewal to go on", func() bool { return newest() != before && fetched() == newest() })
+	awaitCondition(t, "the renewal to go on", func() bool { return newest() != before && fetched() == newest() })
 	healed := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return strings.HasPrefix(progressOf(c, "azure"), "Ready: ") })
 	if s := healed.GetStatus(); s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || s.GetObservedGeneration() != 1 {
 		t.Errorf("the cluster is %v at generation %d", s.GetPhase(), s.GetObservedGeneration())

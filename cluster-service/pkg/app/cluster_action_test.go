@@ -57,17 +57,6 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	c := service.awaitCluster(t, request.Uid, clusterReady(1))
 	id := c.GetStatus().GetClusterId()
 	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
-	eventually := func(what string, condition func() bool) {
-		t.Helper()
-		end := time.After(deadline)
-		for !condition() {
-			select {
-			case <-end:
-				t.Fatalf("waiting for %s", what)
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}
 	paused := func(kind string) func() bool {
 		return func() bool {
 			o, _ := r.rendered(t, id, kind)
@@ -80,8 +69,8 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually("the HostedCluster to be paused", paused("HostedCluster"))
-	eventually("the NodePool to be paused", paused("NodePool"))
+	awaitCondition(t, "the HostedCluster to be paused", paused("HostedCluster"))
+	awaitCondition(t, "the NodePool to be paused", paused("NodePool"))
 	again, err := service.PauseCluster(ctx, pause)
 	if err != nil || !again.GetTime().AsTime().Equal(first.GetTime().AsTime()) {
 		t.Errorf("repeated pause: %v, %v", again, err)
@@ -95,13 +84,13 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	if _, err := service.ApplyCluster(ctx, request); err != nil {
 		t.Fatal(err)
 	}
-	eventually("the newer generation to be paused too", paused("HostedCluster"))
+	awaitCondition(t, "the newer generation to be paused too", paused("HostedCluster"))
 
 	resume := &csv1.ResumeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("it was looked at")}
 	if _, err := service.ResumeCluster(ctx, resume); err != nil {
 		t.Fatal(err)
 	}
-	eventually("the pause to end", func() bool { return !paused("HostedCluster")() && !paused("NodePool")() })
+	awaitCondition(t, "the pause to end", func() bool { return !paused("HostedCluster")() && !paused("NodePool")() })
 	// A late repetition of the pause does not pause again.
 	if _, err := service.PauseCluster(ctx, pause); err != nil {
 		t.Fatal(err)
@@ -113,7 +102,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	if _, err := service.SetClusterSize(ctx, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "e16", Actor: alice("it is slow")}); err != nil {
 		t.Fatal(err)
 	}
-	eventually("the size", func() bool {
+	awaitCondition(t, "the size", func() bool {
 		o, _ := r.rendered(t, id, "HostedCluster")
 		metadata, _ := o["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
@@ -132,7 +121,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 		}
 		return desired, published
 	}
-	eventually("everything to be published", func() bool { d, p := works(); return d == p })
+	awaitCondition(t, "everything to be published", func() bool { d, p := works(); return d == p })
 	before, _ := works()
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("it does not move")}
 	done, err := service.RetryCluster(ctx, retry)
@@ -142,7 +131,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	if _, err := service.RetryCluster(ctx, retry); err != nil {
 		t.Fatal(err)
 	}
-	eventually("all works to be published again", func() bool { d, p := works(); return d == before+3 && d == p })
+	awaitCondition(t, "all works to be published again", func() bool { d, p := works(); return d == before+3 && d == p })
 
 	listed, err := service.ListClusterActions(ctx, &csv1.ListClusterActionsRequest{ClusterUid: request.Uid})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
@@ -110,11 +109,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 			}
 			return false
 		}
-		for until := time.Now().Add(deadline); !carries(); <-time.After(10 * time.Millisecond) {
-			if time.Now().After(until) {
-				t.Fatal("the management cluster did not receive labels and taints")
-			}
-		}
+		awaitCondition(t, "the management cluster to receive labels and taints", carries)
 	})
 	deleted := service.updating(t, cluster, "deleted", "4.20.16")
 	t.Run("the pool's deletion", func(t *testing.T) {

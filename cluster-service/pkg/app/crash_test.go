@@ -2,18 +2,19 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // crash terminates a process at the n-th point that it passes: from then on, its transactions fail.
@@ -53,16 +54,18 @@ func untilDone(t *testing.T, do func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	for {
-		err := do(ctx)
-		if err == nil {
-			return
+	eventually.Before(ctx, t, "a request succeeds", func() error { return do(ctx) })
+}
+
+// awaitCondition waits until condition returns true.
+func awaitCondition(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	eventually.Holds(t, deadline, what, func() error {
+		if !condition() {
+			return errors.New("the condition is false")
 		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // survivor is a Cluster Service that is replaced when it crashes.

@@ -3,6 +3,7 @@ package updategraph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // memory is a Store in memory.
@@ -90,16 +92,12 @@ func run(t *testing.T, s *Source) (stop func()) {
 
 func await(t *testing.T, s *Source, version string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		if _, known := s.Catalog().Exact(version); known {
-			return
+	eventually.Holds(t, 30*time.Second, version+" is known", func() error {
+		if _, known := s.Catalog().Exact(version); !known {
+			return errors.New("it is not in the catalogue")
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is not known", version)
-		}
-		<-time.After(time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func TestSource(t *testing.T) {
