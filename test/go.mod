@@ -13,10 +13,12 @@ require (
 	github.com/hcpmesh/hcpmesh/backend v0.0.0
 	github.com/hcpmesh/hcpmesh/cluster-service v0.0.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
+	github.com/hcpmesh/hcpmesh/frontend v0.0.0
 	github.com/hcpmesh/hcpmesh/hypershift v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/internal/testing/databasetest v0.0.0
 	github.com/hcpmesh/hcpmesh/maestro v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
@@ -29,6 +31,7 @@ require (
 	k8s.io/klog/v2 v2.140.0
 	open-cluster-management.io/api v1.2.1-0.20260305152611-5bfebdbc3fdf
 	sigs.k8s.io/controller-runtime v0.23.3
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -153,7 +156,6 @@ require (
 	sigs.k8s.io/kube-storage-version-migrator v0.0.6-0.20230721195810-5c8923c5ff96 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.2-0.20260122202528-d9cc6641c482 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 replace (
@@ -163,6 +165,7 @@ replace (
 	github.com/hcpmesh/hcpmesh/internal => ../internal
 	github.com/hcpmesh/hcpmesh/internal/testing/databasetest => ../internal/testing/databasetest
 	github.com/hcpmesh/hcpmesh/tooling/azure-emulator => ../tooling/azure-emulator
+	github.com/hcpmesh/hcpmesh/tooling/configure => ../tooling/configure
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../tooling/cosmos-emulator
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl => ../tooling/hcpctl
 )

@@ -1,0 +1,496 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	adminaccess "github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	adminapp "github.com/hcpmesh/hcpmesh/admin/pkg/app"
+	backendapp "github.com/hcpmesh/hcpmesh/backend/pkg/app"
+	clusterserviceapp "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
+)
+
+// deploymentFolder is the folder of the deployments' configuration, relative to the repository's root.
+const deploymentFolder = "config"
+
+// deploymentConfiguration opens the configuration of the repository.
+func deploymentConfiguration(t *testing.T) *deployment.Configuration {
+	t.Helper()
+	c, err := deployment.Open(filepath.Join(root(t), deploymentFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestRenderedConfigurationIsCurrent checks the configuration of all regions and stamps, and that config/rendered has it.
+func TestRenderedConfigurationIsCurrent(t *testing.T) {
+	c := deploymentConfiguration(t)
+	all, err := c.CheckAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, err := c.Stale(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stale) > 0 {
+		t.Errorf("out of date: %v: run hcpctl config render --write", stale)
+	}
+	environments := map[string]bool{}
+	for name := range all {
+		target, _ := layer.ParseTarget(name)
+		environments[target[:layer.Environment].String()] = true
+	}
+	for _, environment := range []string{"public/dev", "public/int", "public/stage", "public/prod", "usgov/prod"} {
+		if !environments[environment] {
+			t.Errorf("the environment %s has no region", environment)
+		}
+	}
+}
+
+// BenchmarkRenderAll reads, checks and renders all regions and stamps. The target is 5 seconds.
+func BenchmarkRenderAll(b *testing.B) {
+	for b.Loop() {
+		c, err := deployment.Open(filepath.Join("..", deploymentFolder))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.CheckAll(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestConfigurationMistakesAreFound appends a mistake to a file of each layer, and expects the error that docs/deploy/configuration.md
+// shows or one like it.
+func TestConfigurationMistakesAreFound(t *testing.T) {
+	for reason, c := range map[string]struct{ file, text, want string }{
+		"an unknown key in the defaults":   {"defaults.yaml", "extra: {a: 1}", "defaults.yaml:LAST: extra: unknown key; known keys are"},
+		"a wrong type in a cloud":          {"clouds/usgov.yaml", "telemetry: {traceRatio: all}", "clouds/usgov.yaml:LAST: telemetry.traceRatio: is a string; it must be a number (layer cloud usgov)"},
+		"a misspelt key in an environment": {"clouds/public/int.yaml", "backend: {replcas: 3}", "clouds/public/int.yaml:LAST: backend.replcas: unknown key; did you mean replicas? (layer environment public/int)"},
+		"a wrong certificate in a region":  {"clouds/public/int/uksouth.yaml", "ingress: {arm: {certificate: {dnsName: rp.other.example}}}", "clouds/public/int/uksouth.yaml:LAST: ingress.arm.certificate.dnsName: breaks the rule arm-certificate-for-host"},
+		"a wrong zone in a region":         {"clouds/public/int/uksouth.yaml", "dns: {zone: uks.other.example}", "clouds/public/int/uksouth.yaml:LAST: dns.zone: breaks the rule zone-in-parent-zone"},
+		"a wrong value in a stamp":         {"clouds/public/int/uksouth/1.yaml", "managementCluster: {network: {pods: 10.0.0.0/22}}", "managementCluster.network: breaks the rule management-network"},
+		"a region's key in a stamp":        {"clouds/public/int/uksouth/1.yaml", "frontend: {replicas: 5}", "clouds/public/int/uksouth/1.yaml:LAST: frontend.replicas: may be set for a region and outside of it, but not for a stamp"},
+		"a cloud's key in a region":        {"clouds/public/int/uksouth.yaml", "endpoints: {azureCloud: AzurePublicCloud}", "endpoints.azureCloud: may be set for a cloud and outside of it, but not for a region"},
+		"a secret in a region":             {"clouds/public/int/uksouth.yaml", "cosmos: {key: c2VjcmV0}", "clouds/public/int/uksouth.yaml:LAST: cosmos.key: is a secret: it needs a reference"},
+		"a missing secret":                 {"clouds/public/int/uksouth.yaml", "cosmos: {key: null}", "clouds/public/int/uksouth.yaml: cosmos.key: is required, and no layer sets it (layer region public/int/uksouth)"},
+		"a deletion of nothing":            {"clouds/public/int/uksouth.yaml", "backend: {other: null}", "backend.other: unknown key"},
+		"a vault of another region":        {"clouds/public/int/uksouth.yaml", "keyVaults: {service: hcpm-prod-uks-svc}", "keyVaults.service: hcpm-prod-uks-svc of public/prod/uksouth is also the value of public/int/uksouth"},
+		"a production without zones":       {"clouds/public/prod/westus3.yaml", "availabilityZones: [\"1\"]", "breaks the rule production-zones"},
+		"keys of two modes":                {"clouds/public/int.yaml", "frontend: {authentication: {mode: token}}", "frontend.authentication.audience: is required"},
+		"too many sessions":                {"clouds/public/int.yaml", "maestro: {server: {replicas: 9}}", "eventGrid.sessionsPerClient: breaks the rule mqtt-sessions"},
+		"too many connections":             {"clouds/public/int.yaml", "clusterService: {databaseConnections: 100}", "postgres.clusterService.maxConnections: breaks the rule cluster-service-database-connections"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), deploymentFolder)
+			if err := os.CopyFS(dir, os.DirFS(filepath.Join(root(t), deploymentFolder))); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, filepath.FromSlash(c.file))
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, _, _ := strings.Cut(c.text, ":")
+			text = regexp.MustCompile(`(?m)^`+key+`:.*\n(?:[ -].*\n|\n)*`).ReplaceAll(text, nil) // the appended key replaces it
+			text = append(text, "\n"+c.text+"\n"...)
+			if err := os.WriteFile(file, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			opened, err := deployment.Open(dir)
+			if err == nil {
+				_, err = opened.CheckAll()
+			}
+			want := strings.ReplaceAll(c.want, "LAST", fmt.Sprint(strings.Count(string(text), "\n")))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// schemaKeywords are the keywords that the schema may use. Errors of others, such as anyOf, do not name the wrong key.
+var schemaKeywords = []string{"$ref", "type", "description", "properties", "required", "additionalProperties", "propertyNames", "items", "enum", "const", "pattern",
+	"minimum", "maximum", "minLength", "minItems", "uniqueItems", "if", "then", "else", "title", "$schema", "$id", "$defs",
+	"x-layer", "x-computed", "x-unique", "x-data-store", "x-deploy", "x-configures", "x-used-by"}
+
+// keyUsers are the values of x-used-by. A key that is used by references alone is part of other values.
+var keyUsers = []string{"infrastructure", "charts", "pipelines", "rules", "references"}
+
+var secretName = regexp.MustCompile(`(?i)(password|token|secret|key|url)$`)
+
+// TestConfigurationSchemaIsStrict checks that the schema has no open maps, that each key is documented and used, and that keys with
+// the name of a secret are references.
+func TestConfigurationSchemaIsStrict(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), deploymentFolder, deployment.SchemaFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raw map[string]any
+	if err := json.Unmarshal(text, &raw); err != nil {
+		t.Fatal(err)
+	}
+	for _, complaint := range looseSchemas("#", raw) {
+		t.Error(complaint)
+	}
+	notSecret := []string{"checkUrl", "issuerUrl", "updateGraphUrl", "skipTokenKey"}
+	deploymentConfiguration(t).Schema.Walk(func(path []string, p *schema.Property) {
+		key, last := strings.Join(path, "."), path[len(path)-1]
+		if p.Description == "" {
+			t.Errorf("%s has no description", key)
+		}
+		if p.Type == "string" && secretName.MatchString(last) && !slices.Contains(notSecret, last) && path[len(path)-2] != "key" && !slices.Contains(path, "skipTokenKey") && last != "secret" {
+			t.Errorf("%s has the name of a secret and is not a reference to one", key)
+		}
+		if p.Type != "object" && len(p.UsedBy) == 0 && len(p.Configures) == 0 {
+			t.Errorf("%s has no user: set x-configures or x-used-by", key)
+		}
+		for _, user := range p.UsedBy {
+			if !slices.Contains(keyUsers, user) {
+				t.Errorf("%s: x-used-by: %q is not one of %v", key, user, keyUsers)
+			}
+		}
+		if p.Level() < 0 {
+			t.Errorf("%s: x-layer: %q is not a level", key, p.Layer)
+		}
+	})
+}
+
+// looseSchemas returns the parts of a schema with unknown keywords, and objects that accept unknown keys.
+func looseSchemas(at string, node map[string]any) []string {
+	var found []string
+	for _, keyword := range slices.Sorted(maps.Keys(node)) {
+		if !slices.Contains(schemaKeywords, keyword) {
+			found = append(found, at+": the keyword "+keyword+" is not allowed")
+		}
+	}
+	if node["type"] == "object" && node["additionalProperties"] == nil || node["additionalProperties"] == true {
+		found = append(found, at+" accepts unknown keys")
+	}
+	for _, keyword := range []string{"properties", "$defs"} {
+		children, _ := node[keyword].(map[string]any)
+		for name, child := range children {
+			if child, ok := child.(map[string]any); ok {
+				found = append(found, looseSchemas(at+"/"+keyword+"/"+name, child)...)
+			}
+		}
+	}
+	for _, keyword := range []string{"items", "additionalProperties"} {
+		if child, ok := node[keyword].(map[string]any); ok {
+			found = append(found, looseSchemas(at+"/"+keyword, child)...)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// deployedPrograms are the programs of a region in Azure, with the folders that define their flags.
+var deployedPrograms = map[string][]string{
+	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation"},
+	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation"},
+	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn"},
+	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing"},
+	"maestro-server":  {"maestro/pkg/app", "internal/process"},
+	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
+}
+
+// byChart are the flags that the charts set, because their values follow from the charts: addresses within the service cluster and
+// paths of mounted files. The values here are examples.
+var byChart = map[string]string{
+	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
+	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
+	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "shards-file": "/config/shards.yaml", "config": "/config/config.yaml",
+	"replica": "backend-0", "components-file": "/config/components.yaml",
+}
+
+// atDefault are the flags that no region needs to change, and those that are for local regions and tests.
+var atDefault = []string{
+	"die-with-parent", "allow-loopback-notifications", "authentication-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
+	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
+	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
+	"heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",
+}
+
+// TestConfigurationKeysAreFlags joins the keys of the configuration with the flags of the programs: each flag that a key names must
+// exist, and each flag must have a key, be set by the charts or be left at its default.
+func TestConfigurationKeysAreFlags(t *testing.T) {
+	defined := map[string]map[string]bool{}
+	for program := range deployedPrograms {
+		defined[program] = map[string]bool{}
+	}
+	for _, file := range goFiles(t) {
+		if file.test() {
+			continue
+		}
+		for program, folders := range deployedPrograms {
+			if !slices.Contains(folders, file.dir()) {
+				continue
+			}
+			ast.Inspect(file.syntax, func(node ast.Node) bool {
+				if call, ok := node.(*ast.CallExpr); ok {
+					if f, ok := flagOf(call); ok {
+						defined[program][f.name] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	configured, all := map[string]map[string]bool{}, map[string]bool{}
+	deploymentConfiguration(t).Schema.Walk(func(path []string, p *schema.Property) {
+		for _, use := range p.Configures {
+			program, name, isFlag := strings.Cut(use, " --")
+			program, _, _ = strings.Cut(program, " ")
+			if defined[program] == nil {
+				t.Errorf("%s: x-configures: %q names an unknown program", strings.Join(path, "."), use)
+				continue
+			}
+			if isFlag && !defined[program][name] {
+				t.Errorf("%s: x-configures: %s has no flag --%s", strings.Join(path, "."), program, name)
+			}
+			if configured[program] == nil {
+				configured[program] = map[string]bool{}
+			}
+			configured[program][name] = true
+		}
+	})
+	for program, flags := range defined {
+		for name := range flags {
+			all[name] = true
+			if !configured[program][name] && byChart[name] == "" && !slices.Contains(atDefault, name) {
+				t.Errorf("%s --%s has no key in config/%s and is neither in byChart nor in atDefault", program, name, deployment.SchemaFile)
+			}
+		}
+	}
+	for _, name := range append(slices.Collect(maps.Keys(byChart)), atDefault...) {
+		if !all[name] {
+			t.Errorf("no program has the flag --%s: remove it from byChart or atDefault", name)
+		}
+	}
+}
+
+// TestServicesAcceptTheirConfiguration starts nothing: for each region it builds the flags and the configuration files of the services
+// from the rendered configuration, and lets the services' own code parse and validate them.
+func TestServicesAcceptTheirConfiguration(t *testing.T) {
+	c := deploymentConfiguration(t)
+	for _, target := range c.Targets(nil) {
+		if target.Level() != layer.Region {
+			continue
+		}
+		t.Run(target.String(), func(t *testing.T) {
+			values, err := c.Render(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags := flagsOf(c, values)
+			accept(t, "frontend", flags, func(set *flag.FlagSet) func() error {
+				o := &frontendapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			accept(t, "backend", flags, func(set *flag.FlagSet) func() error {
+				o := &backendapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			accept(t, "admin", flags, func(set *flag.FlagSet) func() error {
+				o := &adminapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			accept(t, "cluster-service", flags, func(set *flag.FlagSet) func() error {
+				o := &clusterserviceapp.Options{}
+				o.AddFlags(set)
+				return func() error { return o.Validate(set) }
+			})
+			accept(t, "maestro-server", flags, func(set *flag.FlagSet) func() error {
+				o := &maestroapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			acceptFiles(t, values)
+		})
+	}
+}
+
+// flagsOf returns the flags that the keys of a region configure, by program. A secret or a certificate is a mounted file.
+func flagsOf(c *deployment.Configuration, values *document.Node) map[string]map[string]string {
+	flags := map[string]map[string]string{}
+	c.Schema.Walk(func(path []string, p *schema.Property) {
+		n := values.Get(path...)
+		if n == nil {
+			return
+		}
+		for _, use := range p.Configures {
+			program, name, isFlag := strings.Cut(use, " --")
+			if !isFlag || n.Kind != document.Map && values.Get(path[:len(path)-1]...).Get("secret") == n {
+				continue
+			}
+			if flags[program] == nil {
+				flags[program] = map[string]string{}
+			}
+			switch n.Kind {
+			case document.Map:
+				flags[program][name] = "/mounted/" + path[len(path)-1]
+			case document.List:
+				var items []string
+				for _, item := range n.Items {
+					items = append(items, fmt.Sprint(item.Value))
+				}
+				flags[program][name] = strings.Join(items, ",")
+			default:
+				if flags[program][name] == "" {
+					flags[program][name] = fmt.Sprint(n.Value)
+				}
+			}
+		}
+	})
+	return flags
+}
+
+// accept parses and validates the flags of a program.
+func accept(t *testing.T, program string, flags map[string]map[string]string, define func(*flag.FlagSet) func() error) {
+	t.Helper()
+	set := flag.NewFlagSet(program, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	validate := define(set)
+	var arguments []string
+	for name, value := range flags[program] {
+		arguments = append(arguments, "--"+name+"="+value)
+	}
+	for name, value := range byChart {
+		if set.Lookup(name) != nil {
+			arguments = append(arguments, "--"+name+"="+value)
+		}
+	}
+	slices.Sort(arguments)
+	if err := errors.Join(set.Parse(arguments), validate()); err != nil {
+		t.Errorf("%s %s: %v", program, strings.Join(arguments, " "), err)
+	}
+}
+
+// acceptFiles writes the configuration files of a region and loads them with the code of the services.
+func acceptFiles(t *testing.T, values *document.Node) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, content any) string {
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	settings, _ := values.Get("clusterService", "config").Plain().(map[string]any)
+	settings["pullSecretFile"] = "/mounted/pullSecret"
+	loaded, err := clusterserviceconfig.Load(write("config.yaml", settings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shards []any
+	for _, cluster := range values.Get("managementClusters").Items {
+		shard, _ := cluster.Get("shard").Plain().(map[string]any)
+		shard["name"] = cluster.Get("name").Value
+		shards = append(shards, shard)
+	}
+	if _, err := clusterserviceconfig.LoadShards(write("shards.yaml", map[string]any{"provisionShards": shards}), &loaded.Placement); err != nil {
+		t.Error(err)
+	}
+	if _, err := adminaccess.Load(write("roles.yaml", map[string]any{"groups": values.Get("admin", "groups").Plain()})); err != nil {
+		t.Error(err)
+	}
+	offered, err := frontendconfig.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The offer of the frontend is built in. It must not contain zones that the region does not have.
+	for _, zone := range offered.AvailabilityZones {
+		if !strings.Contains(deployment.String(values.Get("availabilityZones")), zone) {
+			t.Errorf("the frontend offers zone %s, and the region has %s", zone, deployment.String(values.Get("availabilityZones")))
+		}
+	}
+}
+
+// keysPage documents the keys of the configuration. Its tables are generated between the two markers.
+const keysPage = "docs/deploy/configuration-keys.md"
+
+const (
+	keysBegin = "<!-- keys: generated by go test ./test -run TestConfigurationKeysPage -update -->\n"
+	keysEnd   = "<!-- end of keys -->\n"
+)
+
+// TestConfigurationKeysPage compares docs/deploy/configuration-keys.md with the schema and the rules. With -update it rewrites it.
+func TestConfigurationKeysPage(t *testing.T) {
+	c := deploymentConfiguration(t)
+	var text strings.Builder
+	c.Schema.Walk(func(path []string, p *schema.Property) {
+		if len(path) == 1 {
+			fmt.Fprintf(&text, "\n### %s\n\n", path[0])
+			if p.Type == "object" {
+				text.WriteString(p.Description + "\n\n")
+			}
+			text.WriteString("| key | meaning | innermost layer | used by |\n|---|---|---|---|\n")
+		}
+		if p.Type == "object" && !p.Secret() && len(path) == 1 || len(path) > 1 && c.Schema.Lookup(path[:len(path)-1]...).Secret() {
+			return
+		}
+		text.WriteString(keyRow(path, p))
+	})
+	text.WriteString("\n### Rules\n\n| rule | for each | reason |\n|---|---|---|\n")
+	for _, r := range c.Rules {
+		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", r.Name(), r.Scope(), r.Reason())
+	}
+	text.WriteString("\n")
+	compareGenerated(t, keysPage, keysBegin, keysEnd, text.String())
+}
+
+func keyRow(path []string, p *schema.Property) string {
+	meaning := p.Description
+	if limits := p.Limits(); limits != "" {
+		meaning += " Values: " + limits + "."
+	}
+	if p.Secret() {
+		meaning += " Reference to a secret."
+	}
+	if p.DataStore {
+		meaning += " A change needs `--allow-loss`."
+	}
+	if p.Unique != "" {
+		meaning += " Unique in the " + string(p.Unique) + "."
+	}
+	innermost := p.Layer
+	if p.Computed {
+		innermost = "computed"
+	}
+	var users []string
+	for _, use := range p.Configures {
+		users = append(users, "`"+use+"`")
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.Join(path, "."), strings.ReplaceAll(meaning, "|", "\\|"), innermost, strings.Join(append(users, p.UsedBy...), ", "))
+}
