@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,8 +61,8 @@ func (r *region) refuse(err error) {
 	r.fleet.refuse = err
 }
 
-// startWithin runs a backend whose creates have a deadline, until the test ends or stop is called.
-func (r *region) startWithin(deadline time.Duration) (stop func()) {
+// startWithin runs a backend whose creates have a deadline, until the test ends.
+func (r *region) startWithin(deadline time.Duration) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
 	db := r.cosmos.Open(r.t)
@@ -74,9 +73,7 @@ func (r *region) startWithin(deadline time.Duration) (stop func()) {
 			Timing: decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
 		})
 	}()
-	stop = sync.OnceFunc(func() { cancel(); <-done })
-	r.t.Cleanup(stop)
-	return stop
+	r.t.Cleanup(func() { cancel(); <-done })
 }
 
 // TestRecordsInSituations compares what the store has of operations in some situations with the recordings that admin's

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	configure "github.com/hcpmesh/hcpmesh/tooling/configure/pkg/command"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
@@ -67,8 +68,10 @@ func (e *environment) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "state `folder` of the local region (default .region in the checkout, or $HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
 		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.drift(), e.breakGlass())
+	root.AddCommand(deployments())
 	root.AddGroup(&cobra.Group{ID: forSREs, Title: "Operations (SRE, through admin):"}, &cobra.Group{ID: forCustomers, Title: "Clusters (customer, through Azure Resource Manager):"},
-		&cobra.Group{ID: forRegions, Title: "Local Region:"})
+		&cobra.Group{ID: forRegions, Title: "Local Region:"},
+		&cobra.Group{ID: forDeployments, Title: "Deployments:"})
 	for _, c := range root.Commands() {
 		c.GroupID = cmp.Or(audience[c.Name()], forSREs)
 	}
@@ -83,11 +86,14 @@ const (
 	forSREs      = "sre"
 	forCustomers = "customer"
 	forRegions   = "region"
+	// forDeployments is for commands that read a checkout and no service.
+	forDeployments = "deployment"
 )
 
 // audience maps the commands that are not for SREs to their group.
 var audience = map[string]string{
 	"cluster": forCustomers, "nodepool": forCustomers, "externalauth": forCustomers, "version": forCustomers, "region": forRegions,
+	"config": forDeployments,
 }
 
 const long = `Control hcpmesh clusters and local regions.
@@ -103,6 +109,13 @@ Exit codes:
   3    the object does not exist
   4    the service is unavailable; a retry may succeed
   130  interrupted`
+
+// deployments returns the commands of the deployments' configuration.
+func deployments() *cobra.Command {
+	config := configure.New("config")
+	config.RunE = requireSubcommand
+	return config
+}
 
 // group returns a command that only has subcommands.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
