@@ -52,6 +52,9 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.keepIfAbsent {
 			entry.Notes = append(entry.Notes, "kept if a PUT omits it")
 		}
+		if field.keepIfNull {
+			entry.Notes = append(entry.Notes, "kept if a PATCH has null")
+		}
 		if field.defaultIfNull {
 			entry.Notes = append(entry.Notes, "default if a PATCH has null")
 		}

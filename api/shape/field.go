@@ -30,6 +30,7 @@ type Field struct {
 	defaultIfNull  bool
 	requiredIfNull bool
 	keepIfAbsent   bool
+	keepIfNull     bool
 	immutable      bool
 	notShown       bool
 	writeZero      bool
@@ -112,6 +113,9 @@ func (f Field) RequiredIfNull() Field { f.requiredIfNull = true; return f }
 
 // KeepIfAbsent keeps the stored value if a PUT omits the field.
 func (f Field) KeepIfAbsent() Field { f.keepIfAbsent = true; return f }
+
+// KeepIfNull keeps the stored value if a PATCH has null.
+func (f Field) KeepIfNull() Field { f.keepIfNull = true; return f }
 
 // Immutable rejects changes of the field at this version after it has a value. Package validation of the frontend checks
 // the fields that no version may change.

@@ -136,7 +136,7 @@ func (n *node) keeps(v reflect.Value, defaults bool) bool {
 		return false
 	}
 	ofAnotherVersion := n.enum != nil && !slices.Contains(n.enum, v.String())
-	return ofAnotherVersion || n.keepIfAbsent && defaults
+	return ofAnotherVersion || n.keepIfAbsent && defaults || n.keepIfNull && !defaults
 }
 
 // valuesInBody returns the values that a body may have if before is the stored one.

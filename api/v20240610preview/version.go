@@ -27,7 +27,7 @@ func tracked(properties ...shape.Field) shape.Field {
 		shape.ReadOnly("name"),
 		shape.ReadOnly("type"),
 		shape.Value("location"),
-		shape.Value("tags").KeepIfAbsent(),
+		shape.Value("tags").KeepIfAbsent().KeepIfNull(),
 		systemData(),
 		shape.Object("identity",
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned"),

@@ -16,6 +16,7 @@ func API() version.Version {
 	v := v20240610preview.API()
 	v.Name = Version
 	v.Cluster = v.Cluster.
+		With("properties", shape.Value("nodeDrainTimeoutMinutes").WriteZero()).
 		With("properties", shape.List("imageDigestMirrors",
 			shape.Value("source"),
 			shape.Value("mirrors"),

@@ -2,6 +2,8 @@ package clusterservice
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +40,7 @@ func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.Apply
 			MachineCidr: p.Network.MachineCIDR,
 			HostPrefix:  p.Network.HostPrefix,
 		},
-		Api:                  &clusterservicev1.Api{Visibility: lookup(&invalid, "properties.api.visibility", p.API.Visibility, visibilities), AuthorizedCidrs: p.API.AuthorizedCIDRs},
+		Api:                  &clusterservicev1.Api{Visibility: lookup(&invalid, "properties.api.visibility", p.API.Visibility, visibilities), AuthorizedCidrs: ranges(p.API.AuthorizedCIDRs)},
 		Ingress:              &clusterservicev1.Ingress{Visibility: lookup(&invalid, "properties.ingress.type", p.Ingress.Type, visibilities)},
 		Platform:             platform(&p.Platform, id.SubscriptionID, id.ResourceGroupName),
 		Autoscaling:          autoscaling(&p.Autoscaling),
@@ -51,7 +53,7 @@ func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.Apply
 		IdentityUrl:          document.IdentityURL,
 	}
 	for _, mirror := range p.ImageDigestMirrors {
-		spec.ImageDigestMirrors = append(spec.ImageDigestMirrors, &clusterservicev1.ImageDigestMirror{Source: mirror.Source, Mirrors: mirror.Mirrors})
+		spec.ImageDigestMirrors = append(spec.ImageDigestMirrors, &clusterservicev1.ImageDigestMirror{Source: mirror.Source, Mirrors: distinct(mirror.Mirrors)})
 	}
 	if err := invalid.err(); err != nil {
 		return nil, err
@@ -115,6 +117,30 @@ func NodePoolRequest(document *database.NodePoolDocument) (*clusterservicev1.App
 // DeleteNodePoolRequest returns the request that deletes the document's incarnation.
 func DeleteNodePoolRequest(document *database.NodePoolDocument) *clusterservicev1.DeleteNodePoolRequest {
 	return &clusterservicev1.DeleteNodePoolRequest{Uid: document.UID, ClusterUid: document.ClusterUID, ResourceId: document.NodePool.ID}
+}
+
+// ranges returns address ranges without duplicates, which HyperShift rejects. A single address becomes a range of its own.
+func ranges(addresses []string) []string {
+	all := slices.Clone(addresses)
+	for i, address := range all {
+		if addr, err := netip.ParseAddr(address); err == nil {
+			all[i] = netip.PrefixFrom(addr, addr.BitLen()).String()
+		}
+	}
+	return distinct(all)
+}
+
+// distinct returns texts without duplicates, in order.
+func distinct(texts []string) []string {
+	var all []string
+	seen := make(map[string]bool, len(texts))
+	for _, text := range texts {
+		if !seen[text] {
+			all = append(all, text)
+		}
+		seen[text] = true
+	}
+	return all
 }
 
 // canonicalSegments maps the lower-case segments of ARM IDs that are not names to Azure's casing.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -165,5 +166,26 @@ func TestClusterReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("cluster (-want +got):\n%s", diff)
+	}
+}
+
+// TestRangesAndMirrorsAreSentOnce: HyperShift rejects duplicates and single addresses, which the ARM API accepts.
+func TestRangesAndMirrorsAreSentOnce(t *testing.T) {
+	document := fullCluster()
+	p := &document.Cluster.Properties
+	p.API.AuthorizedCIDRs = []string{"192.0.2.7", "10.0.0.0/8", "192.0.2.7/32", "10.0.0.0/8"}
+	p.ImageDigestMirrors = []hub.ImageDigestMirror{{Source: "*.example.com", Mirrors: []string{"a.example/a", "b.example/b", "a.example/a"}}}
+	request, err := ClusterRequest(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := request.Spec.Api.AuthorizedCidrs, []string{"192.0.2.7/32", "10.0.0.0/8"}; !slices.Equal(got, want) {
+		t.Errorf("got ranges %v, want %v", got, want)
+	}
+	if got, want := request.Spec.ImageDigestMirrors[0].Mirrors, []string{"a.example/a", "b.example/b"}; !slices.Equal(got, want) {
+		t.Errorf("got mirrors %v, want %v", got, want)
+	}
+	if len(p.API.AuthorizedCIDRs) != 4 || p.API.AuthorizedCIDRs[0] != "192.0.2.7" {
+		t.Errorf("the document was changed: %v", p.API.AuthorizedCIDRs)
 	}
 }

@@ -3,6 +3,7 @@ package render
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,7 +159,10 @@ func (r *Renderer) networking(spec *csv1.ClusterSpec) (hyperv1.ClusterNetworking
 		networking.APIServer = &hyperv1.APIServerNetworking{}
 		for _, list := range [][]string{allowed, r.Config.InternalAPICIDRs} {
 			for _, cidr := range list {
-				networking.APIServer.AllowedCIDRBlocks = append(networking.APIServer.AllowedCIDRBlocks, hyperv1.CIDRBlock(cidr))
+				// The CRD rejects duplicates.
+				if block := hyperv1.CIDRBlock(cidr); !slices.Contains(networking.APIServer.AllowedCIDRBlocks, block) {
+					networking.APIServer.AllowedCIDRBlocks = append(networking.APIServer.AllowedCIDRBlocks, block)
+				}
 			}
 		}
 	}

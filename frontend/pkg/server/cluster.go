@@ -89,8 +89,9 @@ func (clusterType) validate(s *Server, rq *request, now *hub.Cluster, stored *da
 }
 
 // validateAgainstStore rejects a managed resource group that contains another cluster, because the group is deleted
-// with its cluster. There is no reservation for this. If two clusters are created at the same moment, one in the group
-// that the other one names, Azure rejects the second when it creates its managed resource group.
+// with its cluster, and a subnet of another cluster's node pool. There is no reservation for either. If two clusters are
+// created at the same moment, one in the group that the other one names, Azure rejects the second when it creates its
+// managed resource group.
 func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *request, cluster *hub.Cluster, uid string) ([]apierror.Violation, error) {
 	subscriptionID, own := rq.param(subscriptionParam), rq.param(resourceGroupParam)
 	reserved, err := s.Database.Reservations().Find(ctx, database.ReservationKey(subscriptionID, database.ManagedResourceGroupReservation, own))
@@ -100,16 +101,31 @@ func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *requ
 	if live(reserved) != nil {
 		return nil, apierror.New(apierror.Conflict, "The resource group %s is the managed resource group of another cluster.", own)
 	}
+	var violations []apierror.Violation
+	if subnet := cluster.Properties.Platform.SubnetID; subnet != "" {
+		used, err := s.Database.SubnetHasNodePool(ctx, subscriptionID, subnet)
+		if err != nil {
+			return nil, err
+		}
+		if used {
+			violations = append(violations, inUse("properties.platform.subnetId", subnet))
+		}
+	}
 	group := cluster.Properties.Platform.ManagedResourceGroup
 	if group == managedGroup(cluster.Name, uid) || strings.EqualFold(group, own) || !armid.IsResourceGroupName(group) {
-		return nil, nil
+		return violations, nil
 	}
 	within, _, err := s.Database.Clusters().List(ctx, subscriptionID, "/subscriptions/"+subscriptionID+"/resourceGroups/"+group+"/providers/", "", 1)
 	if err != nil || len(within) == 0 {
-		return nil, err
+		return violations, err
 	}
-	return []apierror.Violation{{Field: "properties.platform.managedResourceGroup",
-		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.FormatValue(group))}}, nil
+	return append(violations, apierror.Violation{Field: "properties.platform.managedResourceGroup",
+		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.FormatValue(group))}), nil
+}
+
+// inUse returns the violation of a name that another cluster uses.
+func inUse(field, value string) apierror.Violation {
+	return apierror.Violation{Field: field, Message: fmt.Sprintf("Invalid value: %s: is in use by another cluster of the subscription", wire.FormatValue(value))}
 }
 
 func (clusterType) pin(s *Server, rq *request, cluster *hub.Cluster) {
@@ -157,8 +173,7 @@ func (clusterType) reservationConflict(document *database.ClusterDocument, held 
 		case database.NetworkSecurityGroupReservation:
 			field, value = "properties.platform.networkSecurityGroupId", platform.NetworkSecurityGroupID
 		}
-		violations = append(violations, apierror.Violation{Field: field,
-			Message: fmt.Sprintf("Invalid value: %s: is in use by another cluster of the subscription", wire.FormatValue(value))})
+		violations = append(violations, inUse(field, value))
 	}
 	validation.Sort(violations)
 	return apierror.InvalidFields(violations)

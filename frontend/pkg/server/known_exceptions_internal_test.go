@@ -79,6 +79,9 @@ var knownExceptions = []knownException{
 	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling", how: patched, reason: "a PATCH applies no defaults"},
 	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling.maxPodGracePeriodSeconds", how: patched, reason: "a PATCH applies no defaults"},
 	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling.maxNodeProvisionTimeSeconds", how: patched, reason: "a PATCH applies no defaults"},
+	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling.podPriorityThreshold", how: patched, reason: "a PATCH applies no defaults"},
+	{subject: "cluster", kind: schemamutation.Null, place: "properties.network", how: patched, reason: "a PATCH applies no defaults"},
+	{subject: "cluster", kind: schemamutation.Null, place: "properties.network.hostPrefix", how: patched, reason: "a PATCH applies no defaults"},
 	{kind: schemamutation.Null, place: "properties.version.channelGroup", how: patched, reason: "a PATCH applies no defaults"},
 
 	{subject: "nodePool", kind: schemamutation.Null, place: "properties.version", how: patched, reason: "a PATCH applies no defaults"},

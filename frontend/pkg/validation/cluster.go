@@ -56,8 +56,11 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 
 	const autoscaling = "properties.autoscaling."
 	report.between(autoscaling+"maxNodesTotal", p.Autoscaling.MaxNodesTotal, 0, 500)
-	report.between(autoscaling+"maxPodGracePeriodSeconds", p.Autoscaling.MaxPodGracePeriodSeconds, 1, -1)
-	report.between(autoscaling+"maxNodeProvisionTimeSeconds", p.Autoscaling.MaxNodeProvisionTimeSeconds, 1, -1)
+	report.requiredBetween(autoscaling+"maxPodGracePeriodSeconds", p.Autoscaling.MaxPodGracePeriodSeconds, 1, -1)
+	report.requiredBetween(autoscaling+"maxNodeProvisionTimeSeconds", p.Autoscaling.MaxNodeProvisionTimeSeconds, 1, -1)
+	if p.Autoscaling.PodPriorityThreshold == 0 {
+		report.required(autoscaling + "podPriorityThreshold")
+	}
 
 	dataEncryption(report, &p.Etcd.DataEncryption)
 	imageDigestMirrors(report, p.ImageDigestMirrors)
@@ -71,7 +74,7 @@ func requiredText(report *report, field, value string) {
 }
 
 func network(report *report, n *hub.Network) {
-	report.between("properties.network.hostPrefix", n.HostPrefix, 23, 26)
+	report.requiredBetween("properties.network.hostPrefix", n.HostPrefix, 23, 26)
 	ranges := [...]struct {
 		field, text string
 	}{
@@ -93,8 +96,8 @@ func network(report *report, n *hub.Network) {
 		prefixes[i] = prefix
 		for j := range i {
 			if prefixes[j].IsValid() && prefixes[j].Overlaps(prefix) {
-				name := strings.TrimPrefix(ranges[j].field, "properties.network.")
-				report.invalid(one.field, one.text, "must not overlap with %s %s", name, ranges[j].text)
+				name := func(field string) string { return strings.TrimPrefix(field, "properties.network.") }
+				report.invalid("properties.network", one.text, "%s must not overlap with %s %s", name(one.field), name(ranges[j].field), ranges[j].text)
 			}
 		}
 	}
@@ -111,14 +114,15 @@ func authorizedCIDRs(report *report, cidrs []string) {
 	if report.tooMany(field, len(cidrs), 500) {
 		return
 	}
-	seen := make(map[string]bool, len(cidrs))
 	for i, cidr := range cidrs {
-		if _, message := parseCIDR(cidr); message != "" {
-			report.invalid(fmt.Sprintf("%s[%d]", field, i), cidr, "%s", message)
-		} else if seen[cidr] {
-			report.duplicate(fmt.Sprintf("%s[%d]", field, i), cidr)
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if cidr == "" {
+			report.required(at)
+		} else if addr, err := netip.ParseAddr(cidr); err == nil && addr.Is4() {
+			continue
+		} else if _, message := parseCIDR(cidr); message != "" {
+			report.invalid(at, cidr, "%s", message)
 		}
-		seen[cidr] = true
 	}
 }
 
@@ -163,24 +167,22 @@ func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 		for _, name := range mirror.Mirrors {
 			size += len(name)
 		}
-		repository(report, func() string { return fmt.Sprintf("%s[%d].source", field, i) }, mirror.Source)
-		if len(mirror.Mirrors) == 0 {
+		source := mirror.Source
+		if host, wildcard := strings.CutPrefix(source, "*."); wildcard && isSubdomain(host) && len(source) <= 255 {
+			// A wildcard stands for all hosts of a domain. It has neither a port nor a path.
+			source = host
+		}
+		repository(report, func() string { return fmt.Sprintf("%s[%d].source", field, i) }, source)
+		switch {
+		case mirror.Mirrors == nil:
 			report.required(fmt.Sprintf("%s[%d].mirrors", field, i))
+		case len(mirror.Mirrors) == 0:
+			report.invalid(fmt.Sprintf("%s[%d].mirrors", field, i), "[]", "must have at least one item")
 		}
 		if len(mirror.Mirrors) > 255 && report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), 255) {
 			continue
 		}
-		var seen map[string]bool
-		if len(mirror.Mirrors) > 1 {
-			seen = make(map[string]bool, len(mirror.Mirrors))
-		}
 		for j, name := range mirror.Mirrors {
-			if name != "" && seen[name] {
-				report.duplicate(fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j), name)
-			}
-			if seen != nil {
-				seen[name] = true
-			}
 			repository(report, func() string { return fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j) }, name)
 		}
 	}
@@ -202,29 +204,42 @@ func repository(report *report, field func() string, name string) {
 	}
 }
 
+// clusterImmutable reports the changes of create-only fields. As in the published service, a change within the network, the
+// platform or the image registry is also reported at these objects. A required number or name that is missing is only that.
 func clusterImmutable(i immutable, old, now *hub.Cluster) {
 	o, n := &old.Properties, &now.Properties
 	i.text("properties.dns.baseDomainPrefix", o.DNS.BaseDomainPrefix, n.DNS.BaseDomainPrefix)
-	i.text("properties.network.networkType", o.Network.NetworkType, n.Network.NetworkType)
-	i.text("properties.network.podCidr", o.Network.PodCIDR, n.Network.PodCIDR)
-	i.text("properties.network.serviceCidr", o.Network.ServiceCIDR, n.Network.ServiceCIDR)
-	i.text("properties.network.machineCidr", o.Network.MachineCIDR, n.Network.MachineCIDR)
-	i.value("properties.network.hostPrefix", o.Network.HostPrefix == n.Network.HostPrefix, n.Network.HostPrefix)
+	i.within("properties.network", func() {
+		i.text("properties.network.networkType", o.Network.NetworkType, n.Network.NetworkType)
+		i.text("properties.network.podCidr", o.Network.PodCIDR, n.Network.PodCIDR)
+		i.text("properties.network.serviceCidr", o.Network.ServiceCIDR, n.Network.ServiceCIDR)
+		i.text("properties.network.machineCidr", o.Network.MachineCIDR, n.Network.MachineCIDR)
+		i.value("properties.network.hostPrefix", o.Network.HostPrefix == n.Network.HostPrefix || n.Network.HostPrefix == 0, n.Network.HostPrefix)
+	})
 	i.text("properties.api.visibility", string(o.API.Visibility), string(n.API.Visibility))
 	i.text("properties.ingress.type", string(o.Ingress.Type), string(n.Ingress.Type))
-	i.text("properties.clusterImageRegistry.state", o.ClusterImageRegistry.State, n.ClusterImageRegistry.State)
+	i.within("properties.clusterImageRegistry", func() {
+		i.text("properties.clusterImageRegistry.state", o.ClusterImageRegistry.State, n.ClusterImageRegistry.State)
+	})
 	i.text("properties.cryptoRestrictions", o.CryptoRestrictions, n.CryptoRestrictions)
 
 	const platform = "properties.platform."
-	i.id(platform+"managedResourceGroup", o.Platform.ManagedResourceGroup, n.Platform.ManagedResourceGroup)
-	i.id(platform+"subnetId", o.Platform.SubnetID, n.Platform.SubnetID)
-	i.id(platform+"vnetIntegrationSubnetId", o.Platform.VnetIntegrationSubnetID, n.Platform.VnetIntegrationSubnetID)
-	i.id(platform+"networkSecurityGroupId", o.Platform.NetworkSecurityGroupID, n.Platform.NetworkSecurityGroupID)
-	const identities = platform + "operatorsAuthentication.userAssignedIdentities."
-	oldIDs, newIDs := &o.Platform.OperatorsAuthentication.UserAssignedIdentities, &n.Platform.OperatorsAuthentication.UserAssignedIdentities
-	i.ids(identities+"controlPlaneOperators", oldIDs.ControlPlaneOperators, newIDs.ControlPlaneOperators)
-	i.ids(identities+"dataPlaneOperators", oldIDs.DataPlaneOperators, newIDs.DataPlaneOperators)
-	i.id(identities+"serviceManagedIdentity", oldIDs.ServiceManagedIdentity, newIDs.ServiceManagedIdentity)
+	i.within("properties.platform", func() {
+		i.text(platform+"managedResourceGroup", o.Platform.ManagedResourceGroup, n.Platform.ManagedResourceGroup)
+		i.id(platform+"subnetId", o.Platform.SubnetID, n.Platform.SubnetID)
+		if n.Platform.VnetIntegrationSubnetID != "" {
+			i.id(platform+"vnetIntegrationSubnetId", o.Platform.VnetIntegrationSubnetID, n.Platform.VnetIntegrationSubnetID)
+		}
+		i.id(platform+"networkSecurityGroupId", o.Platform.NetworkSecurityGroupID, n.Platform.NetworkSecurityGroupID)
+		i.within(platform+"operatorsAuthentication", func() {
+			i.within(platform+"operatorsAuthentication.userAssignedIdentities", func() {
+				oldIDs, newIDs := &o.Platform.OperatorsAuthentication.UserAssignedIdentities, &n.Platform.OperatorsAuthentication.UserAssignedIdentities
+				i.ids(operatorsField+"controlPlaneOperators", oldIDs.ControlPlaneOperators, newIDs.ControlPlaneOperators)
+				i.ids(operatorsField+"dataPlaneOperators", oldIDs.DataPlaneOperators, newIDs.DataPlaneOperators)
+				i.id(operatorsField+"serviceManagedIdentity", oldIDs.ServiceManagedIdentity, newIDs.ServiceManagedIdentity)
+			})
+		})
+	})
 
 	const encryption = "properties.etcd.dataEncryption."
 	oldEtcd, newEtcd := &o.Etcd.DataEncryption, &n.Etcd.DataEncryption
@@ -239,6 +254,8 @@ func clusterImmutable(i immutable, old, now *hub.Cluster) {
 	}
 	const kms = encryption + "customerManaged.kms."
 	i.text(kms+"vaultName", oldKMS.VaultName, newKMS.VaultName)
-	i.text(kms+"visibility", string(oldKMS.Visibility), string(newKMS.Visibility))
+	if newKMS.Visibility != "" {
+		i.text(kms+"visibility", string(oldKMS.Visibility), string(newKMS.Visibility))
+	}
 	i.text(kms+"activeKey.name", oldKMS.ActiveKey.Name, newKMS.ActiveKey.Name)
 }

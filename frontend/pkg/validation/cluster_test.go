@@ -252,9 +252,9 @@ func TestClusterRules(t *testing.T) {
 				c.Properties.Network.PodCIDR, c.Properties.Network.ServiceCIDR = "10.0.0.0/14", "10.0.128.0/17"
 			},
 			want: []apierror.Violation{
-				violation("properties.network.podCidr", id("10.0.0.0/14")+"must not overlap with machineCidr 10.0.0.0/16"),
-				violation("properties.network.podCidr", id("10.0.0.0/14")+"must not overlap with serviceCidr 10.0.128.0/17"),
-				violation("properties.network.serviceCidr", id("10.0.128.0/17")+"must not overlap with machineCidr 10.0.0.0/16"),
+				violation("properties.network", id("10.0.0.0/14")+"podCidr must not overlap with machineCidr 10.0.0.0/16"),
+				violation("properties.network", id("10.0.0.0/14")+"podCidr must not overlap with serviceCidr 10.0.128.0/17"),
+				violation("properties.network", id("10.0.128.0/17")+"serviceCidr must not overlap with machineCidr 10.0.0.0/16"),
 			},
 		},
 		"authorized CIDRs empty": {
@@ -266,8 +266,8 @@ func TestClusterRules(t *testing.T) {
 			want: []apierror.Violation{violation("properties.api.authorizedCidrs", "Too many: 501: must have at most 500 items")},
 		},
 		"authorized CIDR form": {
-			reason: "each one is a CIDR", change: func(c *hub.Cluster) { c.Properties.API.AuthorizedCIDRs = []string{"1.2.3.4/32", "1.2.3.4"} },
-			want: []apierror.Violation{violation("properties.api.authorizedCidrs[1]", id("1.2.3.4")+"must be a valid IPv4 CIDR, as in 10.0.0.0/16")},
+			reason: "each one is an address or a CIDR", change: func(c *hub.Cluster) { c.Properties.API.AuthorizedCIDRs = []string{"1.2.3.4/32", "1.2.3.4", "1.2.3"} },
+			want: []apierror.Violation{violation("properties.api.authorizedCidrs[2]", id("1.2.3")+"must be a valid IPv4 CIDR, as in 10.0.0.0/16")},
 		},
 		"subnet missing": {
 			reason: "required", change: func(c *hub.Cluster) { c.Properties.Platform.SubnetID = "" },
@@ -327,9 +327,10 @@ func TestClusterRules(t *testing.T) {
 		"autoscaling": {
 			reason: "its numbers have bounds", change: func(c *hub.Cluster) { c.Properties.Autoscaling = hub.Autoscaling{MaxNodesTotal: 501} },
 			want: []apierror.Violation{
-				violation("properties.autoscaling.maxNodeProvisionTimeSeconds", "Invalid value: 0: must be greater than or equal to 1"),
+				violation("properties.autoscaling.maxNodeProvisionTimeSeconds", "Required value"),
 				violation("properties.autoscaling.maxNodesTotal", "Invalid value: 501: must be less than or equal to 500"),
-				violation("properties.autoscaling.maxPodGracePeriodSeconds", "Invalid value: 0: must be greater than or equal to 1"),
+				violation("properties.autoscaling.maxPodGracePeriodSeconds", "Required value"),
+				violation("properties.autoscaling.podPriorityThreshold", "Required value"),
 			},
 		},
 		"platform-managed key": {
@@ -437,11 +438,14 @@ func TestClusterUpdates(t *testing.T) {
 				p.ClusterImageRegistry.State, p.CryptoRestrictions = "Disabled", "FIPS"
 			},
 			want: []apierror.Violation{
-				violation("properties.api.visibility", forbidden), violation("properties.clusterImageRegistry.state", forbidden),
+				violation("properties.api.visibility", forbidden),
+				violation("properties.clusterImageRegistry", forbidden), violation("properties.clusterImageRegistry.state", forbidden),
 				violation("properties.cryptoRestrictions", forbidden), violation("properties.dns.baseDomainPrefix", forbidden),
-				violation("properties.ingress.type", forbidden), violation("properties.network.hostPrefix", forbidden),
+				violation("properties.ingress.type", forbidden),
+				violation("properties.network", forbidden), violation("properties.network.hostPrefix", forbidden),
 				violation("properties.network.hostPrefix", "Invalid value: 30: must be less than or equal to 26"),
-				violation("properties.network.podCidr", forbidden), violation("properties.platform.managedResourceGroup", forbidden),
+				violation("properties.network.podCidr", forbidden),
+				violation("properties.platform", forbidden), violation("properties.platform.managedResourceGroup", forbidden),
 			},
 		},
 		"casing": {
@@ -453,7 +457,10 @@ func TestClusterUpdates(t *testing.T) {
 			change: func(c *hub.Cluster) {
 				c.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities.DataPlaneOperators["more"] = identities + "more"
 			},
-			want: []apierror.Violation{violation(operators+"dataPlaneOperators", forbidden)},
+			want: []apierror.Violation{
+				violation("properties.platform", forbidden), violation("properties.platform.operatorsAuthentication", forbidden),
+				violation(strings.TrimSuffix(operators, "."), forbidden), violation(operators+"dataPlaneOperators", forbidden),
+			},
 		},
 		"customer-managed key afterwards": {
 			reason: "the mode is immutable",

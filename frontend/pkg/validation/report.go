@@ -121,6 +121,15 @@ func (r *report) within(field, value string, most int) {
 	r.text(field, value, most)
 }
 
+// requiredBetween is between for a number of which 0 means that it is missing.
+func (r *report) requiredBetween(field string, value, least, most int32) {
+	if value == 0 {
+		r.required(field)
+		return
+	}
+	r.between(field, value, least, most)
+}
+
 // withinBytes requires a string of at most most bytes without control characters.
 func (r *report) withinBytes(field, value string, most int) {
 	switch {

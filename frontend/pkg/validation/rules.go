@@ -209,6 +209,14 @@ type immutable struct {
 	report *report
 }
 
+// within reports a change of an object, too, if one of its fields has changed.
+func (i immutable) within(object string, fields func()) {
+	before := len(i.report.findings)
+	if fields(); len(i.report.findings) > before {
+		i.changed(object, "")
+	}
+}
+
 func (i immutable) text(field, old, now string) {
 	if old != now {
 		i.changed(field, now)
