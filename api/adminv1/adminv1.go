@@ -70,6 +70,8 @@ type Cluster struct {
 	APIURL         string     `json:"apiUrl,omitempty"`
 	CreateTime     *time.Time `json:"createTime,omitempty"`
 	DeleteTime     *time.Time `json:"deleteTime,omitempty"`
+	// Concern is set only in lists of clusters that are not in their desired state.
+	Concern *ClusterConcern `json:"concern,omitempty"`
 }
 
 // ClusterList is a page of clusters.

@@ -59,6 +59,10 @@ const (
 	// ExplanationOperationNotCompleted means that the fleet has reached the desired state and the backend has not completed the
 	// customer's operation.
 	ExplanationOperationNotCompleted = "OperationNotCompleted"
+	// ExplanationRegionReady means that all components of the region are ready and all clusters are in their desired state.
+	ExplanationRegionReady = "RegionReady"
+	// ExplanationClustersWaiting means that clusters of the region wait for the layer and state of the item.
+	ExplanationClustersWaiting = "ClustersWaiting"
 	// ExplanationUnknown means that the layers that hold the resource could not be read.
 	ExplanationUnknown = "Unknown"
 )
@@ -95,6 +99,8 @@ const (
 	SentenceManifestsAccepted = "ManifestsAccepted" // Maestro has the manifests; the agent has not confirmed them.
 	SentenceComponentState    = "ComponentState"    // How a component answered, and when it was last ready.
 	SentenceDependents        = "Dependents"        // Components that are not ready either and need one that is away.
+	SentenceAffected          = "Affected"          // How many clusters an outage affects.
+	SentenceInCommon          = "InCommon"          // What clusters that are not in their desired state have in common.
 	SentenceLastKnown         = "LastKnown"         // What was reported last about a resource, at the time of the sentence.
 
 	// Actions.

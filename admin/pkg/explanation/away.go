@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // layerFacts is the meaning of a layer. Titles may hold the placeholders {shard} and {cluster}.
@@ -28,7 +29,7 @@ type layerFacts struct {
 const (
 	noProgress = "Clusters keep running. Requests of customers are stored and executed once it is back."
 	noReports  = "Clusters keep running. Changes are delivered and reports arrive once it is back; none is lost."
-	regionally = "hcpctl region status"
+	regionally = "hcpctl explain"
 	showShard  = "hcpctl shard show {shard}"
 )
 
@@ -93,19 +94,30 @@ func (f *facts) relevantComponents() []adminv1.Component {
 			relevant = append(relevant, adminv1.Component{Name: read.component, Layer: read.component, State: adminv1.ComponentNotReady, Message: f.unavailable[read.layer], Time: f.now})
 		}
 	}
-	for _, s := range f.shards {
-		if s.GetName() == shard && shard != "" && s.GetAgentSilent() && !explained(adminv1.ComponentAgent) {
-			relevant = append(relevant, adminv1.Component{Name: shard + "-" + adminv1.ComponentAgent, Layer: adminv1.ComponentAgent, ProvisionShard: shard,
-				State: adminv1.ComponentUnresponsive, Since: asTime(s.GetUnansweredSince()), LastReady: asTime(s.GetLastHeardTime()), ReportedBy: adminv1.ComponentClusterService, Time: f.now})
+	for _, c := range silentAgents(f.shards, f.now) {
+		if c.ProvisionShard == shard && !explained(adminv1.ComponentAgent) {
+			relevant = append(relevant, c)
 		}
 	}
 	return relevant
 }
 
+// silentAgents returns the agents that Cluster Service reports as silent.
+func silentAgents(shards []*csv1.ProvisionShard, now time.Time) []adminv1.Component {
+	var silent []adminv1.Component
+	for _, s := range shards {
+		if s.GetAgentSilent() {
+			silent = append(silent, adminv1.Component{Name: s.GetName() + "-" + adminv1.ComponentAgent, Layer: adminv1.ComponentAgent, ProvisionShard: s.GetName(),
+				State: adminv1.ComponentUnresponsive, Since: asTime(s.GetUnansweredSince()), LastReady: asTime(s.GetLastHeardTime()), ReportedBy: adminv1.ComponentClusterService, Time: now})
+		}
+	}
+	return silent
+}
+
 // controlPlaneAvailable reports whether the last report about the control plane is that it is available. Until then, and during
 // the deletion, its API server is expected not to respond.
 func (f *facts) controlPlaneAvailable() bool {
-	return f.cluster.GetDeleteTime() == nil && slices.ContainsFunc(f.cluster.GetStatus().GetProgress(), func(p *csv1.LayerProgress) bool { return p.GetLayer() == layerControlPlane && done(p) })
+	return f.cluster.GetDeleteTime() == nil && slices.ContainsFunc(f.cluster.GetStatus().GetProgress(), func(p *csv1.LayerProgress) bool { return p.GetLayer() == layerControlPlane && layerprogress.Done(p) })
 }
 
 // awayItems returns one item for each outage. The first one has what was reported last about the cluster and its children as
@@ -124,17 +136,21 @@ func (f *facts) awayItems(outages []layers.Outage, known []adminv1.ExplanationIt
 			item.Evidence = append(item.Evidence, f.lastKnown(known, outdated, o.LastReady)...)
 		}
 		title := s.fillFor(o.ProvisionShard, layer.title)
-		action := "restore " + title
-		if o.State == adminv1.ComponentDiskFull {
-			action = "free or add disk space for " + title
-		}
-		item.Actions = []adminv1.Sentence{sentence(adminv1.SentenceAction, "Action for an SRE: "+action+"."), sentence(adminv1.SentenceOutcome, layer.impact)}
+		item.Actions = []adminv1.Sentence{sentence(adminv1.SentenceAction, "Action for an SRE: "+restore(o, title)+"."), sentence(adminv1.SentenceOutcome, layer.impact)}
 		if i == 0 {
 			item.Actions = append(item.Actions, s.activeOperation()...)
 		}
 		items = append(items, item)
 	}
 	return items
+}
+
+// restore states what an SRE must do about an outage of the layer with a title.
+func restore(o layers.Outage, title string) string {
+	if o.State == adminv1.ComponentDiskFull {
+		return "free or add disk space for " + title
+	}
+	return "restore " + title
 }
 
 // awaySummary states which component is away, since when, and what that means for the cluster.

@@ -2,7 +2,6 @@ package explanation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -122,8 +121,7 @@ func (s *subject) orphaned() adminv1.ExplanationItem {
 func (s *subject) failed() adminv1.ExplanationItem {
 	var layer, state, message string
 	var since time.Time
-	if i := slices.IndexFunc(s.progress, func(p *csv1.LayerProgress) bool { return !done(p) }); i >= 0 {
-		entry := s.progress[i]
+	if entry := s.awaited(); entry != nil {
 		layer, state, message, since = entry.GetLayer(), entry.GetState(), entry.GetMessage(), asTime(entry.GetSince())
 	}
 	var item adminv1.ExplanationItem

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // The phases that all kinds share: the last part of the names in Cluster Service's enumerations.
@@ -173,13 +174,7 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 }
 
 // awaited returns the first progress entry that is not done; nil if all are.
-func (s *subject) awaited() *csv1.LayerProgress {
-	i := slices.IndexFunc(s.progress, func(p *csv1.LayerProgress) bool { return !done(p) })
-	if i < 0 {
-		return nil
-	}
-	return s.progress[i]
-}
+func (s *subject) awaited() *csv1.LayerProgress { return layerprogress.Awaited(s.progress) }
 
 // activity returns the predicate that states what happens to the subject.
 func (s *subject) activity() string {

@@ -7,17 +7,18 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // The layers of progress, as Cluster Service names them, and the pause, which blocks a resource like a layer.
 const (
-	layerPlacement         = "placement"
-	layerMaestro           = "maestro"
-	layerManagementCluster = "management-cluster"
-	layerControlPlane      = "control-plane"
-	layerNodePool          = "node-pool"
-	layerAzure             = "azure"
-	layerUpgrade           = "upgrade"
+	layerPlacement         = layerprogress.Placement
+	layerMaestro           = layerprogress.Maestro
+	layerManagementCluster = layerprogress.ManagementCluster
+	layerControlPlane      = layerprogress.ControlPlane
+	layerNodePool          = layerprogress.NodePool
+	layerAzure             = layerprogress.Azure
+	layerUpgrade           = layerprogress.Upgrade
 	layerPaused            = "paused"
 )
 
@@ -224,25 +225,6 @@ var waits = map[[2]string]wait{
 	{layerControlPlane, "ReEncryptionWaitingForKAS"}: keyRotation,
 	{layerControlPlane, "WritePromotionInProgress"}:  keyRotation,
 	{layerControlPlane, "ReEncryptionInProgress"}:    keyRotation,
-}
-
-// done reports whether a progress entry is in its final state.
-func done(p *csv1.LayerProgress) bool {
-	switch p.GetLayer() {
-	case layerPlacement:
-		return p.GetState() == "Placed"
-	case layerAzure:
-		return p.GetState() == "Ready" || p.GetState() == "Deleted"
-	case layerMaestro:
-		return p.GetState() == "Published"
-	case layerManagementCluster:
-		return p.GetState() == "Applied" || p.GetState() == "Deleted"
-	case layerControlPlane:
-		return p.GetState() == "Available" || p.GetState() == "Configured"
-	case layerNodePool:
-		return p.GetState() == "Ready"
-	}
-	return false
 }
 
 // unknownState begins the action for a state that neither waits nor unlisted knows.

@@ -128,7 +128,7 @@ func (f *Finder) List(ctx context.Context, subscription, token string, size int)
 		return list, apierror.FromGRPC(err)
 	}
 	for _, c := range response.GetClusters() {
-		list.Items = append(list.Items, f.fromFleet(c))
+		list.Items = append(list.Items, f.FromFleet(c))
 	}
 	list.NextPageToken = response.GetNextPageToken()
 	return list, nil
@@ -166,7 +166,7 @@ func (f *Finder) inFleet(ctx context.Context, items []*database.Item[database.Cl
 			return nil, apierror.FromGRPC(err)
 		}
 		for _, c := range response.GetClusters() {
-			known[c.GetUid()] = f.fromFleet(c)
+			known[c.GetUid()] = f.FromFleet(c)
 		}
 	}
 	return known, nil
@@ -177,7 +177,7 @@ func (f *Finder) searchFleet(ctx context.Context, m query, phases []clusterservi
 	if m.uid != "" {
 		c, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: m.uid})
 		if err == nil {
-			found[c.GetUid()] = f.fromFleet(c)
+			found[c.GetUid()] = f.FromFleet(c)
 			return nil
 		}
 		if err := apierror.FromGRPC(err); apierror.KindOf(err) != apierror.NotFound {
@@ -195,7 +195,7 @@ func (f *Finder) searchFleet(ctx context.Context, m query, phases []clusterservi
 				if len(found) == MaxResults {
 					return nil
 				}
-				found[c.GetUid()] = f.fromFleet(c)
+				found[c.GetUid()] = f.FromFleet(c)
 			}
 			question.PageToken = response.GetNextPageToken()
 		}
@@ -260,7 +260,8 @@ func fromDocument(item *database.Item[database.ClusterDocument]) adminv1.Cluster
 	return c
 }
 
-func (f *Finder) fromFleet(c *clusterservicev1.Cluster) adminv1.Cluster {
+// FromFleet returns a cluster as Cluster Service reports it.
+func (f *Finder) FromFleet(c *clusterservicev1.Cluster) adminv1.Cluster {
 	status := c.GetStatus()
 	report, err := clusterservice.ClusterReport(c)
 	if err != nil {

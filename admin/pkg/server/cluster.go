@@ -22,6 +22,23 @@ func (s *Server) listClusters(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	query := rq.http.URL.Query()
+	waiting, err := rq.flag("notReady")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"olderThan", "concern", "shard"} {
+		if query.Get(name) != "" && !waiting {
+			return nil, apierror.New(apierror.InvalidParameter, "The parameter requires notReady=true.").WithTarget(name)
+		}
+	}
+	if waiting {
+		for _, name := range []string{"q", "subscription"} {
+			if query.Get(name) != "" {
+				return nil, apierror.New(apierror.InvalidParameter, "The parameter excludes notReady.").WithTarget(name)
+			}
+		}
+		return s.listConcerns(ctx, rq, size, token)
+	}
 	if q := query.Get("q"); q != "" {
 		found, err := s.finder.Find(ctx, q)
 		return adminv1.ClusterList{Items: found}, err

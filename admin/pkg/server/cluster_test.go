@@ -351,3 +351,34 @@ func TestRejections(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitingClustersAreListed checks the request and the response of the list of clusters that are not in their desired state, and
+// the combinations of parameters that are rejected.
+func TestWaitingClustersAreListed(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	var list adminv1.ClusterList
+	began := time.Now()
+	if status, body := h.get(t, "reader", "/clusters?notReady=true&olderThan=10m&concern=node-pool,control-plane/Waiting&shard=mgmt-1&pageSize=7&pageToken=t", &list); status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	asked := h.fleet.concerns[0]
+	if at := asked.GetSinceBefore().AsTime(); at.Before(began.Add(-10*time.Minute)) || at.After(time.Now().Add(-10*time.Minute)) {
+		t.Errorf("since before %s", at)
+	}
+	if !slices.Equal(asked.GetConcerns(), []string{"node-pool", "control-plane/Waiting"}) || asked.GetProvisionShard() != "mgmt-1" || asked.GetPageSize() != 7 || asked.GetPageToken() != "t" {
+		t.Errorf("asked %v", asked)
+	}
+	if got := list.Items[0]; got.UID != uid || got.Name != "Alpha" || got.SubscriptionID != subscription || got.ProvisionShard != "mgmt-1" || got.Concern.State != "WaitingForNodes" ||
+		got.Concern.SubjectID != resourceID+"/nodePools/np" || list.NextPageToken != "next" {
+		t.Errorf("%+v", got)
+	}
+	for query, target := range map[string]string{
+		"olderThan=10m": "olderThan", "concern=azure": "concern", "shard=mgmt-1": "shard", "notReady=yes": "notReady", "notReady=true&q=a": "q",
+		"notReady=true&subscription=a": "subscription", "notReady=true&olderThan=old": "olderThan", "notReady=true&olderThan=-1m": "olderThan",
+	} {
+		if status, body := h.get(t, "reader", "/clusters?"+query, nil); status != http.StatusBadRequest || !strings.Contains(body, `"target":"`+target+`"`) {
+			t.Errorf("%s: %d %s", query, status, body)
+		}
+	}
+}

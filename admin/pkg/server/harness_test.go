@@ -12,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
@@ -134,6 +136,8 @@ type fleet struct {
 	mu sync.Mutex
 	// lists records the requests for lists of clusters.
 	lists []*clusterservicev1.ListClustersRequest
+	// concerns records the requests for lists of concerns.
+	concerns []*clusterservicev1.ListClusterConcernsRequest
 }
 
 // drifted is the UID of a cluster that the fleet has and ARM does not.
@@ -179,6 +183,20 @@ func (f *fleet) ExplainPlacement(_ context.Context, r *clusterservicev1.ExplainP
 
 func (f *fleet) ListDeletionLeftovers(context.Context, *clusterservicev1.ListDeletionLeftoversRequest) (*clusterservicev1.ListDeletionLeftoversResponse, error) {
 	return &clusterservicev1.ListDeletionLeftoversResponse{Leftovers: []*clusterservicev1.DeletionLeftover{{WorkId: "left"}}}, nil
+}
+
+func (f *fleet) ListClusterConcerns(_ context.Context, r *clusterservicev1.ListClusterConcernsRequest) (*clusterservicev1.ListClusterConcernsResponse, error) {
+	f.mu.Lock()
+	f.concerns = append(f.concerns, proto.CloneOf(r))
+	f.mu.Unlock()
+	return &clusterservicev1.ListClusterConcernsResponse{NextPageToken: "next", Concerns: []*clusterservicev1.ClusterConcern{{ClusterUid: uid, ResourceId: resourceID, SubjectResourceId: resourceID + "/nodePools/np",
+		Layer: "node-pool", State: "WaitingForNodes", ProvisionShard: "mgmt-1", Version: "4.20.8", Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY,
+		Since: timestamppb.New(time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC))}}}, nil
+}
+
+func (f *fleet) SummarizeClusterConcerns(context.Context, *clusterservicev1.SummarizeClusterConcernsRequest) (*clusterservicev1.SummarizeClusterConcernsResponse, error) {
+	return &clusterservicev1.SummarizeClusterConcernsResponse{Groups: []*clusterservicev1.ClusterConcernGroup{
+		{Layer: "node-pool", State: "WaitingForNodes", ProvisionShard: "mgmt-1", Clusters: 1, OldestSince: timestamppb.New(time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC))}}}, nil
 }
 
 func (f *fleet) ListUpgrades(context.Context, *clusterservicev1.ListUpgradesRequest) (*clusterservicev1.ListUpgradesResponse, error) {

@@ -43,6 +43,10 @@ func (s *Server) clusterRoutes() []Route {
 			Query: append([]Parameter{
 				{Name: "q", Type: "string", Description: "Identifier to search for; at most 200 clusters are returned."},
 				{Name: "subscription", Type: "string", Description: "Only clusters of this subscription, from ARM's documents."},
+				{Name: "notReady", Type: "boolean", Description: "Only clusters that are not in their desired state, with their concerns; those that have waited longest first."},
+				{Name: "olderThan", Type: "string", Description: "With notReady: only clusters that have waited at least this long, for example 10m."},
+				{Name: "concern", Type: "string", Description: "With notReady: only these concerns, separated by commas; each is a layer, or a layer and a state as in node-pool/WaitingForNodes."},
+				{Name: "shard", Type: "string", Description: "With notReady: only clusters on this provision shard."},
 			}, paging...),
 		},
 		{
@@ -152,6 +156,8 @@ func (s *Server) upgradeRoutes() []Route {
 func (s *Server) regionRoutes() []Route {
 	const shard = adminv1.Root + "/shards/{shard}"
 	return []Route{
+		readRoute(adminv1.Root+"/explanation", "region.explanation", "Explain the region: which components are away since when, how many clusters are affected, and what waiting clusters have in common.",
+			adminv1.RegionExplanation{}, s.explainRegion),
 		readRoute(adminv1.Root+"/shards", "shards.list", "List the provision shards with their load.", adminv1.ShardList{}, s.listShards),
 		changeRoute(http.MethodPatch, shard, adminv1.ActionShardUpdate, "Cordon or uncordon a provision shard, or override its capacity, zones, size classes or labels.",
 			adminv1.Operator, adminv1.Message[*clusterservicev1.UpdateProvisionShardRequest]{},

@@ -359,6 +359,229 @@ func (x *ListClustersResponse) GetRevision() int64 {
 	return 0
 }
 
+type ListClusterConcernsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only concerns that began at this time or earlier.
+	SinceBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since_before,json=sinceBefore,proto3" json:"since_before,omitempty"`
+	// Only these concerns, each a layer, or a layer and a state as in `control-plane/EtcdWaitingForQuorum`. Empty means all.
+	Concerns []string `protobuf:"bytes,4,rep,name=concerns,proto3" json:"concerns,omitempty"`
+	// Only clusters on this shard.
+	ProvisionShard string `protobuf:"bytes,5,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListClusterConcernsRequest) Reset() {
+	*x = ListClusterConcernsRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListClusterConcernsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListClusterConcernsRequest) ProtoMessage() {}
+
+func (x *ListClusterConcernsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListClusterConcernsRequest.ProtoReflect.Descriptor instead.
+func (*ListClusterConcernsRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListClusterConcernsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListClusterConcernsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListClusterConcernsRequest) GetSinceBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceBefore
+	}
+	return nil
+}
+
+func (x *ListClusterConcernsRequest) GetConcerns() []string {
+	if x != nil {
+		return x.Concerns
+	}
+	return nil
+}
+
+func (x *ListClusterConcernsRequest) GetProvisionShard() string {
+	if x != nil {
+		return x.ProvisionShard
+	}
+	return ""
+}
+
+type ListClusterConcernsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Concerns []*ClusterConcern      `protobuf:"bytes,1,rep,name=concerns,proto3" json:"concerns,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListClusterConcernsResponse) Reset() {
+	*x = ListClusterConcernsResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListClusterConcernsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListClusterConcernsResponse) ProtoMessage() {}
+
+func (x *ListClusterConcernsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListClusterConcernsResponse.ProtoReflect.Descriptor instead.
+func (*ListClusterConcernsResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListClusterConcernsResponse) GetConcerns() []*ClusterConcern {
+	if x != nil {
+		return x.Concerns
+	}
+	return nil
+}
+
+func (x *ListClusterConcernsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type SummarizeClusterConcernsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only clusters on this shard.
+	ProvisionShard string `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SummarizeClusterConcernsRequest) Reset() {
+	*x = SummarizeClusterConcernsRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeClusterConcernsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeClusterConcernsRequest) ProtoMessage() {}
+
+func (x *SummarizeClusterConcernsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeClusterConcernsRequest.ProtoReflect.Descriptor instead.
+func (*SummarizeClusterConcernsRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SummarizeClusterConcernsRequest) GetProvisionShard() string {
+	if x != nil {
+		return x.ProvisionShard
+	}
+	return ""
+}
+
+type SummarizeClusterConcernsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000 groups, the largest first.
+	Groups        []*ClusterConcernGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeClusterConcernsResponse) Reset() {
+	*x = SummarizeClusterConcernsResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeClusterConcernsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeClusterConcernsResponse) ProtoMessage() {}
+
+func (x *SummarizeClusterConcernsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeClusterConcernsResponse.ProtoReflect.Descriptor instead.
+func (*SummarizeClusterConcernsResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SummarizeClusterConcernsResponse) GetGroups() []*ClusterConcernGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 type DeleteClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -370,7 +593,7 @@ type DeleteClusterRequest struct {
 
 func (x *DeleteClusterRequest) Reset() {
 	*x = DeleteClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +605,7 @@ func (x *DeleteClusterRequest) String() string {
 func (*DeleteClusterRequest) ProtoMessage() {}
 
 func (x *DeleteClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +618,7 @@ func (x *DeleteClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteClusterRequest.ProtoReflect.Descriptor instead.
 func (*DeleteClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteClusterRequest) GetUid() string {
@@ -425,7 +648,7 @@ type ApplyNodePoolRequest struct {
 
 func (x *ApplyNodePoolRequest) Reset() {
 	*x = ApplyNodePoolRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +660,7 @@ func (x *ApplyNodePoolRequest) String() string {
 func (*ApplyNodePoolRequest) ProtoMessage() {}
 
 func (x *ApplyNodePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +673,7 @@ func (x *ApplyNodePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyNodePoolRequest.ProtoReflect.Descriptor instead.
 func (*ApplyNodePoolRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ApplyNodePoolRequest) GetUid() string {
@@ -497,7 +720,7 @@ type GetNodePoolRequest struct {
 
 func (x *GetNodePoolRequest) Reset() {
 	*x = GetNodePoolRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[6]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +732,7 @@ func (x *GetNodePoolRequest) String() string {
 func (*GetNodePoolRequest) ProtoMessage() {}
 
 func (x *GetNodePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[6]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +745,7 @@ func (x *GetNodePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodePoolRequest.ProtoReflect.Descriptor instead.
 func (*GetNodePoolRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetNodePoolRequest) GetUid() string {
@@ -547,7 +770,7 @@ type ListNodePoolsRequest struct {
 
 func (x *ListNodePoolsRequest) Reset() {
 	*x = ListNodePoolsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[7]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +782,7 @@ func (x *ListNodePoolsRequest) String() string {
 func (*ListNodePoolsRequest) ProtoMessage() {}
 
 func (x *ListNodePoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[7]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +795,7 @@ func (x *ListNodePoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodePoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListNodePoolsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListNodePoolsRequest) GetPageSize() int32 {
@@ -614,7 +837,7 @@ type ListNodePoolsResponse struct {
 
 func (x *ListNodePoolsResponse) Reset() {
 	*x = ListNodePoolsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +849,7 @@ func (x *ListNodePoolsResponse) String() string {
 func (*ListNodePoolsResponse) ProtoMessage() {}
 
 func (x *ListNodePoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +862,7 @@ func (x *ListNodePoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodePoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListNodePoolsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListNodePoolsResponse) GetNodePools() []*NodePool {
@@ -674,7 +897,7 @@ type DeleteNodePoolRequest struct {
 
 func (x *DeleteNodePoolRequest) Reset() {
 	*x = DeleteNodePoolRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +909,7 @@ func (x *DeleteNodePoolRequest) String() string {
 func (*DeleteNodePoolRequest) ProtoMessage() {}
 
 func (x *DeleteNodePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +922,7 @@ func (x *DeleteNodePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNodePoolRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNodePoolRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteNodePoolRequest) GetUid() string {
@@ -736,7 +959,7 @@ type ApplyExternalAuthRequest struct {
 
 func (x *ApplyExternalAuthRequest) Reset() {
 	*x = ApplyExternalAuthRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +971,7 @@ func (x *ApplyExternalAuthRequest) String() string {
 func (*ApplyExternalAuthRequest) ProtoMessage() {}
 
 func (x *ApplyExternalAuthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +984,7 @@ func (x *ApplyExternalAuthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyExternalAuthRequest.ProtoReflect.Descriptor instead.
 func (*ApplyExternalAuthRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ApplyExternalAuthRequest) GetUid() string {
@@ -808,7 +1031,7 @@ type GetExternalAuthRequest struct {
 
 func (x *GetExternalAuthRequest) Reset() {
 	*x = GetExternalAuthRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1043,7 @@ func (x *GetExternalAuthRequest) String() string {
 func (*GetExternalAuthRequest) ProtoMessage() {}
 
 func (x *GetExternalAuthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1056,7 @@ func (x *GetExternalAuthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExternalAuthRequest.ProtoReflect.Descriptor instead.
 func (*GetExternalAuthRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetExternalAuthRequest) GetUid() string {
@@ -858,7 +1081,7 @@ type ListExternalAuthsRequest struct {
 
 func (x *ListExternalAuthsRequest) Reset() {
 	*x = ListExternalAuthsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1093,7 @@ func (x *ListExternalAuthsRequest) String() string {
 func (*ListExternalAuthsRequest) ProtoMessage() {}
 
 func (x *ListExternalAuthsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1106,7 @@ func (x *ListExternalAuthsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalAuthsRequest.ProtoReflect.Descriptor instead.
 func (*ListExternalAuthsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListExternalAuthsRequest) GetPageSize() int32 {
@@ -925,7 +1148,7 @@ type ListExternalAuthsResponse struct {
 
 func (x *ListExternalAuthsResponse) Reset() {
 	*x = ListExternalAuthsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1160,7 @@ func (x *ListExternalAuthsResponse) String() string {
 func (*ListExternalAuthsResponse) ProtoMessage() {}
 
 func (x *ListExternalAuthsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1173,7 @@ func (x *ListExternalAuthsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalAuthsResponse.ProtoReflect.Descriptor instead.
 func (*ListExternalAuthsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListExternalAuthsResponse) GetExternalAuths() []*ExternalAuth {
@@ -985,7 +1208,7 @@ type DeleteExternalAuthRequest struct {
 
 func (x *DeleteExternalAuthRequest) Reset() {
 	*x = DeleteExternalAuthRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1220,7 @@ func (x *DeleteExternalAuthRequest) String() string {
 func (*DeleteExternalAuthRequest) ProtoMessage() {}
 
 func (x *DeleteExternalAuthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1233,7 @@ func (x *DeleteExternalAuthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteExternalAuthRequest.ProtoReflect.Descriptor instead.
 func (*DeleteExternalAuthRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteExternalAuthRequest) GetUid() string {
@@ -1045,7 +1268,7 @@ type ApplyBreakGlassCredentialRequest struct {
 
 func (x *ApplyBreakGlassCredentialRequest) Reset() {
 	*x = ApplyBreakGlassCredentialRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1280,7 @@ func (x *ApplyBreakGlassCredentialRequest) String() string {
 func (*ApplyBreakGlassCredentialRequest) ProtoMessage() {}
 
 func (x *ApplyBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1293,7 @@ func (x *ApplyBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyBreakGlassCredentialRequest.ProtoReflect.Descriptor instead.
 func (*ApplyBreakGlassCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApplyBreakGlassCredentialRequest) GetUid() string {
@@ -1103,7 +1326,7 @@ type GetBreakGlassCredentialRequest struct {
 
 func (x *GetBreakGlassCredentialRequest) Reset() {
 	*x = GetBreakGlassCredentialRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[16]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1338,7 @@ func (x *GetBreakGlassCredentialRequest) String() string {
 func (*GetBreakGlassCredentialRequest) ProtoMessage() {}
 
 func (x *GetBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[16]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1351,7 @@ func (x *GetBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBreakGlassCredentialRequest.ProtoReflect.Descriptor instead.
 func (*GetBreakGlassCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetBreakGlassCredentialRequest) GetUid() string {
@@ -1153,7 +1376,7 @@ type ListBreakGlassCredentialsRequest struct {
 
 func (x *ListBreakGlassCredentialsRequest) Reset() {
 	*x = ListBreakGlassCredentialsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[17]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1388,7 @@ func (x *ListBreakGlassCredentialsRequest) String() string {
 func (*ListBreakGlassCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBreakGlassCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[17]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1401,7 @@ func (x *ListBreakGlassCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBreakGlassCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBreakGlassCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListBreakGlassCredentialsRequest) GetPageSize() int32 {
@@ -1220,7 +1443,7 @@ type ListBreakGlassCredentialsResponse struct {
 
 func (x *ListBreakGlassCredentialsResponse) Reset() {
 	*x = ListBreakGlassCredentialsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[18]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1455,7 @@ func (x *ListBreakGlassCredentialsResponse) String() string {
 func (*ListBreakGlassCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBreakGlassCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[18]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1468,7 @@ func (x *ListBreakGlassCredentialsResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ListBreakGlassCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBreakGlassCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListBreakGlassCredentialsResponse) GetCredentials() []*BreakGlassCredential {
@@ -1284,7 +1507,7 @@ type RevokeBreakGlassCredentialsRequest struct {
 
 func (x *RevokeBreakGlassCredentialsRequest) Reset() {
 	*x = RevokeBreakGlassCredentialsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[19]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1519,7 @@ func (x *RevokeBreakGlassCredentialsRequest) String() string {
 func (*RevokeBreakGlassCredentialsRequest) ProtoMessage() {}
 
 func (x *RevokeBreakGlassCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[19]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1532,7 @@ func (x *RevokeBreakGlassCredentialsRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use RevokeBreakGlassCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*RevokeBreakGlassCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RevokeBreakGlassCredentialsRequest) GetUid() string {
@@ -1356,7 +1579,7 @@ type GetBreakGlassRevocationRequest struct {
 
 func (x *GetBreakGlassRevocationRequest) Reset() {
 	*x = GetBreakGlassRevocationRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[20]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1591,7 @@ func (x *GetBreakGlassRevocationRequest) String() string {
 func (*GetBreakGlassRevocationRequest) ProtoMessage() {}
 
 func (x *GetBreakGlassRevocationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[20]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1604,7 @@ func (x *GetBreakGlassRevocationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBreakGlassRevocationRequest.ProtoReflect.Descriptor instead.
 func (*GetBreakGlassRevocationRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetBreakGlassRevocationRequest) GetUid() string {
@@ -1406,7 +1629,7 @@ type ListBreakGlassRevocationsRequest struct {
 
 func (x *ListBreakGlassRevocationsRequest) Reset() {
 	*x = ListBreakGlassRevocationsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[21]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1641,7 @@ func (x *ListBreakGlassRevocationsRequest) String() string {
 func (*ListBreakGlassRevocationsRequest) ProtoMessage() {}
 
 func (x *ListBreakGlassRevocationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[21]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1654,7 @@ func (x *ListBreakGlassRevocationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBreakGlassRevocationsRequest.ProtoReflect.Descriptor instead.
 func (*ListBreakGlassRevocationsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListBreakGlassRevocationsRequest) GetPageSize() int32 {
@@ -1473,7 +1696,7 @@ type ListBreakGlassRevocationsResponse struct {
 
 func (x *ListBreakGlassRevocationsResponse) Reset() {
 	*x = ListBreakGlassRevocationsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[22]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1708,7 @@ func (x *ListBreakGlassRevocationsResponse) String() string {
 func (*ListBreakGlassRevocationsResponse) ProtoMessage() {}
 
 func (x *ListBreakGlassRevocationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[22]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1721,7 @@ func (x *ListBreakGlassRevocationsResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ListBreakGlassRevocationsResponse.ProtoReflect.Descriptor instead.
 func (*ListBreakGlassRevocationsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListBreakGlassRevocationsResponse) GetRevocations() []*BreakGlassRevocation {
@@ -1532,7 +1755,7 @@ type RetryDeletionRequest struct {
 
 func (x *RetryDeletionRequest) Reset() {
 	*x = RetryDeletionRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1767,7 @@ func (x *RetryDeletionRequest) String() string {
 func (*RetryDeletionRequest) ProtoMessage() {}
 
 func (x *RetryDeletionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1780,7 @@ func (x *RetryDeletionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeletionRequest.ProtoReflect.Descriptor instead.
 func (*RetryDeletionRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryDeletionRequest) GetClusterUid() string {
@@ -1584,7 +1807,7 @@ type RetryDeletionResponse struct {
 
 func (x *RetryDeletionResponse) Reset() {
 	*x = RetryDeletionResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1819,7 @@ func (x *RetryDeletionResponse) String() string {
 func (*RetryDeletionResponse) ProtoMessage() {}
 
 func (x *RetryDeletionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1832,7 @@ func (x *RetryDeletionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeletionResponse.ProtoReflect.Descriptor instead.
 func (*RetryDeletionResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryDeletionResponse) GetSteps() []string {
@@ -1633,7 +1856,7 @@ type ReleaseDeletionFinalizersRequest struct {
 
 func (x *ReleaseDeletionFinalizersRequest) Reset() {
 	*x = ReleaseDeletionFinalizersRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1868,7 @@ func (x *ReleaseDeletionFinalizersRequest) String() string {
 func (*ReleaseDeletionFinalizersRequest) ProtoMessage() {}
 
 func (x *ReleaseDeletionFinalizersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1881,7 @@ func (x *ReleaseDeletionFinalizersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseDeletionFinalizersRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseDeletionFinalizersRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReleaseDeletionFinalizersRequest) GetClusterUid() string {
@@ -1701,7 +1924,7 @@ type ForceDeletionStepRequest struct {
 
 func (x *ForceDeletionStepRequest) Reset() {
 	*x = ForceDeletionStepRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1936,7 @@ func (x *ForceDeletionStepRequest) String() string {
 func (*ForceDeletionStepRequest) ProtoMessage() {}
 
 func (x *ForceDeletionStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1949,7 @@ func (x *ForceDeletionStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceDeletionStepRequest.ProtoReflect.Descriptor instead.
 func (*ForceDeletionStepRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForceDeletionStepRequest) GetClusterUid() string {
@@ -1765,7 +1988,7 @@ type ListDeletionLeftoversRequest struct {
 
 func (x *ListDeletionLeftoversRequest) Reset() {
 	*x = ListDeletionLeftoversRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2000,7 @@ func (x *ListDeletionLeftoversRequest) String() string {
 func (*ListDeletionLeftoversRequest) ProtoMessage() {}
 
 func (x *ListDeletionLeftoversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2013,7 @@ func (x *ListDeletionLeftoversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeletionLeftoversRequest.ProtoReflect.Descriptor instead.
 func (*ListDeletionLeftoversRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListDeletionLeftoversRequest) GetPageSize() int32 {
@@ -1832,7 +2055,7 @@ type ListDeletionLeftoversResponse struct {
 
 func (x *ListDeletionLeftoversResponse) Reset() {
 	*x = ListDeletionLeftoversResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2067,7 @@ func (x *ListDeletionLeftoversResponse) String() string {
 func (*ListDeletionLeftoversResponse) ProtoMessage() {}
 
 func (x *ListDeletionLeftoversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2080,7 @@ func (x *ListDeletionLeftoversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeletionLeftoversResponse.ProtoReflect.Descriptor instead.
 func (*ListDeletionLeftoversResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListDeletionLeftoversResponse) GetLeftovers() []*DeletionLeftover {
@@ -1884,7 +2107,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2119,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2132,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchRequest) GetAfterRevision() int64 {
@@ -1939,7 +2162,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2174,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2187,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchResponse) GetRevision() int64 {
@@ -2099,7 +2322,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2334,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2347,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 type PauseClusterRequest struct {
@@ -2140,7 +2363,7 @@ type PauseClusterRequest struct {
 
 func (x *PauseClusterRequest) Reset() {
 	*x = PauseClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2375,7 @@ func (x *PauseClusterRequest) String() string {
 func (*PauseClusterRequest) ProtoMessage() {}
 
 func (x *PauseClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2388,7 @@ func (x *PauseClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseClusterRequest.ProtoReflect.Descriptor instead.
 func (*PauseClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PauseClusterRequest) GetUid() string {
@@ -2207,7 +2430,7 @@ type ResumeClusterRequest struct {
 
 func (x *ResumeClusterRequest) Reset() {
 	*x = ResumeClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2442,7 @@ func (x *ResumeClusterRequest) String() string {
 func (*ResumeClusterRequest) ProtoMessage() {}
 
 func (x *ResumeClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2455,7 @@ func (x *ResumeClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeClusterRequest.ProtoReflect.Descriptor instead.
 func (*ResumeClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ResumeClusterRequest) GetUid() string {
@@ -2269,7 +2492,7 @@ type SetClusterSizeRequest struct {
 
 func (x *SetClusterSizeRequest) Reset() {
 	*x = SetClusterSizeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2504,7 @@ func (x *SetClusterSizeRequest) String() string {
 func (*SetClusterSizeRequest) ProtoMessage() {}
 
 func (x *SetClusterSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2517,7 @@ func (x *SetClusterSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterSizeRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterSizeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetClusterSizeRequest) GetUid() string {
@@ -2336,7 +2559,7 @@ type RetryClusterRequest struct {
 
 func (x *RetryClusterRequest) Reset() {
 	*x = RetryClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2571,7 @@ func (x *RetryClusterRequest) String() string {
 func (*RetryClusterRequest) ProtoMessage() {}
 
 func (x *RetryClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2584,7 @@ func (x *RetryClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryClusterRequest.ProtoReflect.Descriptor instead.
 func (*RetryClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryClusterRequest) GetUid() string {
@@ -2394,7 +2617,7 @@ type ListClusterActionsRequest struct {
 
 func (x *ListClusterActionsRequest) Reset() {
 	*x = ListClusterActionsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2629,7 @@ func (x *ListClusterActionsRequest) String() string {
 func (*ListClusterActionsRequest) ProtoMessage() {}
 
 func (x *ListClusterActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2642,7 @@ func (x *ListClusterActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClusterActionsRequest.ProtoReflect.Descriptor instead.
 func (*ListClusterActionsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListClusterActionsRequest) GetClusterUid() string {
@@ -2439,7 +2662,7 @@ type ListClusterActionsResponse struct {
 
 func (x *ListClusterActionsResponse) Reset() {
 	*x = ListClusterActionsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2674,7 @@ func (x *ListClusterActionsResponse) String() string {
 func (*ListClusterActionsResponse) ProtoMessage() {}
 
 func (x *ListClusterActionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2687,7 @@ func (x *ListClusterActionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClusterActionsResponse.ProtoReflect.Descriptor instead.
 func (*ListClusterActionsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListClusterActionsResponse) GetActions() []*ClusterAction {
@@ -2486,7 +2709,7 @@ type ListWorksRequest struct {
 
 func (x *ListWorksRequest) Reset() {
 	*x = ListWorksRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2721,7 @@ func (x *ListWorksRequest) String() string {
 func (*ListWorksRequest) ProtoMessage() {}
 
 func (x *ListWorksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2734,7 @@ func (x *ListWorksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorksRequest.ProtoReflect.Descriptor instead.
 func (*ListWorksRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListWorksRequest) GetClusterUid() string {
@@ -2537,7 +2760,7 @@ type ListWorksResponse struct {
 
 func (x *ListWorksResponse) Reset() {
 	*x = ListWorksResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2772,7 @@ func (x *ListWorksResponse) String() string {
 func (*ListWorksResponse) ProtoMessage() {}
 
 func (x *ListWorksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2785,7 @@ func (x *ListWorksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorksResponse.ProtoReflect.Descriptor instead.
 func (*ListWorksResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListWorksResponse) GetWorks() []*Work {
@@ -2585,7 +2808,7 @@ type DeleteOrphanRequest struct {
 
 func (x *DeleteOrphanRequest) Reset() {
 	*x = DeleteOrphanRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2820,7 @@ func (x *DeleteOrphanRequest) String() string {
 func (*DeleteOrphanRequest) ProtoMessage() {}
 
 func (x *DeleteOrphanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2833,7 @@ func (x *DeleteOrphanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOrphanRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOrphanRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteOrphanRequest) GetWorkId() string {
@@ -2642,7 +2865,7 @@ type DeleteOrphanResponse struct {
 
 func (x *DeleteOrphanResponse) Reset() {
 	*x = DeleteOrphanResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2877,7 @@ func (x *DeleteOrphanResponse) String() string {
 func (*DeleteOrphanResponse) ProtoMessage() {}
 
 func (x *DeleteOrphanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2890,7 @@ func (x *DeleteOrphanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOrphanResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOrphanResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 type ListProvisionShardsRequest struct {
@@ -2680,7 +2903,7 @@ type ListProvisionShardsRequest struct {
 
 func (x *ListProvisionShardsRequest) Reset() {
 	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2915,7 @@ func (x *ListProvisionShardsRequest) String() string {
 func (*ListProvisionShardsRequest) ProtoMessage() {}
 
 func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2928,7 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListProvisionShardsRequest) GetShowDeregistered() bool {
@@ -2724,7 +2947,7 @@ type ListProvisionShardsResponse struct {
 
 func (x *ListProvisionShardsResponse) Reset() {
 	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2959,7 @@ func (x *ListProvisionShardsResponse) String() string {
 func (*ListProvisionShardsResponse) ProtoMessage() {}
 
 func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2972,7 @@ func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
@@ -2783,7 +3006,7 @@ type UpdateProvisionShardRequest struct {
 
 func (x *UpdateProvisionShardRequest) Reset() {
 	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +3018,7 @@ func (x *UpdateProvisionShardRequest) String() string {
 func (*UpdateProvisionShardRequest) ProtoMessage() {}
 
 func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +3031,7 @@ func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdateProvisionShardRequest) GetName() string {
@@ -2885,7 +3108,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a/hcpmesh/clusterservice/v1/cluster_concern.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -2919,7 +3142,21 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x14ListClustersResponse\x12>\n" +
 	"\bclusters\x18\x01 \x03(\v2\".hcpmesh.clusterservice.v1.ClusterR\bclusters\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"I\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xdc\x01\n" +
+	"\x1aListClusterConcernsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12=\n" +
+	"\fsince_before\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vsinceBefore\x12\x1a\n" +
+	"\bconcerns\x18\x04 \x03(\tR\bconcerns\x12'\n" +
+	"\x0fprovision_shard\x18\x05 \x01(\tR\x0eprovisionShard\"\x8c\x01\n" +
+	"\x1bListClusterConcernsResponse\x12E\n" +
+	"\bconcerns\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ClusterConcernR\bconcerns\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"J\n" +
+	"\x1fSummarizeClusterConcernsRequest\x12'\n" +
+	"\x0fprovision_shard\x18\x01 \x01(\tR\x0eprovisionShard\"j\n" +
+	" SummarizeClusterConcernsResponse\x12F\n" +
+	"\x06groups\x18\x01 \x03(\v2..hcpmesh.clusterservice.v1.ClusterConcernGroupR\x06groups\"I\n" +
 	"\x14DeleteClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -3119,12 +3356,14 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xca3\n" +
+	"\t_capacity2\xe75\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
 	"GetCluster\x12,.hcpmesh.clusterservice.v1.GetClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12o\n" +
-	"\fListClusters\x12..hcpmesh.clusterservice.v1.ListClustersRequest\x1a/.hcpmesh.clusterservice.v1.ListClustersResponse\x12d\n" +
+	"\fListClusters\x12..hcpmesh.clusterservice.v1.ListClustersRequest\x1a/.hcpmesh.clusterservice.v1.ListClustersResponse\x12\x84\x01\n" +
+	"\x13ListClusterConcerns\x125.hcpmesh.clusterservice.v1.ListClusterConcernsRequest\x1a6.hcpmesh.clusterservice.v1.ListClusterConcernsResponse\x12\x93\x01\n" +
+	"\x18SummarizeClusterConcerns\x12:.hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest\x1a;.hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse\x12d\n" +
 	"\rDeleteCluster\x12/.hcpmesh.clusterservice.v1.DeleteClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12v\n" +
 	"\x12GetClusterRecovery\x124.hcpmesh.clusterservice.v1.GetClusterRecoveryRequest\x1a*.hcpmesh.clusterservice.v1.ClusterRecovery\x12r\n" +
 	"\rListInventory\x12/.hcpmesh.clusterservice.v1.ListInventoryRequest\x1a0.hcpmesh.clusterservice.v1.ListInventoryResponse\x12e\n" +
@@ -3192,272 +3431,285 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
 	(*ListClustersRequest)(nil),                // 2: hcpmesh.clusterservice.v1.ListClustersRequest
 	(*ListClustersResponse)(nil),               // 3: hcpmesh.clusterservice.v1.ListClustersResponse
-	(*DeleteClusterRequest)(nil),               // 4: hcpmesh.clusterservice.v1.DeleteClusterRequest
-	(*ApplyNodePoolRequest)(nil),               // 5: hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	(*GetNodePoolRequest)(nil),                 // 6: hcpmesh.clusterservice.v1.GetNodePoolRequest
-	(*ListNodePoolsRequest)(nil),               // 7: hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	(*ListNodePoolsResponse)(nil),              // 8: hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	(*DeleteNodePoolRequest)(nil),              // 9: hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	(*ApplyExternalAuthRequest)(nil),           // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	(*GetExternalAuthRequest)(nil),             // 11: hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	(*ListExternalAuthsRequest)(nil),           // 12: hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	(*ListExternalAuthsResponse)(nil),          // 13: hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	(*DeleteExternalAuthRequest)(nil),          // 14: hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	(*ApplyBreakGlassCredentialRequest)(nil),   // 15: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	(*GetBreakGlassCredentialRequest)(nil),     // 16: hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	(*ListBreakGlassCredentialsRequest)(nil),   // 17: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	(*ListBreakGlassCredentialsResponse)(nil),  // 18: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	(*RevokeBreakGlassCredentialsRequest)(nil), // 19: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	(*GetBreakGlassRevocationRequest)(nil),     // 20: hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	(*ListBreakGlassRevocationsRequest)(nil),   // 21: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	(*ListBreakGlassRevocationsResponse)(nil),  // 22: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	(*RetryDeletionRequest)(nil),               // 23: hcpmesh.clusterservice.v1.RetryDeletionRequest
-	(*RetryDeletionResponse)(nil),              // 24: hcpmesh.clusterservice.v1.RetryDeletionResponse
-	(*ReleaseDeletionFinalizersRequest)(nil),   // 25: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	(*ForceDeletionStepRequest)(nil),           // 26: hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	(*ListDeletionLeftoversRequest)(nil),       // 27: hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	(*ListDeletionLeftoversResponse)(nil),      // 28: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	(*WatchRequest)(nil),                       // 29: hcpmesh.clusterservice.v1.WatchRequest
-	(*WatchResponse)(nil),                      // 30: hcpmesh.clusterservice.v1.WatchResponse
-	(*Bookmark)(nil),                           // 31: hcpmesh.clusterservice.v1.Bookmark
-	(*PauseClusterRequest)(nil),                // 32: hcpmesh.clusterservice.v1.PauseClusterRequest
-	(*ResumeClusterRequest)(nil),               // 33: hcpmesh.clusterservice.v1.ResumeClusterRequest
-	(*SetClusterSizeRequest)(nil),              // 34: hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	(*RetryClusterRequest)(nil),                // 35: hcpmesh.clusterservice.v1.RetryClusterRequest
-	(*ListClusterActionsRequest)(nil),          // 36: hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	(*ListClusterActionsResponse)(nil),         // 37: hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	(*ListWorksRequest)(nil),                   // 38: hcpmesh.clusterservice.v1.ListWorksRequest
-	(*ListWorksResponse)(nil),                  // 39: hcpmesh.clusterservice.v1.ListWorksResponse
-	(*DeleteOrphanRequest)(nil),                // 40: hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	(*DeleteOrphanResponse)(nil),               // 41: hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	(*ListProvisionShardsRequest)(nil),         // 42: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),        // 43: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil),        // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                        // 45: hcpmesh.clusterservice.v1.ClusterSpec
-	(*ClusterRecovery)(nil),                    // 46: hcpmesh.clusterservice.v1.ClusterRecovery
-	(ClusterPhase)(0),                          // 47: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 48: hcpmesh.clusterservice.v1.Cluster
-	(*NodePoolSpec)(nil),                       // 49: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 50: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 51: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 52: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 53: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 54: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 55: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 56: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 57: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 58: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 59: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 60: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*Actor)(nil),                              // 61: hcpmesh.clusterservice.v1.Actor
-	(*DeletionLeftover)(nil),                   // 62: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Upgrade)(nil),                            // 63: hcpmesh.clusterservice.v1.Upgrade
-	(*timestamppb.Timestamp)(nil),              // 64: google.protobuf.Timestamp
-	(*ClusterAction)(nil),                      // 65: hcpmesh.clusterservice.v1.ClusterAction
-	(*Work)(nil),                               // 66: hcpmesh.clusterservice.v1.Work
-	(*ProvisionShard)(nil),                     // 67: hcpmesh.clusterservice.v1.ProvisionShard
-	(*Names)(nil),                              // 68: hcpmesh.clusterservice.v1.Names
-	(*Labels)(nil),                             // 69: hcpmesh.clusterservice.v1.Labels
-	(*GetClusterRecoveryRequest)(nil),          // 70: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	(*ListInventoryRequest)(nil),               // 71: hcpmesh.clusterservice.v1.ListInventoryRequest
-	(*PlanUpgradeRequest)(nil),                 // 72: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 73: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 74: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 75: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 76: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 77: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 78: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 79: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 80: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 81: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 82: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 83: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*ForceClusterStepRequest)(nil),            // 84: hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	(*AcceptControlPlaneRequest)(nil),          // 85: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	(*GetProvisionShardRequest)(nil),           // 86: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 87: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 88: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 89: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 90: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 91: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 92: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListOpenShiftVersionsRequest)(nil),       // 93: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	(*ListInventoryResponse)(nil),              // 94: hcpmesh.clusterservice.v1.ListInventoryResponse
-	(*DeletionStep)(nil),                       // 95: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 96: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 97: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 98: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 99: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 100: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 101: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 102: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 103: hcpmesh.clusterservice.v1.PlacementExplanation
-	(*ListOpenShiftVersionsResponse)(nil),      // 104: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	(*ListClusterConcernsRequest)(nil),         // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest
+	(*ListClusterConcernsResponse)(nil),        // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse
+	(*SummarizeClusterConcernsRequest)(nil),    // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
+	(*SummarizeClusterConcernsResponse)(nil),   // 7: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
+	(*DeleteClusterRequest)(nil),               // 8: hcpmesh.clusterservice.v1.DeleteClusterRequest
+	(*ApplyNodePoolRequest)(nil),               // 9: hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	(*GetNodePoolRequest)(nil),                 // 10: hcpmesh.clusterservice.v1.GetNodePoolRequest
+	(*ListNodePoolsRequest)(nil),               // 11: hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	(*ListNodePoolsResponse)(nil),              // 12: hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	(*DeleteNodePoolRequest)(nil),              // 13: hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	(*ApplyExternalAuthRequest)(nil),           // 14: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	(*GetExternalAuthRequest)(nil),             // 15: hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	(*ListExternalAuthsRequest)(nil),           // 16: hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	(*ListExternalAuthsResponse)(nil),          // 17: hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	(*DeleteExternalAuthRequest)(nil),          // 18: hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	(*ApplyBreakGlassCredentialRequest)(nil),   // 19: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	(*GetBreakGlassCredentialRequest)(nil),     // 20: hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	(*ListBreakGlassCredentialsRequest)(nil),   // 21: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	(*ListBreakGlassCredentialsResponse)(nil),  // 22: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	(*RevokeBreakGlassCredentialsRequest)(nil), // 23: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	(*GetBreakGlassRevocationRequest)(nil),     // 24: hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	(*ListBreakGlassRevocationsRequest)(nil),   // 25: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	(*ListBreakGlassRevocationsResponse)(nil),  // 26: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	(*RetryDeletionRequest)(nil),               // 27: hcpmesh.clusterservice.v1.RetryDeletionRequest
+	(*RetryDeletionResponse)(nil),              // 28: hcpmesh.clusterservice.v1.RetryDeletionResponse
+	(*ReleaseDeletionFinalizersRequest)(nil),   // 29: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	(*ForceDeletionStepRequest)(nil),           // 30: hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	(*ListDeletionLeftoversRequest)(nil),       // 31: hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	(*ListDeletionLeftoversResponse)(nil),      // 32: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	(*WatchRequest)(nil),                       // 33: hcpmesh.clusterservice.v1.WatchRequest
+	(*WatchResponse)(nil),                      // 34: hcpmesh.clusterservice.v1.WatchResponse
+	(*Bookmark)(nil),                           // 35: hcpmesh.clusterservice.v1.Bookmark
+	(*PauseClusterRequest)(nil),                // 36: hcpmesh.clusterservice.v1.PauseClusterRequest
+	(*ResumeClusterRequest)(nil),               // 37: hcpmesh.clusterservice.v1.ResumeClusterRequest
+	(*SetClusterSizeRequest)(nil),              // 38: hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	(*RetryClusterRequest)(nil),                // 39: hcpmesh.clusterservice.v1.RetryClusterRequest
+	(*ListClusterActionsRequest)(nil),          // 40: hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	(*ListClusterActionsResponse)(nil),         // 41: hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	(*ListWorksRequest)(nil),                   // 42: hcpmesh.clusterservice.v1.ListWorksRequest
+	(*ListWorksResponse)(nil),                  // 43: hcpmesh.clusterservice.v1.ListWorksResponse
+	(*DeleteOrphanRequest)(nil),                // 44: hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	(*DeleteOrphanResponse)(nil),               // 45: hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	(*ListProvisionShardsRequest)(nil),         // 46: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*ListProvisionShardsResponse)(nil),        // 47: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*UpdateProvisionShardRequest)(nil),        // 48: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*ClusterSpec)(nil),                        // 49: hcpmesh.clusterservice.v1.ClusterSpec
+	(*ClusterRecovery)(nil),                    // 50: hcpmesh.clusterservice.v1.ClusterRecovery
+	(ClusterPhase)(0),                          // 51: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 52: hcpmesh.clusterservice.v1.Cluster
+	(*timestamppb.Timestamp)(nil),              // 53: google.protobuf.Timestamp
+	(*ClusterConcern)(nil),                     // 54: hcpmesh.clusterservice.v1.ClusterConcern
+	(*ClusterConcernGroup)(nil),                // 55: hcpmesh.clusterservice.v1.ClusterConcernGroup
+	(*NodePoolSpec)(nil),                       // 56: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 57: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 58: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 59: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 60: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 61: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 62: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 63: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 64: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 65: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 66: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 67: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 68: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 69: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*Upgrade)(nil),                            // 70: hcpmesh.clusterservice.v1.Upgrade
+	(*ClusterAction)(nil),                      // 71: hcpmesh.clusterservice.v1.ClusterAction
+	(*Work)(nil),                               // 72: hcpmesh.clusterservice.v1.Work
+	(*ProvisionShard)(nil),                     // 73: hcpmesh.clusterservice.v1.ProvisionShard
+	(*Names)(nil),                              // 74: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 75: hcpmesh.clusterservice.v1.Labels
+	(*GetClusterRecoveryRequest)(nil),          // 76: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	(*ListInventoryRequest)(nil),               // 77: hcpmesh.clusterservice.v1.ListInventoryRequest
+	(*PlanUpgradeRequest)(nil),                 // 78: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 79: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 80: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 81: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 82: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 83: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 84: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 85: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 86: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 87: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 88: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 89: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*ForceClusterStepRequest)(nil),            // 90: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*AcceptControlPlaneRequest)(nil),          // 91: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	(*GetProvisionShardRequest)(nil),           // 92: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 93: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 94: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 95: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 96: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 97: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 98: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListOpenShiftVersionsRequest)(nil),       // 99: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	(*ListInventoryResponse)(nil),              // 100: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 101: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 102: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 103: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 104: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 105: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 106: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 107: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 108: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 109: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsResponse)(nil),      // 110: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	45,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	46,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
-	47,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	48,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	49,  // 4: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	50,  // 5: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	51,  // 6: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	52,  // 7: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	53,  // 8: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	54,  // 9: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	55,  // 10: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	56,  // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	57,  // 12: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	58,  // 13: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	59,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	60,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	61,  // 16: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61,  // 17: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61,  // 18: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	62,  // 19: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
-	48,  // 20: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	51,  // 21: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
-	31,  // 22: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	54,  // 23: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	57,  // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	60,  // 25: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	63,  // 26: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	64,  // 27: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
-	61,  // 28: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61,  // 29: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61,  // 30: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61,  // 31: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	65,  // 32: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
-	66,  // 33: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	61,  // 34: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	67,  // 35: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	68,  // 36: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	68,  // 37: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	69,  // 38: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	61,  // 39: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	0,   // 40: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,   // 41: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,   // 42: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,   // 43: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	70,  // 44: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	71,  // 45: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
-	5,   // 46: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,   // 47: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,   // 48: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,   // 49: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10,  // 50: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11,  // 51: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12,  // 52: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14,  // 53: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15,  // 54: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16,  // 55: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17,  // 56: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19,  // 57: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20,  // 58: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21,  // 59: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23,  // 60: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	25,  // 61: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	26,  // 62: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	27,  // 63: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	72,  // 64: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	73,  // 65: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	74,  // 66: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	75,  // 67: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	76,  // 68: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	77,  // 69: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	78,  // 70: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	79,  // 71: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	80,  // 72: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	81,  // 73: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	82,  // 74: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	83,  // 75: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	29,  // 76: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	32,  // 77: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	33,  // 78: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	34,  // 79: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	35,  // 80: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	84,  // 81: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	85,  // 82: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	36,  // 83: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	38,  // 84: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	40,  // 85: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	42,  // 86: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	86,  // 87: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	87,  // 88: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	44,  // 89: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	88,  // 90: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	89,  // 91: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	90,  // 92: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	91,  // 93: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	92,  // 94: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	93,  // 95: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	48,  // 96: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	48,  // 97: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,   // 98: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	48,  // 99: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	46,  // 100: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
-	94,  // 101: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
-	51,  // 102: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	51,  // 103: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,   // 104: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	51,  // 105: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	54,  // 106: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	54,  // 107: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13,  // 108: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	54,  // 109: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	57,  // 110: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	57,  // 111: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18,  // 112: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	60,  // 113: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	60,  // 114: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22,  // 115: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24,  // 116: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	95,  // 117: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	95,  // 118: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28,  // 119: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	96,  // 120: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	63,  // 121: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 122: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	97,  // 123: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	63,  // 124: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 125: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 126: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	63,  // 127: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	98,  // 128: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	98,  // 129: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	99,  // 130: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	100, // 131: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	30,  // 132: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	65,  // 133: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 134: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 135: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 136: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 137: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	65,  // 138: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	37,  // 139: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	39,  // 140: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	41,  // 141: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	43,  // 142: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	101, // 143: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	67,  // 144: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	67,  // 145: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	102, // 146: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	102, // 147: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	67,  // 148: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	103, // 149: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	103, // 150: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	104, // 151: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
-	96,  // [96:152] is the sub-list for method output_type
-	40,  // [40:96] is the sub-list for method input_type
-	40,  // [40:40] is the sub-list for extension type_name
-	40,  // [40:40] is the sub-list for extension extendee
-	0,   // [0:40] is the sub-list for field type_name
+	49,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	50,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
+	51,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	52,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	53,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
+	54,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
+	55,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
+	56,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	57,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	58,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	59,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	60,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	61,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	62,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	63,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	64,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	65,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	66,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	67,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	68,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	68,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	68,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	69,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	52,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	58,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	35,  // 25: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
+	61,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	64,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	67,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	70,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	53,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
+	68,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	68,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	68,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	68,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	71,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
+	72,  // 36: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	68,  // 37: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	73,  // 38: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	74,  // 39: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	74,  // 40: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	75,  // 41: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	68,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	0,   // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,   // 44: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,   // 45: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,   // 46: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
+	6,   // 47: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
+	8,   // 48: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	76,  // 49: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	77,  // 50: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
+	9,   // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	10,  // 52: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	11,  // 53: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	13,  // 54: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	14,  // 55: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	15,  // 56: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	16,  // 57: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	18,  // 58: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	19,  // 59: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	20,  // 60: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	21,  // 61: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	23,  // 62: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	24,  // 63: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	25,  // 64: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	27,  // 65: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	29,  // 66: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	30,  // 67: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	31,  // 68: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	78,  // 69: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	79,  // 70: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	80,  // 71: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	81,  // 72: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	82,  // 73: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	83,  // 74: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	84,  // 75: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	85,  // 76: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	86,  // 77: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	87,  // 78: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	88,  // 79: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	89,  // 80: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	33,  // 81: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	36,  // 82: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	37,  // 83: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	38,  // 84: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	39,  // 85: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	90,  // 86: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	91,  // 87: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	40,  // 88: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	42,  // 89: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	44,  // 90: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	46,  // 91: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	92,  // 92: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	93,  // 93: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	48,  // 94: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	94,  // 95: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	95,  // 96: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	96,  // 97: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	97,  // 98: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	98,  // 99: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	99,  // 100: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	52,  // 101: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	52,  // 102: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 103: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	5,   // 104: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
+	7,   // 105: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
+	52,  // 106: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	50,  // 107: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	100, // 108: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	58,  // 109: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	58,  // 110: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	12,  // 111: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	58,  // 112: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	61,  // 113: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	61,  // 114: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	17,  // 115: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	61,  // 116: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	64,  // 117: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	64,  // 118: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	22,  // 119: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	67,  // 120: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	67,  // 121: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	26,  // 122: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	28,  // 123: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	101, // 124: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	101, // 125: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	32,  // 126: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	102, // 127: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	70,  // 128: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	70,  // 129: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	103, // 130: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	70,  // 131: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	70,  // 132: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	70,  // 133: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	70,  // 134: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	104, // 135: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	104, // 136: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	105, // 137: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	106, // 138: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	34,  // 139: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	71,  // 140: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	71,  // 141: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	71,  // 142: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	71,  // 143: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	71,  // 144: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	71,  // 145: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	41,  // 146: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	43,  // 147: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	45,  // 148: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	47,  // 149: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	107, // 150: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	73,  // 151: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	73,  // 152: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	108, // 153: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	108, // 154: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	73,  // 155: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	109, // 156: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	109, // 157: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	110, // 158: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	101, // [101:159] is the sub-list for method output_type
+	43,  // [43:101] is the sub-list for method input_type
+	43,  // [43:43] is the sub-list for extension type_name
+	43,  // [43:43] is the sub-list for extension extendee
+	0,   // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -3471,6 +3723,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_cluster_action_proto_init()
+	file_hcpmesh_clusterservice_v1_cluster_concern_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_openshift_version_proto_init()
 	file_hcpmesh_clusterservice_v1_placement_proto_init()
@@ -3479,7 +3732,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_removal_proto_init()
 	file_hcpmesh_clusterservice_v1_work_proto_init()
 	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30].OneofWrappers = []any{
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
 		(*WatchResponse_Bookmark)(nil),
@@ -3488,14 +3741,14 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_BreakGlassRevocation)(nil),
 		(*WatchResponse_Upgrade)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

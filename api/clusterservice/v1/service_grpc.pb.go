@@ -22,6 +22,8 @@ const (
 	ClusterService_ApplyCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/ApplyCluster"
 	ClusterService_GetCluster_FullMethodName                  = "/hcpmesh.clusterservice.v1.ClusterService/GetCluster"
 	ClusterService_ListClusters_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/ListClusters"
+	ClusterService_ListClusterConcerns_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListClusterConcerns"
+	ClusterService_SummarizeClusterConcerns_FullMethodName    = "/hcpmesh.clusterservice.v1.ClusterService/SummarizeClusterConcerns"
 	ClusterService_DeleteCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/DeleteCluster"
 	ClusterService_GetClusterRecovery_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/GetClusterRecovery"
 	ClusterService_ListInventory_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ListInventory"
@@ -103,6 +105,11 @@ type ClusterServiceClient interface {
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// Returns a page of clusters in order of uid.
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
+	// Returns a page of the clusters that are not in their desired state, those that have waited longest first. The cost depends on
+	// the number of such clusters and not on the size of the fleet.
+	ListClusterConcerns(ctx context.Context, in *ListClusterConcernsRequest, opts ...grpc.CallOption) (*ListClusterConcernsResponse, error)
+	// Counts the clusters that are not in their desired state, by concern, shard and version.
+	SummarizeClusterConcerns(ctx context.Context, in *SummarizeClusterConcernsRequest, opts ...grpc.CallOption) (*SummarizeClusterConcernsResponse, error)
 	// Requests the deletion of a cluster and returns it in phase DELETING or DELETED. Its node pools and its external
 	// authentication are deleted, too; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored,
 	// so that a delayed ApplyCluster cannot create the cluster.
@@ -296,6 +303,26 @@ func (c *clusterServiceClient) ListClusters(ctx context.Context, in *ListCluster
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListClustersResponse)
 	err := c.cc.Invoke(ctx, ClusterService_ListClusters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListClusterConcerns(ctx context.Context, in *ListClusterConcernsRequest, opts ...grpc.CallOption) (*ListClusterConcernsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListClusterConcernsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListClusterConcerns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) SummarizeClusterConcerns(ctx context.Context, in *SummarizeClusterConcernsRequest, opts ...grpc.CallOption) (*SummarizeClusterConcernsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SummarizeClusterConcernsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_SummarizeClusterConcerns_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -867,6 +894,11 @@ type ClusterServiceServer interface {
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)
 	// Returns a page of clusters in order of uid.
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
+	// Returns a page of the clusters that are not in their desired state, those that have waited longest first. The cost depends on
+	// the number of such clusters and not on the size of the fleet.
+	ListClusterConcerns(context.Context, *ListClusterConcernsRequest) (*ListClusterConcernsResponse, error)
+	// Counts the clusters that are not in their desired state, by concern, shard and version.
+	SummarizeClusterConcerns(context.Context, *SummarizeClusterConcernsRequest) (*SummarizeClusterConcernsResponse, error)
 	// Requests the deletion of a cluster and returns it in phase DELETING or DELETED. Its node pools and its external
 	// authentication are deleted, too; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored,
 	// so that a delayed ApplyCluster cannot create the cluster.
@@ -1044,6 +1076,12 @@ func (UnimplementedClusterServiceServer) GetCluster(context.Context, *GetCluster
 }
 func (UnimplementedClusterServiceServer) ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListClusters not implemented")
+}
+func (UnimplementedClusterServiceServer) ListClusterConcerns(context.Context, *ListClusterConcernsRequest) (*ListClusterConcernsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListClusterConcerns not implemented")
+}
+func (UnimplementedClusterServiceServer) SummarizeClusterConcerns(context.Context, *SummarizeClusterConcernsRequest) (*SummarizeClusterConcernsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SummarizeClusterConcerns not implemented")
 }
 func (UnimplementedClusterServiceServer) DeleteCluster(context.Context, *DeleteClusterRequest) (*Cluster, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCluster not implemented")
@@ -1275,6 +1313,42 @@ func _ClusterService_ListClusters_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).ListClusters(ctx, req.(*ListClustersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListClusterConcerns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListClusterConcernsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListClusterConcerns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListClusterConcerns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListClusterConcerns(ctx, req.(*ListClusterConcernsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_SummarizeClusterConcerns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SummarizeClusterConcernsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SummarizeClusterConcerns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SummarizeClusterConcerns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SummarizeClusterConcerns(ctx, req.(*SummarizeClusterConcernsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2244,6 +2318,14 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListClusters",
 			Handler:    _ClusterService_ListClusters_Handler,
+		},
+		{
+			MethodName: "ListClusterConcerns",
+			Handler:    _ClusterService_ListClusterConcerns_Handler,
+		},
+		{
+			MethodName: "SummarizeClusterConcerns",
+			Handler:    _ClusterService_SummarizeClusterConcerns_Handler,
 		},
 		{
 			MethodName: "DeleteCluster",

@@ -8,17 +8,18 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // The layers of progress, outermost first.
 const (
-	LayerPlacement         = "placement"
-	LayerMaestro           = "maestro"
-	LayerAzure             = "azure"
-	LayerManagementCluster = "management-cluster"
-	LayerControlPlane      = "control-plane"
-	LayerNodePool          = "node-pool"
-	LayerUpgrade           = "upgrade"
+	LayerPlacement         = layerprogress.Placement
+	LayerMaestro           = layerprogress.Maestro
+	LayerAzure             = layerprogress.Azure
+	LayerManagementCluster = layerprogress.ManagementCluster
+	LayerControlPlane      = layerprogress.ControlPlane
+	LayerNodePool          = layerprogress.NodePool
+	LayerUpgrade           = layerprogress.Upgrade
 )
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

@@ -228,6 +228,9 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 				event.PlacementChanged = true
 			}
 		}
+		if concernChanged(old, aggregate) {
+			queueConcern(rows, uid, aggregate.Concern())
+		}
 		for _, p := range aggregate.Pools {
 			if poolChanged(old.Pool(p.UID), p) {
 				changed = append(changed, func(batch *pgx.Batch, behind int64) { queuePool(batch, p, behind) })

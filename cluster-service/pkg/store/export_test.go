@@ -11,9 +11,19 @@ import (
 // RowsRead returns the number of table rows that PostgreSQL reads to list clusters, with up-to-date statistics.
 func (s *Store) RowsRead(ctx context.Context, f Filter) (rows float64, plan string, err error) {
 	query, args := clustersQuery(f)
+	return s.rowsRead(ctx, query, args)
+}
+
+// ConcernRowsRead is RowsRead for a list of concerns.
+func (s *Store) ConcernRowsRead(ctx context.Context, f ConcernFilter) (rows float64, plan string, err error) {
+	query, args := f.query()
+	return s.rowsRead(ctx, query, args)
+}
+
+func (s *Store) rowsRead(ctx context.Context, query string, args []any) (rows float64, plan string, err error) {
 	var answer []struct{ Plan node }
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "ANALYZE clusters, cluster_identifiers"); err != nil {
+		if _, err := tx.Exec(ctx, "ANALYZE clusters, cluster_identifiers, cluster_concerns"); err != nil {
 			return err
 		}
 		if err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query, args...).Scan(&plan); err != nil {
@@ -51,6 +61,12 @@ func (n node) rows() float64 {
 // ForgetIdentifiers leaves the database as a release without identifiers would have written it.
 func (s *Store) ForgetIdentifiers(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "DELETE FROM cluster_identifiers")
+	return err
+}
+
+// ForgetConcerns leaves the database as a release without concerns would have written it.
+func (s *Store) ForgetConcerns(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, "DELETE FROM cluster_concerns")
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 
 // fleetOf makes clusters c-0000 and so on, 20 in each subscription but for the second half, which are all in one. Those with
 // even numbers have a port of their own at one address, the others a host name.
-func fleetOf(t *testing.T, s *store.Store, count int) (uids []string) {
+func fleetOf(t testing.TB, s *store.Store, count int) (uids []string) {
 	t.Helper()
 	for i := range count {
 		uids = append(uids, fmt.Sprintf("00000000-0000-0000-0000-%012d", i))

@@ -128,7 +128,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, 0)", lockClassMigrations); err != nil {
 			return fmt.Errorf("locking the identifiers of clusters: %w", err)
 		}
-		return identify(ctx, tx)
+		if err := identify(ctx, tx); err != nil {
+			return err
+		}
+		return findConcerns(ctx, tx, s.Now())
 	})
 }
 

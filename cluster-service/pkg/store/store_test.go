@@ -26,7 +26,7 @@ var rules = placement.DefaultRules()
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
-func open(t *testing.T, options store.Options) *store.Store {
+func open(t testing.TB, options store.Options) *store.Store {
 	t.Helper()
 	if options.URL == "" {
 		options.URL = databases.Database(t)

@@ -3,6 +3,9 @@ package adminclient
 import (
 	"context"
 	"net/url"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
@@ -37,6 +40,46 @@ func (c *Client) Clusters(ctx context.Context, subscription string) ([]adminv1.C
 		}
 		query.Set("pageToken", list.NextPageToken)
 	}
+}
+
+// WaitingFilter selects clusters that are not in their desired state. Zero fields select all.
+type WaitingFilter struct {
+	OlderThan time.Duration
+	// Concerns are layers, or layers with states as in node-pool/WaitingForNodes.
+	Concerns []string
+	Shard    string
+}
+
+// WaitingClusters returns at most limit clusters that are not in their desired state, those that have waited longest first, and
+// whether there are more.
+func (c *Client) WaitingClusters(ctx context.Context, filter WaitingFilter, limit int) (clusters []adminv1.Cluster, more bool, err error) {
+	query := url.Values{"notReady": {"true"}, "pageSize": {strconv.Itoa(min(limit, 500))}}
+	if filter.OlderThan > 0 {
+		query.Set("olderThan", filter.OlderThan.String())
+	}
+	if len(filter.Concerns) > 0 {
+		query.Set("concern", strings.Join(filter.Concerns, ","))
+	}
+	if filter.Shard != "" {
+		query.Set("shard", filter.Shard)
+	}
+	clusters = []adminv1.Cluster{}
+	for {
+		list, err := get[adminv1.ClusterList](ctx, c, "/clusters", query)
+		if err != nil {
+			return nil, false, err
+		}
+		clusters = append(clusters, list.Items...)
+		if list.NextPageToken == "" || len(clusters) >= limit {
+			return clusters[:min(len(clusters), limit)], list.NextPageToken != "" || len(clusters) > limit, nil
+		}
+		query.Set("pageToken", list.NextPageToken)
+	}
+}
+
+// RegionExplanation returns which components of the region are away and what its clusters wait for.
+func (c *Client) RegionExplanation(ctx context.Context) (*adminv1.RegionExplanation, error) {
+	return get[adminv1.RegionExplanation](ctx, c, "/explanation", nil)
 }
 
 // Cluster returns the cluster that an identifier matches.

@@ -84,7 +84,7 @@ func (l *listLimit) add(c *cobra.Command, most int) {
 // printTruncated prints a hint if a list is longer than the limit.
 func (e *environment) printTruncated(l listLimit, more bool) {
 	if more {
-		fmt.Fprintf(e.err, "only the newest %d items are listed; use --limit to list more\n", l.most)
+		fmt.Fprintf(e.err, "older items exist; use --limit to list more than the newest %d\n", l.most)
 	}
 }
 

@@ -65,9 +65,9 @@ func (e *environment) clusterList() *cobra.Command {
 	k.list = func(ctx context.Context, client *armclient.Client, _ []string) ([]armclient.Resource, error) {
 		return client.Clusters(ctx, everywhere)
 	}
-	c := e.list(k, "List the clusters of a resource group")
+	c := e.list(k, "List the clusters of a resource group or of the region")
 	c.Flags().BoolVarP(&everywhere, "all", "A", false, "list the clusters of all resource groups")
-	return c
+	return e.addRegionList(c)
 }
 
 func (e *environment) clusterUpdate() *cobra.Command {

@@ -19,15 +19,26 @@ import (
 func (e *environment) explain() *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "explain CLUSTER", Short: "Explain what a cluster waits for and who must act", Args: cobra.ExactArgs(1),
+		Use: "explain [CLUSTER]", Short: "Explain what a cluster or the region waits for and who must act", Args: cobra.MaximumNArgs(1),
 		Long: `Explain what a cluster, its node pools, external authentications and credentials wait for, since when, who must act (the
-customer, an SRE, Azure or nobody), what happens next, and which command helps. Admin computes the explanation; with -o json or
-yaml it has stable codes for programs.`,
+customer, an SRE, Azure or nobody), what happens next, and which command helps.
+
+Without CLUSTER explain the region: which components are away since when, how many clusters are affected, what clusters that are
+not in their desired state wait for, and what they have in common.
+
+Admin computes the explanation; with -o json or yaml it has stable codes for programs.`,
 		ValidArgsFunction: e.completeFleet,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.adminClient()
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				explained, err := client.RegionExplanation(c.Context())
+				if err != nil {
+					return err
+				}
+				return e.printExplanation(explained, output)
 			}
 			return e.showExplanation(c.Context(), client, args[0], output)
 		},
@@ -49,10 +60,15 @@ func (e *environment) showExplanation(ctx context.Context, client *adminclient.C
 	if err != nil {
 		return err
 	}
+	return e.printExplanation(explained, output)
+}
+
+// printExplanation prints an explanation as text, JSON or YAML.
+func (e *environment) printExplanation(explained interface{ Text() string }, output string) error {
 	if output != "text" {
 		return display.Object(e.out, output, explained)
 	}
-	_, err = fmt.Fprint(e.out, explained.Text())
+	_, err := fmt.Fprint(e.out, explained.Text())
 	return err
 }
 

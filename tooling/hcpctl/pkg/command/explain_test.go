@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +82,10 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 			reply(w, http.StatusOK, waitingExplanation())
 		case adminv1.Root + "/clusters/twice/dump", adminv1.Root + "/clusters/twice/explanation":
 			problem(w, http.StatusConflict, "Conflict", "2 clusters match: /a/twice, /b/twice")
+		case adminv1.Root + "/explanation":
+			reply(w, http.StatusOK, adminv1.RegionExplanation{Items: waitingExplanation().Items, Components: []adminv1.Component{{Name: "backend", State: adminv1.ComponentReady}}})
+		case adminv1.Root + "/clusters":
+			reply(w, http.StatusOK, waitingClusters(r.URL.Query()))
 		case adminv1.Root + "/clusters/unavailable/explanation":
 			problem(w, http.StatusServiceUnavailable, "ServiceUnavailable", "Cosmos DB does not respond")
 		default:
@@ -103,6 +108,59 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 		t.Fatal(err)
 	}
 	return client, requests
+}
+
+// waitingClusters returns a page of clusters of the region: two pages of one if they wait, as requested.
+func waitingClusters(query url.Values) adminv1.ClusterList {
+	c := adminv1.Cluster{Name: "demo", ResourceID: explainedID, Phase: "Ready", ProvisionShard: "mgmt-1"}
+	if query.Get("notReady") != "true" {
+		return adminv1.ClusterList{Items: []adminv1.Cluster{c}}
+	}
+	c.Concern = &adminv1.ClusterConcern{SubjectID: explainedID + "/nodePools/" + query.Get("olderThan"), Layer: query.Get("concern"), State: query.Get("shard"), Since: time.Now().Add(-time.Hour)}
+	next := ""
+	if query.Get("pageToken") == "" {
+		next = "second"
+	}
+	return adminv1.ClusterList{Items: []adminv1.Cluster{c}, NextPageToken: next}
+}
+
+// TestRegionCommands runs the commands that explain the region and list its clusters.
+func TestRegionCommands(t *testing.T) {
+	client, _ := newAdmin(t)
+	for line, want := range map[string]string{
+		"explain":               "Cluster demo waits for capacity.",
+		"explain -o json":       `"name": "backend"`,
+		"cluster list --region": "mgmt-1",
+		"cluster list --region --not-ready --older-than 10m --concern a --concern b/c --shard mgmt-1": "nodePools/10m0s",
+		"cluster list --region --not-ready --limit 1":                                                 "more clusters wait",
+		"cluster list --region --not-ready -o json":                                                   `"concern"`,
+	} {
+		var out, errOut bytes.Buffer
+		c := NewFor(&out, &errOut, func(adminclient.Options) (*adminclient.Client, error) { return client, nil })
+		c.SetArgs(strings.Fields(line))
+		if err := c.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String()+errOut.String(), want) {
+			t.Errorf("hcpctl %s: %v, want %q:\n%s%s", line, err, want, &out, &errOut)
+		}
+		if strings.Contains(line, "older-than") && (strings.Count(out.String(), "demo ") != 2 || !strings.Contains(out.String(), "a,b/c/mgmt-1") || !strings.Contains(out.String(), "1h0m0s")) {
+			t.Errorf("hcpctl %s:\n%s", line, &out)
+		}
+	}
+	for line, want := range map[string]string{
+		"cluster list --not-ready":                           "--not-ready requires --region",
+		"cluster list --region --older-than 1m":              "--older-than requires --not-ready",
+		"cluster list --region --concern azure":              "--concern requires --not-ready",
+		"cluster list --region --shard mgmt-1":               "--shard requires --not-ready",
+		"cluster list --region --all":                        "exclude each other",
+		"cluster list --region -o xml":                       "--output",
+		"cluster list --region --limit 0":                    "--limit",
+		"cluster list --region --not-ready --older-than -1m": "negative",
+	} {
+		c := NewFor(io.Discard, io.Discard, func(adminclient.Options) (*adminclient.Client, error) { return client, nil })
+		c.SetArgs(strings.Fields(line))
+		if err := c.ExecuteContext(t.Context()); ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("hcpctl %s: %v, want %q", line, err, want)
+		}
+	}
 }
 
 func TestExplain(t *testing.T) {

@@ -1,0 +1,46 @@
+// Package layerprogress states which progress entries of Cluster Service are done. Cluster Service finds waiting clusters with it,
+// and admin explains them.
+package layerprogress
+
+import clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+
+// The layers of progress, outermost first.
+const (
+	Placement         = "placement"
+	Maestro           = "maestro"
+	Azure             = "azure"
+	ManagementCluster = "management-cluster"
+	ControlPlane      = "control-plane"
+	NodePool          = "node-pool"
+	Upgrade           = "upgrade"
+)
+
+// Done reports whether an entry is in a final state. An entry of an unknown layer is not.
+func Done(p *clusterservicev1.LayerProgress) bool {
+	state := p.GetState()
+	switch p.GetLayer() {
+	case Placement:
+		return state == "Placed"
+	case Azure:
+		return state == "Ready" || state == "Deleted"
+	case Maestro:
+		return state == "Published"
+	case ManagementCluster:
+		return state == "Applied" || state == "Deleted"
+	case ControlPlane:
+		return state == "Available" || state == "Configured"
+	case NodePool:
+		return state == "Ready"
+	}
+	return false
+}
+
+// Awaited returns the first entry that is not done; nil if all are.
+func Awaited(entries []*clusterservicev1.LayerProgress) *clusterservicev1.LayerProgress {
+	for _, p := range entries {
+		if !Done(p) {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+// regionList holds the flags of a list of the clusters of the region.
+type regionList struct {
+	region, notReady bool
+	filter           adminclient.WaitingFilter
+	limit            listLimit
+}
+
+// addRegionList adds the flags that make the command `cluster list` list the clusters of all subscriptions through admin.
+func (e *environment) addRegionList(c *cobra.Command) *cobra.Command {
+	l := &regionList{}
+	flags := c.Flags()
+	flags.BoolVar(&l.region, "region", false, "list the clusters of all subscriptions, through admin")
+	flags.BoolVar(&l.notReady, "not-ready", false, "with --region: only clusters that are not in their desired state, those that have waited longest first")
+	flags.DurationVar(&l.filter.OlderThan, "older-than", 0, "with --not-ready: only clusters that have waited at least this `duration`, for example 10m")
+	flags.StringSliceVar(&l.filter.Concerns, "concern", nil, "with --not-ready: only this `LAYER` or LAYER/STATE, for example node-pool/WaitingForNodes; repeatable")
+	flags.StringVar(&l.filter.Shard, "shard", "", "with --not-ready: only clusters on this provision `shard`")
+	output := c.PreRunE
+	l.limit.add(c, 500)
+	flags.Lookup("limit").Usage = "with --region: maximum `number` of clusters"
+	limit := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		for _, valid := range []func(*cobra.Command, []string) error{output, limit, func(c *cobra.Command, _ []string) error { return l.validate(c) }} {
+			if err := valid(c, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	list := c.RunE
+	e.addAdminFlags(c)
+	c.Long = `List the clusters of a resource group.
+
+With --region list the clusters of all subscriptions, as an SRE. With --not-ready list those that are not in their desired state
+with what they wait for: the cluster itself, or else the child that has waited longest.`
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !l.region {
+			return list(c, args)
+		}
+		client, err := e.adminClient()
+		if err != nil {
+			return err
+		}
+		return e.listRegion(c.Context(), client, l)
+	}
+	return c
+}
+
+// validate returns an error for flags that do not fit together.
+func (l *regionList) validate(c *cobra.Command) error {
+	for _, needs := range []struct {
+		flag string
+		set  bool
+		on   string
+	}{
+		{"region", l.notReady, "not-ready"},
+		{"not-ready", c.Flags().Changed("older-than"), "older-than"},
+		{"not-ready", len(l.filter.Concerns) > 0, "concern"},
+		{"not-ready", l.filter.Shard != "", "shard"},
+	} {
+		if needs.set && !c.Flags().Changed(needs.flag) {
+			return fmt.Errorf("--%s requires --%s", needs.on, needs.flag)
+		}
+	}
+	if l.region && c.Flags().Changed("all") {
+		return errors.New("--region and --all exclude each other")
+	}
+	if l.filter.OlderThan < 0 {
+		return fmt.Errorf("--older-than: %s is negative", l.filter.OlderThan)
+	}
+	return nil
+}
+
+// listRegion prints the clusters of the region.
+func (e *environment) listRegion(ctx context.Context, client *adminclient.Client, l *regionList) error {
+	if !l.notReady {
+		clusters, err := client.Clusters(ctx, "")
+		if err != nil {
+			return err
+		}
+		more := len(clusters) > l.limit.most
+		clusters = clusters[:min(len(clusters), l.limit.most)]
+		if more {
+			fmt.Fprintf(e.err, "the region has more clusters; use --limit to list more than %d\n", l.limit.most)
+		}
+		return e.printAs(clusters, func() error {
+			var rows [][]string
+			for _, cluster := range clusters {
+				rows = append(rows, clusterRow(cluster))
+			}
+			return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
+		})
+	}
+	clusters, more, err := client.WaitingClusters(ctx, l.filter, l.limit.most)
+	if err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(e.err, "more clusters wait; use --limit to list more than %d\n", l.limit.most)
+	}
+	return e.printAs(clusters, func() error {
+		var rows [][]string
+		for _, cluster := range clusters {
+			rows = append(rows, waitingRow(cluster, time.Now()))
+		}
+		return display.Table(e.out, []string{"NAME", "AGE", "CONCERN", "SUBJECT", "PHASE", "VERSION", "SHARD", "RESOURCE ID"}, rows)
+	})
+}
+
+// waitingRow returns the row of a cluster that is not in its desired state.
+func waitingRow(c adminv1.Cluster, now time.Time) []string {
+	concern := adminv1.ClusterConcern{}
+	if c.Concern != nil {
+		concern = *c.Concern
+	}
+	subject := strings.TrimPrefix(strings.TrimPrefix(concern.SubjectID, c.ResourceID), "/")
+	return []string{c.Name, now.Sub(concern.Since).Round(time.Second).String(), concern.Layer + "/" + concern.State, subject, c.Phase, c.Version, c.ProvisionShard, c.ResourceID}
+}
