@@ -143,8 +143,12 @@ func (s *subject) deletionProgress(step *csv1.DeletionStep) []adminv1.Sentence {
 		at := asTime(i.GetTime())
 		retried = append(retried, sentenceAt(adminv1.SentenceDeletionAction, fmt.Sprintf("%s %s at %s (%s).", i.GetActor().GetName(), what, s.clock(at), i.GetActor().GetReason()), at))
 	}
-	progress := sentenceAt(adminv1.SentenceDeletionProgress, fmt.Sprintf("The deletion was requested at %s; %d of %d steps are done. Step %s: %s", s.clock(s.deleted), done,
-		len(s.graph.GetSteps()), step.GetName(), lowerFirst(step.GetWaitsFor())), s.deleted)
+	verb := "are"
+	if done == 1 {
+		verb = "is"
+	}
+	progress := sentenceAt(adminv1.SentenceDeletionProgress, fmt.Sprintf("The deletion was requested at %s; %d of %d steps %s done. Step %s: %s", s.clock(s.deleted), done,
+		len(s.graph.GetSteps()), verb, step.GetName(), lowerFirst(step.GetWaitsFor())), s.deleted)
 	return slices.Concat([]adminv1.Sentence{progress}, retried, forced)
 }
 

@@ -102,12 +102,28 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 			}
 			return "The cluster is placed on provision shard " + c.Shard + ".", nil
 		}
-		effect = fmt.Sprintf("%d works are published again.", t.RetryWorks())
+		effect = publishedAgain(t.RetryWorks())
 		if steps := t.RetryAzure(s.o.Store.Now(), r.GetActor()); steps > 0 {
-			effect += fmt.Sprintf(" %d steps in Azure are retried at once.", steps)
+			effect += retriedInAzure(steps)
 		}
 		return effect, nil
 	})
+}
+
+// publishedAgain states how many works are published again.
+func publishedAgain[N ~int | ~int32](works N) string {
+	if works == 1 {
+		return "1 work is published again."
+	}
+	return fmt.Sprintf("%d works are published again.", works)
+}
+
+// retriedInAzure states how many steps in Azure are retried.
+func retriedInAzure[N ~int | ~int32](steps N) string {
+	if steps == 1 {
+		return " 1 step in Azure is retried at once."
+	}
+	return fmt.Sprintf(" %d steps in Azure are retried at once.", steps)
 }
 
 // ForceClusterStep lets the creation of a cluster proceed without a stuck step.

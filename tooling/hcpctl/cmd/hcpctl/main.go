@@ -20,7 +20,7 @@ func main() {
 	err := command.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(display.Safe(os.Stderr), "hcpctl: "+err.Error())
+		fmt.Fprintln(display.Safe(os.Stderr), "hcpctl: "+command.Message(err))
 	}
 	os.Exit(command.ExitCode(err))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 )
 
@@ -66,6 +67,11 @@ func (e *Error) Error() string {
 		text += "\n  " + inner.Target + ": " + inner.Message
 	}
 	return text
+}
+
+// NotFound reports whether the object of the request or of the operation does not exist.
+func (e *Error) NotFound() bool {
+	return e.Status == http.StatusNotFound || e.Operation != "" && e.Detail.Code == apierror.NotFound.ARMCode()
 }
 
 // New returns a client. It does not connect.

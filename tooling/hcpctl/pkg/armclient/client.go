@@ -211,13 +211,30 @@ func (c *Client) Versions(ctx context.Context, location string) ([]Resource, err
 
 // Operation is an asynchronous operation in progress.
 type Operation interface {
+	// ID returns the ID of the operation; empty if ARM completed the request at once.
+	ID() string
 	Done() bool
 	Poll(ctx context.Context) (*http.Response, error)
 	// Finish returns the error of the operation, if it failed.
 	Finish(ctx context.Context) error
 }
 
-type operation[T any] struct{ *runtime.Poller[T] }
+type operation[T any] struct {
+	*runtime.Poller[T]
+	response *http.Response
+}
+
+// ID implements Operation: the last segment of the URL of the operation's status.
+func (o operation[T]) ID() string {
+	if o.response == nil {
+		return ""
+	}
+	status, err := url.Parse(o.response.Header.Get("Azure-AsyncOperation"))
+	if err != nil {
+		return ""
+	}
+	return status.Path[strings.LastIndexByte(status.Path, '/')+1:]
+}
 
 func (o operation[T]) Finish(ctx context.Context) error {
 	_, err := o.Result(ctx)
@@ -230,11 +247,12 @@ func (c *Client) Put(ctx context.Context, id string, body Resource) (Operation, 
 	if err != nil {
 		return nil, err
 	}
-	poller, err := c.resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, generic, nil)
+	var response *http.Response
+	poller, err := c.resources.BeginCreateOrUpdateByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, generic, nil)
 	if err != nil {
 		return nil, Explain(err)
 	}
-	return operation[armresources.ClientCreateOrUpdateByIDResponse]{poller}, nil
+	return operation[armresources.ClientCreateOrUpdateByIDResponse]{poller, response}, nil
 }
 
 // Patch starts to update a resource.
@@ -243,20 +261,22 @@ func (c *Client) Patch(ctx context.Context, id string, body Resource) (Operation
 	if err != nil {
 		return nil, err
 	}
-	poller, err := c.resources.BeginUpdateByID(ctx, id, APIVersion, generic, nil)
+	var response *http.Response
+	poller, err := c.resources.BeginUpdateByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, generic, nil)
 	if err != nil {
 		return nil, Explain(err)
 	}
-	return operation[armresources.ClientUpdateByIDResponse]{poller}, nil
+	return operation[armresources.ClientUpdateByIDResponse]{poller, response}, nil
 }
 
 // Delete starts to delete a resource.
 func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
-	poller, err := c.resources.BeginDeleteByID(ctx, id, APIVersion, nil)
+	var response *http.Response
+	poller, err := c.resources.BeginDeleteByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, nil)
 	if err != nil {
 		return nil, Explain(err)
 	}
-	return operation[armresources.ClientDeleteByIDResponse]{poller}, nil
+	return operation[armresources.ClientDeleteByIDResponse]{poller, response}, nil
 }
 
 // Act starts an action on a resource. The result is decoded into into when the operation ends.
@@ -281,7 +301,7 @@ func (c *Client) Act(ctx context.Context, id, action string, body, into any) (Op
 	if err != nil {
 		return nil, Explain(err)
 	}
-	return acting{operation[json.RawMessage]{poller}, into}, nil
+	return acting{operation[json.RawMessage]{poller, response}, into}, nil
 }
 
 // acting is an action with a result.

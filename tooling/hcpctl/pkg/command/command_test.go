@@ -203,7 +203,9 @@ func TestResourceLifecycleThroughARM(t *testing.T) {
 	a := newAzure(t)
 	_, progress := mustRun(t, a, "cluster", "create", "a", "--tag", "team=x", "--version", "4.21")
 	golden(t, "create.txt", durations.ReplaceAllString(progress, "after a while"))
-	mustRun(t, a, "cluster", "create", "b", "--no-wait")
+	if out, _ := mustRun(t, a, "cluster", "create", "b", "--no-wait"); out != "operation b\n" {
+		t.Errorf("--no-wait printed %q, want the ID of the operation", out)
+	}
 	mustRun(t, a, "nodepool", "create", "a", "workers", "--replicas", "3")
 	mustRun(t, a, "externalauth", "create", "a", "entra", "--issuer", "https://login.example/t", "--audience", "one", "--audience", "two", "--groups-claim", "groups")
 

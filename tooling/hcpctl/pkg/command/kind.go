@@ -177,14 +177,27 @@ func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Com
 			}
 			id := k.id(client, names)
 			operation, err := begin(c.Context(), client, id, names)
-			if err != nil || noWait {
+			if err != nil {
 				return err
+			}
+			if noWait {
+				return e.printAccepted(operation)
 			}
 			return e.await(c.Context(), client, operation, id, k.noun+" "+names[len(names)-1])
 		},
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return once the request is accepted")
 	return c
+}
+
+// printAccepted prints an operation that continues.
+func (e *environment) printAccepted(operation armclient.Operation) error {
+	text := "accepted"
+	if id := operation.ID(); id != "" {
+		text = "operation " + id
+	}
+	_, err := fmt.Fprintln(e.out, text)
+	return err
 }
 
 // create returns a command that creates a resource from a file, or from the flags by template. finish then applies flags that

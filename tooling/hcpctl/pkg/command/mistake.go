@@ -44,13 +44,29 @@ func ExitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &missing), errors.As(err, &nothing), armclient.IsNotFound(err), errors.As(err, &admin) && admin.Status == http.StatusNotFound:
+	case errors.As(err, &missing), errors.As(err, &nothing), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
 	case errors.As(err, &nowhere), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}
 	return exitFailed
+}
+
+// Message returns the text of a command's error. For an interrupted command it does not name the canceled context.
+func Message(err error) string {
+	var stopped *interrupted
+	if ExitCode(err) != exitInterrupted || errors.As(err, &stopped) {
+		return err.Error()
+	}
+	text := strings.TrimSuffix(err.Error(), context.Canceled.Error())
+	if text == err.Error() || strings.Contains(text, context.Canceled.Error()) {
+		return "interrupted"
+	}
+	if text = strings.TrimRight(text, ": "); text == "" {
+		return "interrupted"
+	}
+	return "interrupted: " + text
 }
 
 // notFound reports that no object matches.

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
@@ -31,6 +33,7 @@ func TestExitCodes(t *testing.T) {
 		"the command line":                   {asUsageError(&cobra.Command{}, errors.New("unknown flag")), 2},
 		"ARM has none":                       {fmt.Errorf("reading: %w", &armclient.Failed{Status: http.StatusNotFound}), 3},
 		"admin has none":                     {&adminclient.Error{Status: http.StatusNotFound}, 3},
+		"an operation's object is missing":   {&adminclient.Error{Operation: "o", Detail: adminv1.FailureDetail{Code: apierror.NotFound.ARMCode()}}, 3},
 		"no management cluster has it":       {&management.NotFound{}, 3},
 		"a search finds none":                {&notFound{}, 3},
 		"nobody answers for ARM":             {fmt.Errorf("creating: %w", &armclient.Unreachable{}), 4},
@@ -45,6 +48,24 @@ func TestExitCodes(t *testing.T) {
 	} {
 		if got := ExitCode(tc.err); got != tc.want {
 			t.Errorf("%s: %d, want %d", reason, got, tc.want)
+		}
+	}
+}
+
+// TestInterruptedCommandsDoNotNameTheContext checks the messages of commands that a signal ended.
+func TestInterruptedCommandsDoNotNameTheContext(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("no luck"), "no luck"},
+		{context.Canceled, "interrupted"},
+		{fmt.Errorf("operation o continues; see `hcpctl operation get o`: %w", context.Canceled), "interrupted: operation o continues; see `hcpctl operation get o`"},
+		{fmt.Errorf("admin is unreachable (%w); check it", context.Canceled), "interrupted"},
+		{&interrupted{"stopped waiting"}, "stopped waiting"},
+	} {
+		if got := Message(tc.err); got != tc.want {
+			t.Errorf("%v: %q, want %q", tc.err, got, tc.want)
 		}
 	}
 }

@@ -208,7 +208,8 @@ func (e *environment) shardDrain() *cobra.Command {
 	var acceptNoRoom bool
 	c := requestResult(e, &cobra.Command{
 		Use: "drain NAME", Short: "Cordon a provision shard permanently and plan where its clusters would go",
-		Long: `Cordon a provision shard permanently and plan where its clusters would go. No cluster is moved.`, Args: cobra.ExactArgs(1),
+		Long: `Cordon a provision shard permanently and plan where its clusters would go. No cluster is moved: hcpmesh cannot move clusters
+yet. They stay on the shard until they are deleted.`, Args: cobra.ExactArgs(1),
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DrainShard(ctx, args[0], acceptNoRoom)
 	}, e.drainPlan)
@@ -230,7 +231,11 @@ func (e *environment) shardPlan() *cobra.Command {
 }
 
 func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
-	fmt.Fprintf(e.out, "%s is %s.\n", plan.GetProvisionShard().GetName(), shardState(plan.GetProvisionShard()))
+	name := plan.GetProvisionShard().GetName()
+	fmt.Fprintf(e.out, "%s is %s.\n", name, shardState(plan.GetProvisionShard()))
+	if len(plan.GetMoves())+len(plan.GetBlocked()) > 0 {
+		fmt.Fprintf(e.out, "No cluster moves by itself: hcpmesh cannot move clusters yet. They stay on %s until they are deleted; the plan shows where they would fit.\n", name)
+	}
 	for _, line := range plan.GetSentences() {
 		fmt.Fprintln(e.out, line)
 	}
