@@ -102,13 +102,19 @@ func (f *facts) relevantComponents() []adminv1.Component {
 	return relevant
 }
 
-// silentAgents returns the agents that Cluster Service reports as silent.
+// silentAgents returns the agents that send no heartbeats, or, if they have never sent one, those that Cluster Service reports as
+// silent. An agent that sends heartbeats is not away, even if it has nothing to report or does not confirm works.
 func silentAgents(shards []*csv1.ProvisionShard, now time.Time) []adminv1.Component {
 	var silent []adminv1.Component
 	for _, s := range shards {
-		if s.GetAgentSilent() {
+		since, last := asTime(s.GetUnansweredSince()), asTime(s.GetLastHeardTime())
+		away := s.GetAgentSilent()
+		if heartbeat := asTime(s.GetLastHeartbeatTime()); !heartbeat.IsZero() {
+			since, last, away = heartbeat, heartbeat, now.Sub(heartbeat) > heartbeatOverdue
+		}
+		if away {
 			silent = append(silent, adminv1.Component{Name: s.GetName() + "-" + adminv1.ComponentAgent, Layer: adminv1.ComponentAgent, ProvisionShard: s.GetName(),
-				State: adminv1.ComponentUnresponsive, Since: asTime(s.GetUnansweredSince()), LastReady: asTime(s.GetLastHeardTime()), ReportedBy: adminv1.ComponentClusterService, Time: now})
+				State: adminv1.ComponentUnresponsive, Since: since, LastReady: last, ReportedBy: adminv1.ComponentClusterService, Time: now})
 		}
 	}
 	return silent
@@ -132,6 +138,11 @@ func (f *facts) awayItems(outages []layers.Outage, known []adminv1.ExplanationIt
 		item := s.item(adminv1.ExplanationLayerAway, adminv1.PartySRE, s.awaySummary(o.Component), o.Since)
 		item.Layer, item.State, item.Command = o.Layer, string(o.State), s.fillFor(o.ProvisionShard, layer.command)
 		item.Evidence = s.componentEvidence(o)
+		for _, shard := range f.shards {
+			if o.Layer == adminv1.ComponentAgent && shard.GetName() == o.ProvisionShard {
+				item.Evidence = append(item.Evidence, f.heartbeat(shard)...)
+			}
+		}
 		if i == 0 {
 			item.Evidence = append(item.Evidence, f.lastKnown(known, outdated, o.LastReady)...)
 		}
@@ -141,6 +152,12 @@ func (f *facts) awayItems(outages []layers.Outage, known []adminv1.ExplanationIt
 			item.Actions = append(item.Actions, s.activeOperation()...)
 		}
 		items = append(items, item)
+	}
+	// A lost control plane needs its own decision, whatever is away.
+	for _, item := range known {
+		if item.Code == adminv1.ExplanationControlPlaneLost {
+			items = append(items, item)
+		}
 	}
 	return items
 }
@@ -241,8 +258,10 @@ func (f *facts) lastKnown(items []adminv1.ExplanationItem, outdated bool, lastRe
 	if outdated {
 		at = lastReady
 		for _, s := range f.shards {
-			if heard := asTime(s.GetLastHeardTime()); s.GetName() == f.shard() && heard.After(at) {
-				at = heard
+			for _, heard := range []time.Time{asTime(s.GetLastHeardTime()), asTime(s.GetLastHeartbeatTime())} {
+				if s.GetName() == f.shard() && heard.After(at) {
+					at = heard
+				}
 			}
 		}
 		prefix = "Last report, at an unknown time: "

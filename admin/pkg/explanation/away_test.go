@@ -182,6 +182,8 @@ func TestOutagesAreFoundWithoutComponents(t *testing.T) {
 	}
 	silent := inFlight()["quiet"]
 	silent.shards = []*csv1.ProvisionShard{{Name: "mgmt-1", LastHeardTime: stamp(14 * time.Minute), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
+	overdue := inFlight()["quiet"]
+	overdue.shards = []*csv1.ProvisionShard{{Name: "mgmt-1", LastHeartbeatTime: stamp(2 * time.Minute)}}
 	tests := map[string]struct {
 		facts             facts
 		away, code, layer string
@@ -190,6 +192,7 @@ func TestOutagesAreFoundWithoutComponents(t *testing.T) {
 		"Cosmos DB":            {inFlight()["quiet"], adminv1.ComponentCosmosDB, adminv1.ExplanationLayerAway, adminv1.ComponentCosmosDB, adminv1.PartySRE},
 		"Cluster Service":      {inFlight()["scale"], adminv1.ComponentClusterService, adminv1.ExplanationLayerAway, adminv1.ComponentClusterService, adminv1.PartySRE},
 		"silent agent":         {silent, "", adminv1.ExplanationLayerAway, adminv1.ComponentAgent, adminv1.PartySRE},
+		"no heartbeats":        {overdue, "", adminv1.ExplanationLayerAway, adminv1.ComponentAgent, adminv1.PartySRE},
 		"just done":            {done(2 * time.Second), "", adminv1.ExplanationOperationNotCompleted, adminv1.ComponentBackend, adminv1.PartyService},
 		"done, operation open": {done(20 * time.Second), "", adminv1.ExplanationOperationNotCompleted, adminv1.ComponentBackend, adminv1.PartySRE},
 	}
@@ -199,6 +202,24 @@ func TestOutagesAreFoundWithoutComponents(t *testing.T) {
 		if first := explained.Items[0]; first.Code != tc.code || first.Layer != tc.layer || first.Responsible != tc.party || strings.Contains(explained.Text(), "is ready") {
 			t.Errorf("%s: %+v\n%s", name, first, explained.Text())
 		}
+	}
+}
+
+// TestAgentWithHeartbeatsIsNotAway checks that an agent which does not confirm works but runs is not called away.
+func TestAgentWithHeartbeatsIsNotAway(t *testing.T) {
+	shards := []*csv1.ProvisionShard{{Name: "mgmt-1", LastHeartbeatTime: stamp(5 * time.Second), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
+	if silent := silentAgents(shards, now); len(silent) > 0 {
+		t.Errorf("%+v", silent)
+	}
+}
+
+// TestLostControlPlaneIsShownDuringOutages checks that the decision about a lost control plane stays visible.
+func TestLostControlPlaneIsShownDuringOutages(t *testing.T) {
+	f := withComponents(inFlight()["quiet"], adminv1.ComponentBackend, adminv1.ComponentUnreachable)
+	f.cluster.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_LOST
+	explained := f.explain()
+	if codes := []string{explained.Items[0].Code, explained.Items[len(explained.Items)-1].Code}; !slices.Equal(codes, []string{adminv1.ExplanationLayerAway, adminv1.ExplanationControlPlaneLost}) {
+		t.Errorf("%v\n%s", codes, explained.Text())
 	}
 }
 
