@@ -2,15 +2,18 @@
 // identity: an X.509 certificate with a URI of trust domain, namespace and service account. Both sides of a connection
 // verify the identity of the other side.
 //
-// In AKS, Istio does this with sidecars and AuthorizationPolicies. In the local region the services use this package and
-// certificates of an Authority. AllowedClients is the list of permitted callers for both. Certificates are reloaded when
-// their files change, so that a rotation needs no restart. A private key never leaves the package.
+// Rules is the only list of what each workload may call: identity, server, method and condition, for gRPC, HTTP and MQTT.
+// An Authorizer enforces it in each server and refuses everything that no rule allows. Handlers read the identity of their
+// caller with PeerFromContext.
+//
+// In AKS, Istio authenticates connections with sidecars. In the local region the services use this package and certificates
+// of an Authority. Certificates are reloaded when their files change, so that a rotation needs no restart. A private key
+// never leaves the package.
 package mesh
 
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -35,17 +38,10 @@ const (
 	Hcpctl            Peer = "hcpctl"
 )
 
-// allowedClients maps each server to the workloads that may call it.
-var allowedClients = map[Peer][]Peer{
-	Frontend:       {ARMFrontDoor},
-	ClusterService: {Frontend, Backend, Admin},
-	MaestroServer:  {ClusterService, Admin, Hcpctl},
-}
-
-// AllowedClients returns the workloads that may call server, in a stable order. It is empty for a server that is not
-// listed.
-func AllowedClients(server Peer) []Peer {
-	return slices.Clone(allowedClients[server])
+// Peers returns all workloads of a region.
+func Peers() []Peer {
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+		UpdateGraph, AzureEmulator, Hcpctl}
 }
 
 // ID is the SPIFFE identity of a workload.

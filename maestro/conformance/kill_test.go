@@ -91,7 +91,7 @@ func (p *program) kill() {
 
 // migrated reports whether the database is migrated.
 func (r *region) migrated(s *maestrotest.Server) bool {
-	return r.Call(s, "GET", "/consumers?size=0", nil, nil) == 200
+	return r.CallAs(mesh.Admin, s, "GET", "/resource-bundles?size=0", nil, nil) == 200
 }
 
 // TestServerIsKilled kills the server several times while a source publishes and the agent reports. Every accepted work is applied

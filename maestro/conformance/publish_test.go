@@ -247,7 +247,7 @@ func TestREST(t *testing.T) {
 		{"DELETE", "/consumers/none", nil, 404},
 		{"GET", "/resource-bundles/none", nil, 404},
 		{"DELETE", "/resource-bundles/none", nil, 204},
-		{"POST", "/resource-bundles", map[string]any{}, 404},
+		{"POST", "/resource-bundles", map[string]any{}, 403},
 		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
 		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
 	} {

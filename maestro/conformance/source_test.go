@@ -89,7 +89,7 @@ func (s statusEvent) feedback(name string) string {
 
 func (r *region) source(s *maestrotest.Server, name string) *source {
 	r.t.Helper()
-	transport := credentials.NewTLS(r.Identity("cluster-service").ClientTLS(mesh.MaestroServer))
+	transport := credentials.NewTLS(r.Identity(name).ClientTLS(mesh.MaestroServer))
 	if s.Plaintext {
 		transport = insecure.NewCredentials()
 	}

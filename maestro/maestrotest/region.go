@@ -42,6 +42,8 @@ type Region struct {
 	// Broker is the running broker, and BrokerAddress its host:port.
 	Broker        *broker.Broker
 	BrokerAddress string
+	// Rules authorize the clients of the servers: those of a region, RESTClient and OtherSource.
+	Rules []mesh.Rule
 	// Tune changes the configuration of servers before they start; nil changes nothing.
 	Tune func(*app.Config)
 	// Servers are the servers that were started in the process of the test.
@@ -52,21 +54,47 @@ type Region struct {
 	authority *mesh.Authority
 }
 
-// New issues the identities of Maestro's server and of Cluster Service, and starts a broker. The test starts servers and agents.
+// New issues the identities of Maestro's server and of its clients, and starts a broker. The test starts servers and agents.
 func New(t testing.TB, database string, log *slog.Logger) *Region {
 	t.Helper()
-	r := &Region{Dir: t.TempDir(), Database: database, Log: log, t: t}
+	r := &Region{Dir: t.TempDir(), Database: database, Log: log, Rules: slices.Concat(mesh.Rules(), testRules()), t: t}
 	var err error
 	if r.authority, err = mesh.OpenAuthority(filepath.Join(r.Dir, "ca"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	r.Issue("broker", mesh.EventGridEmulator, "127.0.0.1", "localhost")
-	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService} {
+	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService, mesh.Admin, mesh.Hcpctl, RESTClient, OtherSource} {
 		r.Issue(string(peer), peer, string(peer))
 	}
 	r.StartBroker("127.0.0.1:0")
 	t.Cleanup(func() { _ = r.Broker.Close() })
 	return r
+}
+
+// The workloads of tests. RESTClient may use the whole REST API; no workload of a region may. OtherSource publishes under its own
+// name, next to Cluster Service.
+const (
+	RESTClient  mesh.Peer = "rest-client"
+	OtherSource mesh.Peer = "another-source"
+)
+
+// testRules returns the rules for RESTClient and OtherSource.
+func testRules() []mesh.Rule {
+	var rules []mesh.Rule
+	for _, rule := range mesh.Rules() {
+		switch {
+		case rule.Server != mesh.MaestroServer:
+			continue
+		case rule.Protocol == mesh.HTTP:
+			rule.Clients = []mesh.Grant{{Client: RESTClient}}
+		default:
+			condition := rule.Clients[0].Condition
+			condition.Values = []string{string(OtherSource)}
+			rule.Clients = []mesh.Grant{{Client: OtherSource, Condition: condition}}
+		}
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 // Issue issues an identity into the folder name.
@@ -177,7 +205,7 @@ func (r *Region) StartServerUnready() *Server {
 	name := string(mesh.MaestroServer)
 	config := app.Config{
 		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
-		GRPC: listen(), REST: listen(), TLS: r.Identity(name).ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
+		GRPC: listen(), REST: listen(), Identity: r.Identity(name), Rules: r.Rules,
 		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With(logkey.Process, "server"),
 	}
 	if r.Tune != nil {
@@ -206,8 +234,14 @@ func (r *Region) StartAgent(consumer string, options agent.Options) *Process {
 	return r.Run("agent "+consumer, a.Run)
 }
 
-// Call sends a request to the REST API of a server as Cluster Service, decodes the response and returns its status.
+// Call sends a request to the REST API of a server as RESTClient, decodes the response and returns its status.
 func (r *Region) Call(s *Server, method, path string, body, into any) int {
+	r.t.Helper()
+	return r.CallAs(RESTClient, s, method, path, body, into)
+}
+
+// CallAs is Call as another workload.
+func (r *Region) CallAs(workload mesh.Peer, s *Server, method, path string, body, into any) int {
 	r.t.Helper()
 	var payload io.Reader
 	if body != nil {
@@ -225,7 +259,7 @@ func (r *Region) Call(s *Server, method, path string, body, into any) int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer)}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.Identity(string(workload)).ClientTLS(mesh.MaestroServer)}}
 	defer client.CloseIdleConnections()
 	response, err := client.Do(request)
 	if err != nil {
@@ -247,7 +281,7 @@ func (r *Region) Call(s *Server, method, path string, body, into any) int {
 // Register registers a consumer.
 func (r *Region) Register(s *Server, name string) {
 	r.t.Helper()
-	if status := r.Call(s, http.MethodPost, "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
+	if status := r.CallAs(mesh.Hcpctl, s, http.MethodPost, "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
 		r.t.Fatalf("registering consumer %s: status %d", name, status)
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -88,7 +87,9 @@ type region struct {
 	admin       adminclient.Options
 	agent       *maestrotest.Process
 	service     *maestrotest.Process
+	// ClusterServiceClient has the identity of the backend, reads that of admin.
 	csv1.ClusterServiceClient
+	reads csv1.ClusterServiceClient
 }
 
 func must[T any](value T, err error) func(t *testing.T) T {
@@ -131,7 +132,7 @@ func newRegion(t *testing.T) *region {
 	r.startAgent()
 	r.databaseURL = databases.Database(t)
 	r.startService()
-	r.ClusterServiceClient = r.clusterService(mesh.Backend)
+	r.ClusterServiceClient, r.reads = r.clusterService(mesh.Backend), r.clusterService(mesh.Admin)
 	r.startAdmin()
 	return r
 }
@@ -187,8 +188,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.AllowedClients(mesh.ClusterService)...))))
-	csv1.RegisterClusterServiceServer(api, system.API)
+	api := app.NewServer(identity, system.API, logger())
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })

@@ -78,7 +78,7 @@ func (c *cluster) nothingLeft() {
 			return nil
 		})
 	}
-	left, err := c.r.ListDeletionLeftovers(c.r.t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: c.uid})
+	left, err := c.r.reads.ListDeletionLeftovers(c.r.t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: c.uid})
 	if err != nil || len(left.GetLeftovers()) > 0 {
 		c.r.t.Errorf("leftovers: %v, %v", left, err)
 	}
@@ -275,7 +275,7 @@ func managementClusterGone(r *region) {
 	}
 	r.startAgent()
 	r.eventually("the leftovers are gone", func() error {
-		left, err := r.ListDeletionLeftovers(r.t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: c.uid})
+		left, err := r.reads.ListDeletionLeftovers(r.t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: c.uid})
 		if err == nil && len(left.GetLeftovers()) > 0 {
 			err = fmt.Errorf("left: %v", left.GetLeftovers())
 		}

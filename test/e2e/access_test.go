@@ -73,10 +73,10 @@ func uidOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterSe
 	return list.GetClusters()[0].GetUid()
 }
 
-// clusterService returns a client of Cluster Service with the identity of admin.
+// clusterService returns a client of Cluster Service with the identity of the backend.
 func clusterService(t *testing.T) clusterservicev1.ClusterServiceClient {
 	t.Helper()
-	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Admin)])
+	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Backend)])
 	if err != nil {
 		t.Fatal(err)
 	}

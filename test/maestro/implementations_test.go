@@ -59,8 +59,8 @@ func TestOurs(t *testing.T) {
 		server := region.StartServer()
 		region.Serve(server, consumer)
 		startAgent(t, region)
-		transport := credentials.NewTLS(region.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))
 		return implementation{client: func(source string) *maestro.Client {
+			transport := credentials.NewTLS(region.Identity(source).ClientTLS(mesh.MaestroServer))
 			return newClient(t, "passthrough:///"+server.GRPC, source, transport)
 		}}
 	})

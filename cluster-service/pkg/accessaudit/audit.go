@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // Outcomes of joining the use of a certificate with a credential.
@@ -87,6 +88,10 @@ func (a *Audit) Record(ctx context.Context, records []fleet.AccessRecord) {
 func (a *Audit) write(ctx context.Context, r fleet.AccessRecord) {
 	attributes := []slog.Attr{slog.String(logkey.Record, "audit"), slog.String(logkey.Action, r.Action), slog.String(logkey.ClusterUID, r.ClusterUID),
 		slog.String(logkey.ResourceID, r.ResourceID)}
+	// Changes that no call caused, such as the issue of a certificate, have no client.
+	if client := mesh.ClientName(ctx); client != "" {
+		attributes = append(attributes, slog.String(logkey.Client, client))
+	}
 	level := slog.LevelInfo
 	switch {
 	case r.Revocation != nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -96,7 +97,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	group.Go(func() { cancel(system.Run(ctx)) })
 	follower := newSettingsFollower(o, in.renderer, system.SettingsChanged, p.Metrics, p.Log)
 	group.Go(func() { follower.run(ctx) })
-	return serve(ctx, p.Log, listener, in.identity, system.API, traces)
+	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, p.Log, traces.ServerOption()))
 }
 
 // prepare migrates the database and stores the configured shards. It waits until the database is reachable.
@@ -125,12 +126,20 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 	}
 }
 
-func serve(ctx context.Context, log *slog.Logger, listener net.Listener, identity *mesh.Identity, api *service.Service, traces *tracing.Tracing) error {
-	server := grpc.NewServer(traces.ServerOption(), grpc.ChainUnaryInterceptor(service.RejectUnknownEnums, service.Calls), grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.AllowedClients(mesh.ClusterService)...))),
+// NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh and logs refused ones.
+func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
+	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log)
+	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(identity), []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true))
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true),
+	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)
 	grpchealth.Register(server)
+	return server
+}
+
+func serve(ctx context.Context, log *slog.Logger, listener net.Listener, server *grpc.Server) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	log.Info("serving the API", logkey.Address, listener.Addr().String())

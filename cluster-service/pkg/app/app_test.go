@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
@@ -63,7 +66,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	identities := map[mesh.Peer]*mesh.Identity{}
-	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Backend, mesh.MaestroAgent} {
+	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Backend, mesh.Frontend, mesh.MaestroAgent} {
 		if err := authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"); err != nil {
 			t.Fatal(err)
 		}
@@ -148,6 +151,7 @@ func TestProcess(t *testing.T) {
 	if _, err := connect(mesh.MaestroAgent).ListClusters(ctx, &csv1.ListClustersRequest{}); err == nil {
 		t.Error("a call with the identity of an agent succeeded")
 	}
+	requestSREAccess(t, backend, connect(mesh.Frontend), request, &logged)
 
 	cancel()
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
@@ -158,6 +162,38 @@ func TestProcess(t *testing.T) {
 		if secret != "" && strings.Contains(logged.String(), secret) {
 			t.Errorf("the log contains %q", secret)
 		}
+	}
+}
+
+// requestSREAccess requests a credential of class sre with the identity of the frontend, in the name of an engineer who does not
+// know of it. The request must be refused and audited, and nothing may be stored. The same request of the backend is accepted.
+func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServiceClient, cluster *csv1.ApplyClusterRequest, logged *record) {
+	t.Helper()
+	request := credentialRequest(t, cluster, sre)
+	if _, err := frontend.ApplyBreakGlassCredential(t.Context(), request); status.Code(err) != codes.PermissionDenied || reasonOf(err) != mesh.ReasonNotAuthorized {
+		t.Errorf("the frontend requested a credential of class sre: %v", err)
+	}
+	list, err := backend.ListBreakGlassCredentials(t.Context(), &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid})
+	if err != nil || len(list.GetCredentials()) != 0 {
+		t.Errorf("Cluster Service stored %v, %v", list.GetCredentials(), err)
+	}
+	if _, err := backend.ApplyBreakGlassCredential(t.Context(), request); err != nil {
+		t.Errorf("the backend may not request a credential: %v", err)
+	}
+	audited := func(client, action, outcome string) bool {
+		for line := range strings.Lines(logged.String()) {
+			var r struct{ Record, Client, Action, Outcome string }
+			if json.Unmarshal([]byte(line), &r) == nil && r.Record == "audit" && r.Client == client && r.Action == action && r.Outcome == outcome {
+				return true
+			}
+		}
+		return false
+	}
+	if !audited("frontend", csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, "refused") {
+		t.Error("the refusal of the frontend's request is not audited")
+	}
+	if !audited("backend", "credentials.requested", "") {
+		t.Errorf("the audit record of the credential does not name the backend:\n%s", logged)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // The bounds of an Actor in characters.
@@ -35,9 +36,10 @@ func (c *check) actor(field string, a *csv1.Actor) {
 	}
 }
 
-// audit writes the audit record of an action: what was changed, on which cluster, with the actor and the reason. It is called after the
-// change is stored. Details are further keys and values, never secrets.
+// audit writes the audit record of an action: what was changed, on which cluster, with the calling workload, the actor and the
+// reason. It is called after the change is stored. Details are further keys and values, never secrets.
 func (s *Service) audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
-	s.o.Log.InfoContext(ctx, "audit", append([]any{logkey.Record, "audit", logkey.Action, action, logkey.ClusterUID, clusterUID, logkey.Actor, a.GetName(), logkey.Reason, a.GetReason(),
+	s.o.Log.InfoContext(ctx, "audit", append([]any{logkey.Record, "audit", logkey.Action, action, logkey.ClusterUID, clusterUID,
+		logkey.Client, mesh.ClientName(ctx), logkey.Actor, a.GetName(), logkey.Reason, a.GetReason(),
 		logkey.Ticket, a.GetTicket()}, details...)...)
 }

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -74,6 +75,25 @@ type region struct {
 	frontend chan error
 	stop     context.CancelFunc
 	client   func(peer mesh.Peer) *http.Client
+	log      logBuffer
+}
+
+// logBuffer stores the log of the service.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func serve(t testing.TB, changes ...func(*app.Options)) *region {
@@ -113,7 +133,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	t.Cleanup(stop)
 	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop}
 	go func() {
-		r.frontend <- app.Serve(ctx, process.New("frontend", slog.New(slog.DiscardHandler)), options, listener)
+		r.frontend <- app.Serve(ctx, process.New("frontend", slog.New(slog.NewJSONHandler(&r.log, nil))), options, listener)
 	}()
 	r.client = func(peer mesh.Peer) *http.Client {
 		identity, err := mesh.LoadIdentity(issue(peer))
@@ -168,15 +188,42 @@ func TestServe(t *testing.T) {
 	if status, body := do(t, arm, http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", ""); status != http.StatusOK {
 		t.Errorf("GET operations: %d %s", status, body)
 	}
-	if response, err := r.client(mesh.Backend).Get(r.url + "/healthz"); err == nil {
-		_ = response.Body.Close()
-		t.Error("a peer without permission received a response")
+	for _, peer := range mesh.Peers() {
+		if peer == mesh.ARMFrontDoor {
+			continue
+		}
+		if response, err := r.client(peer).Get(r.url + "/healthz"); err == nil {
+			_ = response.Body.Close()
+			t.Errorf("the workload %s received a response", peer)
+		}
 	}
+	if status, body := do(t, arm, http.MethodPut, r.url+"/subscriptions/11111111-1111-1111-1111-111111111111?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
+		t.Errorf("PUT subscription: %d %s", status, body)
+	}
+	eventually.Holds(t, 20*time.Second, "the access log and the audit record name the workload", func() error {
+		for _, message := range []string{"request", "audit"} {
+			if !r.named(message, mesh.ARMFrontDoor) {
+				return fmt.Errorf("no record %q names it:\n%s", message, &r.log)
+			}
+		}
+		return nil
+	})
 	arm.CloseIdleConnections()
 	r.stop()
 	if err := <-r.frontend; err != nil {
 		t.Errorf("stopping: %v", err)
 	}
+}
+
+// named reports whether a log record with a message has a workload as its client.
+func (r *region) named(message string, workload mesh.Peer) bool {
+	for line := range strings.Lines(r.log.String()) {
+		var record struct{ Msg, Client string }
+		if json.Unmarshal([]byte(line), &record) == nil && record.Msg == message && record.Client == string(workload) {
+			return true
+		}
+	}
+	return false
 }
 
 // BenchmarkGet measures a GET of a cluster over mutual TLS from 16 clients. p50 and p99 are those of all requests.

@@ -111,9 +111,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Log:           p.Log,
 		Metrics:       p.Metrics,
 	})
+	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log)
 	httpServer := &http.Server{
-		Handler:           handler,
-		TLSConfig:         identity.ServerTLS(mesh.AllowedClients(mesh.Frontend)...),
+		Handler:           authorizer.Handler(handler),
+		TLSConfig:         identity.ServerTLS(authorizer.Clients()...),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       60 * time.Second,
 		WriteTimeout:      60 * time.Second,

@@ -9,11 +9,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// audit writes one audit record for every request for a change: the caller, the action, the target and the result. The
-// record contains nothing of the request's or the response's body. It is written when the request ends, also for
-// rejected and failed requests.
+// audit writes one audit record for every request for a change: the calling workload, the caller, the action, the target and
+// the result. The record contains nothing of the request's or the response's body. It is written when the request ends, also
+// for rejected and failed requests.
 func audit(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	if !rq.audited() {
 		next(ctx)
@@ -48,7 +49,7 @@ func (rq *request) auditRecord() []slog.Attr {
 		target = rq.http.URL.Path
 	}
 	return []slog.Attr{
-		slog.String(logkey.Record, "audit"),
+		slog.String(logkey.Record, "audit"), slog.String(logkey.Client, mesh.ClientName(rq.http.Context())),
 		slog.String(logkey.Action, rq.action()),
 		slog.String(logkey.Target, truncated(target)),
 		slog.Group(logkey.Caller,

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // metrics holds the metrics that the service's dashboards use.
@@ -96,7 +97,7 @@ func (s *Server) record(ctx context.Context, rq *request, took time.Duration) {
 		return
 	}
 	attributes := append([]slog.Attr{
-		slog.String(logkey.Method, rq.http.Method), slog.String(logkey.Path, rq.http.URL.Path), slog.Int(logkey.Status, status),
+		slog.String(logkey.Client, mesh.ClientName(ctx)), slog.String(logkey.Method, rq.http.Method), slog.String(logkey.Path, rq.http.URL.Path), slog.Int(logkey.Status, status),
 		slog.String(logkey.Duration, took.Round(time.Microsecond).String()),
 		slog.String(logkey.ClientRequestID, truncated(rq.http.Header.Get(armheader.ClientRequestID))),
 	}, rq.identity()...)

@@ -19,13 +19,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
@@ -48,9 +48,10 @@ type Config struct {
 	// MQTTAddress is the host:port of the broker. MQTTTLS is the TLS configuration of the client.
 	MQTTAddress string
 	MQTTTLS     *tls.Config
-	// GRPC and REST are the listeners of the two APIs. TLS is the TLS configuration of both servers.
+	// GRPC and REST are the listeners of the two APIs. Both servers use the identity, and refuse calls that no rule allows.
 	GRPC, REST net.Listener
-	TLS        *tls.Config
+	Identity   *mesh.Identity
+	Rules      []mesh.Rule
 	// SourceID is the name of the server in topics and events; empty means maestro.
 	SourceID string
 	// MaxConnections bounds the connections to PostgreSQL; 0 means 20.
@@ -82,6 +83,7 @@ type Server struct {
 	link       *mqttlink.Link
 	dispatcher *delivery.Dispatcher
 	hub        *fanout.Hub
+	authorizer *mesh.Authorizer
 	migrated   atomic.Bool
 }
 
@@ -102,7 +104,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	s := &Server{c: c, id: uuid.NewString()}
+	s := &Server{c: c, id: uuid.NewString(), authorizer: mesh.NewAuthorizer(mesh.MaestroServer, c.Rules, c.Log)}
 	var err error
 	if s.store, err = store.Open(ctx, c.DatabaseURL, c.MaxConnections, c.Log); err != nil {
 		return nil, err
@@ -216,13 +218,12 @@ func (s *Server) migrate(ctx context.Context) error {
 }
 
 func (s *Server) serveGRPC(ctx context.Context) error {
-	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(s.c.TLS)),
+	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Identity),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(1000), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-	)
+	)...)
 	sourceapi.New(sourceapi.Options{
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,
 	}).Register(server)
@@ -242,17 +243,17 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 
 func (s *Server) serveREST(ctx context.Context) error {
 	server := &http.Server{
-		Handler: restapi.Handler(restapi.Options{
+		Handler: s.authorizer.Handler(restapi.Handler(restapi.Options{
 			Store: s.store, Registered: s.dispatcher.Rebalance, Log: s.c.Log,
 			Deleted: func(consumer string) {
 				s.dispatcher.Wake(consumer)
 				s.hub.Notify(store.Notification{Consumers: []string{consumer}})
 			},
-		}),
+		})),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
-	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.TLS), restShutdownTimeout)
+	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.Identity.ServerTLS(s.authorizer.Clients()...)), restShutdownTimeout)
 }
 
 // followNotifications wakes the deliveries and the hub on notifications of other replicas. After each connect it wakes all

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
@@ -19,11 +21,7 @@ func TestServerStopsWhenAListenerFails(t *testing.T) {
 		"REST": func(c *app.Config) net.Listener { return c.REST },
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The database and the broker are unreachable; the server waits for both.
-			config := app.Config{
-				DatabaseURL: "postgres://nobody@127.0.0.1:1/none", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{},
-				GRPC: listen(t), REST: listen(t), TLS: &tls.Config{}, Log: slog.New(slog.DiscardHandler),
-			}
+			config := unreachable(t, meshtest.New(t))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			s, err := app.New(ctx, config)
@@ -40,12 +38,10 @@ func TestServerStopsWhenAListenerFails(t *testing.T) {
 	}
 }
 
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// unreachable returns the configuration of a server whose database and broker are unreachable. The server waits for both.
+func unreachable(t *testing.T, region *meshtest.Region) app.Config {
+	return app.Config{
+		DatabaseURL: "postgres://nobody@127.0.0.1:1/none", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{},
+		GRPC: listen(t), REST: listen(t), Identity: region.Identity(mesh.MaestroServer), Rules: mesh.Rules(), Log: slog.New(slog.DiscardHandler),
 	}
-	t.Cleanup(func() { _ = listener.Close() })
-	return listener
 }

@@ -85,7 +85,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	s, err := New(ctx, Config{
 		DatabaseURL: strings.TrimSpace(string(url)), MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
-		GRPC: grpcListener, REST: restListener, TLS: identity.ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
+		GRPC: grpcListener, REST: restListener, Identity: identity, Rules: mesh.Rules(),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
 		ResyncWindow: o.window, TombstoneAge: o.tombstoneAge,
 		Registry: p.Metrics, Log: p.Log,

@@ -18,6 +18,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
@@ -42,26 +43,52 @@ type Options struct {
 
 type api struct{ o Options }
 
-// Handler returns the handler of the API.
+// route is a route of the API: a pattern of http.ServeMux and its operation.
+type route struct {
+	pattern   string
+	operation operation
+}
+
+func (a *api) routes() []route {
+	return []route{
+		{"GET " + root + "/consumers", a.listConsumers},
+		{"POST " + root + "/consumers", a.createConsumer},
+		{"GET " + root + "/consumers/{id}", a.getConsumer},
+		{"PATCH " + root + "/consumers/{id}", a.patchConsumer},
+		{"DELETE " + root + "/consumers/{id}", a.deleteConsumer},
+		{"GET " + root + "/resource-bundles", a.listBundles},
+		{"GET " + root + "/resource-bundles/{id}", a.getBundle},
+		{"DELETE " + root + "/resource-bundles/{id}", a.deleteBundle},
+	}
+}
+
+// Patterns returns the patterns of all routes of the API. The authorization table must have a rule for each.
+func Patterns() []string {
+	var patterns []string
+	for _, r := range (&api{}).routes() {
+		patterns = append(patterns, r.pattern)
+	}
+	return patterns
+}
+
+// Handler returns the handler of the API. It does not authorize requests; see mesh.Authorizer.
 func Handler(o Options) http.Handler {
 	a := &api{o}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+root+"/consumers", a.handle(a.listConsumers))
-	mux.Handle("POST "+root+"/consumers", a.handle(a.createConsumer))
-	mux.Handle("GET "+root+"/consumers/{id}", a.handle(a.getConsumer))
-	mux.Handle("PATCH "+root+"/consumers/{id}", a.handle(a.patchConsumer))
-	mux.Handle("DELETE "+root+"/consumers/{id}", a.handle(a.deleteConsumer))
-	mux.Handle("GET "+root+"/resource-bundles", a.handle(a.listBundles))
-	mux.Handle("GET "+root+"/resource-bundles/{id}", a.handle(a.getBundle))
-	mux.Handle("DELETE "+root+"/resource-bundles/{id}", a.handle(a.deleteBundle))
+	for _, r := range a.routes() {
+		mux.Handle(r.pattern, a.handle(r.operation))
+	}
 	mux.Handle("/", a.handle(func(r *http.Request) (int, any, error) {
 		return 0, nil, resource.Errorf(maestroapi.ReasonNotFound, "no such path: %s %s", r.Method, r.URL.Path)
 	}))
 	return mux
 }
 
+// operation returns the status and the body of the response to a request.
+type operation func(*http.Request) (status int, body any, err error)
+
 // handle returns a handler that writes the result of an operation as JSON.
-func (a *api) handle(operation func(*http.Request) (status int, body any, err error)) http.Handler {
+func (a *api) handle(operation operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 		defer cancel()
@@ -111,7 +138,7 @@ func (a *api) failure(r *http.Request, err error) (int, failure) {
 	}
 	operation := uuid.NewString()
 	if status >= 500 {
-		a.o.Log.ErrorContext(r.Context(), "request failed", logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.RequestID, operation, logkey.Error, err)
+		a.o.Log.ErrorContext(r.Context(), "request failed", logkey.Client, mesh.ClientName(r.Context()), logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.RequestID, operation, logkey.Error, err)
 	}
 	id := strconv.Itoa(code)
 	return status, failure{ID: id, Kind: "Error", Href: root + "/errors/" + id, Code: "maestro-" + id, Reason: reason, OperationID: operation}

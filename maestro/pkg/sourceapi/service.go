@@ -85,6 +85,10 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 	if err := evt.Validate(); err != nil {
 		return resource.Errorf(maestroapi.ReasonMalformed, "invalid event: %v", err)
 	}
+	// The source of the request was authorized. Attributes and structured data can contain another one.
+	if evt.Source() != request.Event.Source {
+		return resource.Errorf(maestroapi.ReasonMalformed, "the event has two different sources")
+	}
 	action, err := event.ActionOf(evt)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func newEnvironment(t *testing.T) *environment {
 			t.Fatal(err)
 		}
 	}
-	h := &environment{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.AllowedClients(mesh.Frontend)...))}
+	h := &environment{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), nil).Clients()...))}
 	h.server = httptest.NewUnstartedServer(nil)
 	h.server.EnableHTTP2 = true
 	h.server.StartTLS()

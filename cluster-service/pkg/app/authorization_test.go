@@ -1,0 +1,43 @@
+package app_test
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden file of allowed calls")
+
+// credentialsByClass is an API with one credential per class, whose UID is the name of the class. Its other methods return Unimplemented.
+type credentialsByClass struct {
+	csv1.UnimplementedClusterServiceServer
+}
+
+func (credentialsByClass) GetBreakGlassCredential(_ context.Context, r *csv1.GetBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
+	return &csv1.BreakGlassCredential{Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass(csv1.BreakGlassClass_value[r.GetUid()])}}, nil
+}
+
+// TestAllowedCalls calls each method of each service of the server as each workload. A method without a rule is an error.
+func TestAllowedCalls(t *testing.T) {
+	region := meshtest.New(t)
+	server := app.NewServer(region.Identity(mesh.ClusterService), credentialsByClass{}, slog.New(slog.DiscardHandler))
+	var calls []meshtest.Call
+	for _, call := range meshtest.Calls(t, mesh.ClusterService, slices.Sorted(maps.Keys(server.GetServiceInfo()))...) {
+		if call.Method != csv1.ClusterService_GetBreakGlassCredential_FullMethodName {
+			calls = append(calls, call)
+			continue
+		}
+		for class := range csv1.BreakGlassClass_value {
+			calls = append(calls, meshtest.Call{Method: call.Method, Variant: class, Request: &csv1.GetBreakGlassCredentialRequest{Uid: class}})
+		}
+	}
+	meshtest.Golden(t, "testdata/allowed-calls.golden", region.AllowedCalls(mesh.ClusterService, region.Serve(server), calls), *update)
+}

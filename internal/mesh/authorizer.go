@@ -1,0 +1,110 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+)
+
+// ReasonNotAuthorized is the reason of the errors of refused calls.
+const ReasonNotAuthorized = "NOT_AUTHORIZED"
+
+// errorDomain is the domain of the ErrorInfo of refused gRPC calls.
+const errorDomain = "mesh.hcpmesh"
+
+// Authorizer enforces the rules of one server. It refuses every call that no rule allows, and logs an audit record of each
+// refusal. It requires that the server's connections use Identity.ServerTLS, which verifies certificates. It is safe for
+// concurrent use.
+type Authorizer struct {
+	server  Peer
+	clients []Peer
+	// grants maps a protocol and a method to the conditions of its clients.
+	grants map[Protocol]map[string]map[Peer]Condition
+	// paths matches HTTP requests to the patterns of the rules. Its handlers are not used.
+	paths *http.ServeMux
+	log   *slog.Logger
+}
+
+// NewAuthorizer returns an Authorizer with those of the rules that belong to server. Rules with the same method are combined.
+// It panics if a pattern is malformed. The log receives the audit records of refused calls; nil discards them.
+func NewAuthorizer(server Peer, rules []Rule, log *slog.Logger) *Authorizer {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	a := &Authorizer{server: server, grants: map[Protocol]map[string]map[Peer]Condition{}, paths: http.NewServeMux(), log: log}
+	for _, rule := range rules {
+		if rule.Server != server {
+			continue
+		}
+		if a.grants[rule.Protocol] == nil {
+			a.grants[rule.Protocol] = map[string]map[Peer]Condition{}
+		}
+		clients := a.grants[rule.Protocol][rule.Method]
+		if clients == nil {
+			clients = map[Peer]Condition{}
+			a.grants[rule.Protocol][rule.Method] = clients
+			if rule.Protocol == HTTP {
+				a.paths.Handle(rule.Method, http.NotFoundHandler())
+			}
+		}
+		for _, grant := range rule.Clients {
+			clients[grant.Client] = grant.Condition
+			if !slices.Contains(a.clients, grant.Client) {
+				a.clients = append(a.clients, grant.Client)
+			}
+		}
+	}
+	slices.Sort(a.clients)
+	return a
+}
+
+// Clients returns the workloads that may call the server at all, in a stable order. The server accepts connections of no
+// other workload; see Identity.ServerTLS.
+func (a *Authorizer) Clients() []Peer { return slices.Clone(a.clients) }
+
+// condition returns the condition under which client may use a method, or an error if it may not.
+func (a *Authorizer) condition(protocol Protocol, method string, client Peer) (Condition, error) {
+	condition, ok := a.grants[protocol][method][client]
+	if !ok {
+		return Condition{}, a.denied(client, method, "")
+	}
+	return condition, nil
+}
+
+// denied returns the error of a refused call. It names the caller and the missing right, and nothing of the requested object.
+func (a *Authorizer) denied(client Peer, method, limit string) error {
+	return apierror.New(apierror.PermissionDenied, "The identity %s may not call %s of %s%s.", client, method, a.server, limit).WithReason(ReasonNotAuthorized)
+}
+
+// audit logs a refused call.
+func (a *Authorizer) audit(ctx context.Context, client Peer, method string, err error) {
+	a.log.WarnContext(ctx, "audit", logkey.Record, "audit", logkey.Action, method, logkey.Client, string(client), logkey.Outcome, "refused", logkey.Error, err)
+}
+
+// Topic reports whether a client of the broker may publish or subscribe to the channel of a consumer; see MQTT. The name is
+// the client's name at the broker. A consumer with a wildcard stands for several consumers.
+func (a *Authorizer) Topic(client Peer, name, action, consumer, channel string) bool {
+	condition, err := a.condition(MQTT, action+" "+channel, client)
+	switch {
+	case err != nil, condition.OwnConsumer && consumer != name:
+		return false
+	case action == Publish:
+		return !strings.ContainsAny(consumer, "+#")
+	}
+	return true
+}
+
+// limit describes the condition of a call in an error.
+func (c Condition) limit() string {
+	message := "request"
+	if c.InResponse {
+		message = "response"
+	}
+	return fmt.Sprintf(" unless %s of the %s is %s", c.Field, message, strings.Join(c.Values, " or "))
+}

@@ -1,0 +1,151 @@
+package mesh
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// ServerOptions returns the options of a gRPC server with the identity: its TLS configuration, and the interceptors that
+// authorize each call before any other interceptor. gRPC itself refuses methods that the server does not have.
+func (a *Authorizer) ServerOptions(identity *Identity) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(identity.ServerTLS(a.clients...))),
+		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream),
+	}
+}
+
+// unary is a unary interceptor that authorizes a call.
+func (a *Authorizer) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	ctx, condition, err := a.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	if !condition.InResponse {
+		if err := a.check(ctx, info.FullMethod, condition, request); err != nil {
+			return nil, err
+		}
+		return handle(ctx, request)
+	}
+	response, err := handle(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.check(ctx, info.FullMethod, condition, response); err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// stream is a stream interceptor that authorizes a call, and checks each message of it.
+func (a *Authorizer) stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	ctx, condition, err := a.admit(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	return handle(server, &authorizedStream{ServerStream: stream, ctx: ctx, authorizer: a, method: info.FullMethod, condition: condition})
+}
+
+// authorizedStream is a stream whose messages comply with a condition.
+type authorizedStream struct {
+	grpc.ServerStream
+	ctx        context.Context
+	authorizer *Authorizer
+	method     string
+	condition  Condition
+}
+
+// Context implements grpc.ServerStream.
+func (s *authorizedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *authorizedStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil || s.condition.InResponse {
+		return err
+	}
+	return s.authorizer.check(s.ctx, s.method, s.condition, message)
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *authorizedStream) SendMsg(message any) error {
+	if s.condition.InResponse {
+		if err := s.authorizer.check(s.ctx, s.method, s.condition, message); err != nil {
+			return err
+		}
+	}
+	return s.ServerStream.SendMsg(message)
+}
+
+// admit returns the context of a call with the identity of the caller, and the condition of its grant.
+func (a *Authorizer) admit(ctx context.Context, method string) (context.Context, Condition, error) {
+	id, err := grpcPeer(ctx)
+	if err != nil {
+		a.audit(ctx, id.Peer, method, err)
+		return nil, Condition{}, apierror.ToGRPC(err, errorDomain)
+	}
+	condition, err := a.condition(GRPC, method, id.Peer)
+	if err != nil {
+		a.audit(ctx, id.Peer, method, err)
+		return nil, Condition{}, apierror.ToGRPC(err, errorDomain)
+	}
+	return ContextWithPeer(ctx, id), condition, nil
+}
+
+// check returns an error if a message does not comply with a condition.
+func (a *Authorizer) check(ctx context.Context, method string, condition Condition, message any) error {
+	if condition.Field == "" {
+		return nil
+	}
+	if m, ok := message.(proto.Message); ok && slices.Contains(condition.Values, fieldText(m.ProtoReflect(), condition.Field)) {
+		return nil
+	}
+	id, _ := PeerFromContext(ctx)
+	err := a.denied(id.Peer, method, condition.limit())
+	a.audit(ctx, id.Peer, method, err)
+	return apierror.ToGRPC(err, errorDomain)
+}
+
+// fieldText returns the value of a string or the name of an enumeration value. It returns "" for a field that the message does
+// not have, and for an enumeration value without a name.
+func fieldText(m protoreflect.Message, path string) string {
+	for {
+		name, rest, nested := strings.Cut(path, ".")
+		field := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+		switch {
+		case field == nil || field.IsList() || field.IsMap():
+			return ""
+		case nested && field.Kind() == protoreflect.MessageKind:
+			m, path = m.Get(field).Message(), rest
+			continue
+		case nested:
+			return ""
+		case field.Kind() == protoreflect.StringKind:
+			return m.Get(field).String()
+		case field.Kind() == protoreflect.EnumKind:
+			if value := field.Enum().Values().ByNumber(m.Get(field).Enum()); value != nil {
+				return string(value.Name())
+			}
+		}
+		return ""
+	}
+}
+
+// grpcPeer returns the identity in the certificate of the caller.
+func grpcPeer(ctx context.Context) (ID, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			if id, err := PeerOf(info.State); err == nil {
+				return id, nil
+			}
+		}
+	}
+	return ID{}, apierror.New(apierror.Unauthenticated, "The connection has no identity.").WithReason(ReasonNotAuthorized)
+}

@@ -1,0 +1,54 @@
+package mesh
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// maxLoggedPath bounds the path of a refused request in its audit record, in bytes.
+const maxLoggedPath = 256
+
+// Handler returns a handler that calls next for requests that a rule allows, with the identity of the caller in their context.
+// It responds to other requests with status 403, or with 401 if the connection has no identity. The rules are matched to the
+// cleaned path, as http.ServeMux does.
+func (a *Authorizer) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, err := httpPeer(r)
+		// A request that matches no pattern has the pattern "", for which there is no rule.
+		_, pattern := a.paths.Handler(r)
+		if err == nil {
+			_, err = a.condition(HTTP, pattern, id.Peer)
+		}
+		if err != nil {
+			a.refuse(w, r, id.Peer, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(ContextWithPeer(r.Context(), id)))
+	})
+}
+
+// refuse responds to a request that no rule allows. The body has the form of ARM's errors.
+func (a *Authorizer) refuse(w http.ResponseWriter, r *http.Request, client Peer, err error) {
+	e := apierror.As(err)
+	if e.Kind == apierror.PermissionDenied {
+		e = apierror.As(a.denied(client, "this method and path", ""))
+	}
+	path := r.URL.Path
+	a.audit(r.Context(), client, r.Method+" "+path[:min(len(path), maxLoggedPath)], e)
+	body, _ := json.Marshal(map[string]any{"error": map[string]string{"code": e.Kind.ARMCode(), "message": e.Message}}) // strings
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Kind.HTTPStatus())
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// httpPeer returns the identity in the certificate of the caller.
+func httpPeer(r *http.Request) (ID, error) {
+	if r.TLS != nil {
+		if id, err := PeerOf(*r.TLS); err == nil {
+			return id, nil
+		}
+	}
+	return ID{}, apierror.New(apierror.Unauthenticated, "The connection has no identity.").WithReason(ReasonNotAuthorized)
+}

@@ -1,0 +1,234 @@
+// Package meshtest calls a server as each workload of a region, over mutual TLS, and reports which calls the server allowed.
+// Tests compare the result with a golden file, so that a change of the authorization table is visible in review.
+package meshtest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// Region issues the identities of the workloads of one test.
+type Region struct {
+	t          testing.TB
+	authority  *mesh.Authority
+	identities map[mesh.Peer]*mesh.Identity
+}
+
+// New returns a region with its own certificate authority.
+func New(t testing.TB) *Region {
+	t.Helper()
+	authority, err := mesh.OpenAuthority(t.TempDir(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Region{t: t, authority: authority, identities: map[mesh.Peer]*mesh.Identity{}}
+}
+
+// Identity returns the identity of a workload.
+func (r *Region) Identity(workload mesh.Peer) *mesh.Identity {
+	r.t.Helper()
+	if r.identities[workload] == nil {
+		dir := filepath.Join(r.t.TempDir(), string(workload))
+		if err := r.authority.Issue(dir, workload, "127.0.0.1"); err != nil {
+			r.t.Fatal(err)
+		}
+		identity, err := mesh.LoadIdentity(dir)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.identities[workload] = identity
+	}
+	return r.identities[workload]
+}
+
+// Serve serves a gRPC server on loopback until the test ends, and returns its address.
+func (r *Region) Serve(server *grpc.Server) string {
+	r.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	r.t.Cleanup(func() { server.Stop(); <-done })
+	return listener.Addr().String()
+}
+
+// Dial returns a connection of a workload to a server, until the test ends.
+func (r *Region) Dial(workload, server mesh.Peer, address string) *grpc.ClientConn {
+	r.t.Helper()
+	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(r.Identity(workload).ClientTLS(server))))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+// Call is a gRPC request to one method.
+type Call struct {
+	// Method is the full name of the method.
+	Method string
+	// Variant describes the request, if a method has several; else it is empty.
+	Variant string
+	Request proto.Message
+}
+
+// Calls returns a call of each method of services, by their full names, with an empty request. The services must be linked into
+// the test. A method of the server without a rule in the authorization table is an error.
+func Calls(t testing.TB, server mesh.Peer, services ...string) []Call {
+	t.Helper()
+	ruled := map[string]bool{}
+	for _, rule := range mesh.Rules() {
+		ruled[rule.Method] = ruled[rule.Method] || rule.Server == server && rule.Protocol == mesh.GRPC
+	}
+	var calls []Call
+	for _, name := range services {
+		descriptor, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			t.Fatalf("service %s: %v", name, err)
+		}
+		methods := descriptor.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			method := "/" + name + "/" + string(methods.Get(i).Name())
+			if !ruled[method] {
+				t.Errorf("%s of %s has no rule; add one to internal/mesh/rules.go", method, server)
+			}
+			calls = append(calls, Call{Method: method, Request: dynamicpb.NewMessage(methods.Get(i).Input())})
+		}
+	}
+	return calls
+}
+
+// AllowedCalls makes all calls as each workload and returns those that the server allowed, one line per call, sorted. A call is
+// refused if the connection is refused, or if the response is PermissionDenied and names the workload. The implementation
+// behind the server must not respond with Unavailable or PermissionDenied. A server that is not running refuses all calls:
+// compare the result with calls that must be allowed.
+func (r *Region) AllowedCalls(server mesh.Peer, address string, calls []Call) []string {
+	r.t.Helper()
+	var allowed []string
+	for _, workload := range mesh.Peers() {
+		connection := r.Dial(workload, server, address)
+		for _, call := range calls {
+			err := invoke(r.t.Context(), connection, call)
+			switch code := status.Code(err); {
+			case code == codes.Unavailable: // the connection is refused
+			case code != codes.PermissionDenied:
+				allowed = append(allowed, strings.TrimSpace(string(workload)+" "+call.Method+" "+call.Variant))
+			case !refusedByMesh(err) || !strings.Contains(err.Error(), "identity "+string(workload)+" may not call "+call.Method):
+				r.t.Errorf("%s as %s: %v", call.Method, workload, err)
+			}
+		}
+	}
+	slices.Sort(allowed)
+	return allowed
+}
+
+// invoke makes a call and receives its first response. It treats each method as a stream of responses, which has the same
+// form on the wire.
+func invoke(ctx context.Context, connection *grpc.ClientConn, call Call) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := connection.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, call.Method)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(call.Request); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	if err := stream.RecvMsg(&emptypb.Empty{}); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func refusedByMesh(err error) bool {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == mesh.ReasonNotAuthorized {
+			return true
+		}
+	}
+	return false
+}
+
+// AllowedRequests sends HTTP requests, each as METHOD /path, to base as each workload, and returns those that the server allowed,
+// one line per request, sorted. A request is refused if the connection is refused, or if the status is 403 and the body
+// names the workload.
+func (r *Region) AllowedRequests(server mesh.Peer, base string, requests []string) []string {
+	r.t.Helper()
+	var allowed []string
+	for _, workload := range mesh.Peers() {
+		transport := &http.Transport{TLSClientConfig: r.Identity(workload).ClientTLS(server)}
+		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		for _, text := range requests {
+			method, path, _ := strings.Cut(text, " ")
+			request, err := http.NewRequestWithContext(r.t.Context(), method, base+path, nil)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				continue // the connection is refused
+			}
+			body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+			_ = response.Body.Close()
+			switch {
+			case err != nil:
+				r.t.Errorf("%s as %s: %v", text, workload, err)
+			case response.StatusCode != http.StatusForbidden:
+				allowed = append(allowed, string(workload)+" "+text)
+			case !strings.Contains(string(body), "identity "+string(workload)+" may not call"):
+				r.t.Errorf("%s as %s: status 403 with body %s", text, workload, body)
+			}
+		}
+		transport.CloseIdleConnections()
+	}
+	slices.Sort(allowed)
+	return allowed
+}
+
+// Golden compares lines with a file, or writes the file.
+func Golden(t testing.TB, path string, lines []string, write bool) {
+	t.Helper()
+	got := strings.Join(lines, "\n") + "\n"
+	if write {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("reading the golden file (-update writes it): %v", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("the allowed calls differ from %s (-want +got):\n%s", path, diff)
+	}
+}
