@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
@@ -23,7 +22,6 @@ type Options struct {
 	Listen       string
 	IdentityDir  string
 	SourceID     string
-	ServerName   string
 	MaxSessions  int
 	EnableFaults bool
 	FaultsListen string
@@ -34,7 +32,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8883", "`address` of MQTT over TLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt; ca.crt also verifies the clients")
 	flags.StringVar(&o.SourceID, "source-id", "maestro", "the Maestro server's `name` in topics")
-	flags.StringVar(&o.ServerName, "server-name", maestroapi.ServerName, "DNS `name` in the Maestro server's client certificate")
 	flags.IntVar(&o.MaxSessions, "max-sessions", 1000, "maximum `number` of sessions")
 	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "serve fault injection on --faults-listen, for tests")
 	flags.StringVar(&o.FaultsListen, "faults-listen", "127.0.0.1:0", "`address` of fault injection, plain HTTP")
@@ -59,7 +56,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	b, err := broker.Start(listener, broker.Options{
-		TLS: config, Authorize: broker.MaestroTopics(o.SourceID, o.ServerName), MaxSessions: o.MaxSessions, Log: p.Log,
+		TLS: config, Source: o.SourceID, MaxSessions: o.MaxSessions, Log: p.Log,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

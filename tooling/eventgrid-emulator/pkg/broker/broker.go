@@ -11,6 +11,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,8 +26,8 @@ import (
 	"github.com/mochi-mqtt/server/v2/listeners"
 	"github.com/mochi-mqtt/server/v2/packets"
 
-	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // The limits of Event Grid's MQTT broker. Event Grid queues up to 100 messages for a disconnected session; this broker
@@ -45,8 +46,8 @@ const (
 type Options struct {
 	// TLS is the server's TLS configuration. It must require and verify client certificates.
 	TLS *tls.Config
-	// Authorize determines the topics of each client; nil means MaestroTopics("maestro", maestroapi.ServerName).
-	Authorize Authorizer
+	// Source is the name of the Maestro server in topics; empty means maestro.
+	Source string
 	// MaxSessions bounds the number of sessions, connected or not; 0 means 1000.
 	MaxSessions int
 	Log         *slog.Logger
@@ -70,15 +71,13 @@ func Start(listener net.Listener, o Options) (*Broker, error) {
 	case o.TLS.ClientAuth != tls.RequireAndVerifyClientCert:
 		return nil, errors.New("the TLS configuration must require and verify client certificates")
 	}
-	if o.Authorize == nil {
-		o.Authorize = MaestroTopics("maestro", maestroapi.ServerName)
-	}
 	if o.MaxSessions <= 0 {
 		o.MaxSessions = defaultMaxSessions
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Source = cmp.Or(o.Source, "maestro")
 
 	capabilities := mqtt.NewDefaultServerCapabilities()
 	capabilities.MaximumPacketSize = MaxPacketBytes
@@ -104,7 +103,7 @@ func Start(listener net.Listener, o Options) (*Broker, error) {
 		}),
 		addr: listener.Addr(),
 	}
-	b.hook = &eventGridHook{authorize: o.Authorize, maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients}
+	b.hook = &eventGridHook{permissions: newPermissions(o.Source), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients}
 	if err := b.server.AddHook(b.hook, nil); err != nil {
 		return nil, fmt.Errorf("installing the broker's hook: %w", err)
 	}
@@ -137,7 +136,7 @@ func (b *Broker) Run(ctx context.Context) error {
 func (b *Broker) DropConnections(name string) int {
 	dropped := 0
 	for _, cl := range b.server.Clients.GetAll() {
-		if cl.Closed() || name != "" && clientName(cl.ID) != name {
+		if cl.Closed() || name != "" && clientOf(cl.ID).name != name {
 			continue
 		}
 		cl.Stop(errors.New("dropped by fault injection"))
@@ -170,7 +169,7 @@ func (b *Broker) Connected() []string {
 	var names []string
 	for _, cl := range b.server.Clients.GetAll() {
 		if !cl.Closed() {
-			names = append(names, clientName(cl.ID))
+			names = append(names, clientOf(cl.ID).name)
 		}
 	}
 	return names
@@ -195,7 +194,7 @@ func (b *Broker) Stats() Stats {
 // eventGridHook implements the rules of Event Grid as a hook of the engine.
 type eventGridHook struct {
 	mqtt.HookBase
-	authorize       Authorizer
+	permissions     *permissions
 	maxSessions     int
 	log             *slog.Logger
 	sessions        *mqtt.Clients
@@ -217,21 +216,24 @@ func (*eventGridHook) Provides(b byte) bool {
 	return false
 }
 
-// OnConnect rejects the connections that Event Grid rejects. It also adds the certificate's name to the client ID as a
-// prefix, so that a client cannot take over the session of another one by using its ID.
+// OnConnect rejects the connections that Event Grid rejects, and those of workloads without a rule. It also adds the identity in the
+// certificate to the client ID as a prefix, so that a client cannot take over the session of another one by using its ID.
 func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
-	name, err := certificateName(cl)
+	from, err := certificateClient(cl)
 	if err != nil {
 		return h.reject(cl, packets.ErrNotAuthorized, err.Error())
+	}
+	if !h.permissions.connect(from) {
+		return h.reject(cl, packets.ErrNotAuthorized, "the workload "+string(from.workload)+" is not authorized for any topic")
 	}
 	if pk.Connect.ClientIdentifier == "" {
 		return h.reject(cl, packets.ErrClientIdentifierNotValid, "the client ID is empty")
 	}
-	cl.ID = name + "/" + pk.Connect.ClientIdentifier
+	cl.ID = from.name + "/" + string(from.workload) + "/" + pk.Connect.ClientIdentifier
 	if _, exists := h.sessions.Get(cl.ID); !exists && h.sessions.Len() >= h.maxSessions {
 		return h.reject(cl, packets.ErrQuotaExceeded, "the maximum number of sessions is reached")
 	}
-	if pk.Connect.WillFlag && !h.authorize(name, pk.Connect.WillTopic, true) {
+	if pk.Connect.WillFlag && !h.permissions.topic(from, pk.Connect.WillTopic, true) {
 		return h.reject(cl, packets.ErrNotAuthorized, "the client is not authorized for the topic of its will")
 	}
 	return nil
@@ -242,7 +244,7 @@ func (*eventGridHook) OnConnectAuthenticate(*mqtt.Client, packets.Packet) bool {
 
 // OnACLCheck authorizes a client to publish to a topic (write), or to subscribe and receive.
 func (h *eventGridHook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
-	if h.authorize(clientName(cl.ID), topic, write) {
+	if h.permissions.topic(clientOf(cl.ID), topic, write) {
 		return true
 	}
 	h.rejected.Add(1)
@@ -265,7 +267,7 @@ func (h *eventGridHook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.P
 		return pk, packets.ErrRetainNotSupported
 	}
 	if fault := h.fault.Load(); fault != nil && *fault != nil {
-		m := Message{Client: clientName(cl.ID), Topic: pk.TopicName, Properties: map[string]string{}}
+		m := Message{Client: clientOf(cl.ID).name, Topic: pk.TopicName, Properties: map[string]string{}}
 		for _, property := range pk.Properties.User {
 			m.Properties[property.Key] = property.Val
 		}
@@ -295,21 +297,27 @@ func (h *eventGridHook) reject(cl *mqtt.Client, code packets.Code, reason string
 	return code
 }
 
-// certificateName returns the first DNS name of the client's certificate.
-func certificateName(cl *mqtt.Client) (string, error) {
+// certificateClient returns the identity in the client's certificate.
+func certificateClient(cl *mqtt.Client) (client, error) {
 	conn, ok := cl.Net.Conn.(*tls.Conn)
 	if !ok {
-		return "", errors.New("the connection is not TLS")
+		return client{}, errors.New("the connection is not TLS")
 	}
-	chain := conn.ConnectionState().PeerCertificates
-	if len(chain) == 0 || len(chain[0].DNSNames) == 0 {
-		return "", errors.New("the client's certificate has no DNS name")
+	id, err := mesh.PeerOf(conn.ConnectionState())
+	if err != nil {
+		return client{}, err
 	}
-	return chain[0].DNSNames[0], nil
+	names := conn.ConnectionState().PeerCertificates[0].DNSNames
+	// The separator of client IDs cannot be part of a DNS name.
+	if len(names) == 0 || names[0] == "" || strings.Contains(names[0], "/") {
+		return client{}, errors.New("the client's certificate has no DNS name")
+	}
+	return client{workload: id.Peer, name: names[0]}, nil
 }
 
-// clientName returns the certificate's name in a client ID.
-func clientName(clientID string) string {
-	name, _, _ := strings.Cut(clientID, "/")
-	return name
+// clientOf returns the client in a client ID of OnConnect.
+func clientOf(clientID string) client {
+	name, rest, _ := strings.Cut(clientID, "/")
+	workload, _, _ := strings.Cut(rest, "/")
+	return client{workload: mesh.Peer(workload), name: name}
 }

@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,8 @@ import (
 	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -56,14 +60,27 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-func (a *authority) issue(names ...string) tls.Certificate {
+// issue issues a certificate of the workload that has the name in a region: the Maestro server, or an agent.
+func (a *authority) issue(name string) tls.Certificate {
+	workload := mesh.MaestroAgent
+	if name == maestroapi.ServerName {
+		workload = mesh.MaestroServer
+	}
+	return a.issueFor(workload, name)
+}
+
+func (a *authority) issueFor(workload mesh.Peer, names ...string) tls.Certificate {
 	a.t.Helper()
+	uris := []*url.URL{mesh.ID{TrustDomain: "test", Peer: workload}.URL()}
+	if workload == "" {
+		uris = nil
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, URIs: uris,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.certificate, key.Public(), a.key)
@@ -108,7 +125,11 @@ func (r testBroker) dial(certificates ...tls.Certificate) (net.Conn, error) {
 }
 
 func (r testBroker) connect(name string, connect *paho.Connect) (*client, error) {
-	conn, err := r.dial(r.issue(name))
+	return r.connectWith(r.issue(name), name, connect)
+}
+
+func (r testBroker) connectWith(certificate tls.Certificate, name string, connect *paho.Connect) (*client, error) {
+	conn, err := r.dial(certificate)
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +230,38 @@ func TestTopicAuthorization(t *testing.T) {
 	}
 }
 
+// TestAllowedTopics uses each channel as each workload, with the names of the server and of a consumer. The workload decides, not
+// the name.
+func TestAllowedTopics(t *testing.T) {
+	r := start(t, broker.Options{})
+	var allowed []string
+	for _, workload := range mesh.Peers() {
+		for _, name := range []string{maestroapi.ServerName, "mgmt-1"} {
+			c, err := r.connectWith(r.issueFor(workload, name), name, nil)
+			if err != nil {
+				continue
+			}
+			for topic, channel := range map[string]string{down1: maestroapi.ChannelSourceEvents, up1: maestroapi.ChannelAgentEvents} {
+				if c.publish(t, topic, "x") == nil {
+					allowed = append(allowed, string(workload)+" "+name+" "+mesh.Publish+" "+channel)
+				}
+				if c.subscribe(t, topic, 1) == nil {
+					allowed = append(allowed, string(workload)+" "+name+" "+mesh.Subscribe+" "+channel)
+				}
+			}
+		}
+	}
+	slices.Sort(allowed)
+	want := []string{
+		"maestro-agent mgmt-1 publish agentevents", "maestro-agent mgmt-1 subscribe sourceevents",
+		"maestro-server maestro-server publish sourceevents", "maestro-server maestro-server subscribe agentevents",
+		"maestro-server mgmt-1 publish sourceevents", "maestro-server mgmt-1 subscribe agentevents",
+	}
+	if !slices.Equal(allowed, want) {
+		t.Errorf("allowed are %q, want %q", allowed, want)
+	}
+}
+
 func TestMessagesAreDelivered(t *testing.T) {
 	r := start(t, broker.Options{})
 	server, agent, other := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1"), r.mustConnect("mgmt-2")
@@ -266,6 +319,11 @@ func TestRejectedConnections(t *testing.T) {
 		defer cancel()
 		if _, err := paho.NewClient(paho.ClientConfig{Conn: conn}).Connect(ctx, &paho.Connect{ClientID: "mgmt-1", KeepAlive: 30}); err == nil {
 			t.Error("a plain connection was accepted")
+		}
+	})
+	t.Run("NoIdentity", func(t *testing.T) {
+		if _, err := r.connectWith(r.issueFor("", "mgmt-1"), "mgmt-1", nil); err == nil {
+			t.Error("a certificate without a SPIFFE ID was accepted")
 		}
 	})
 	t.Run("NoClientID", func(t *testing.T) {
