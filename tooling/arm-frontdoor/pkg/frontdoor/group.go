@@ -72,6 +72,9 @@ func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
 	if failure := decodeBody(r, &body); failure != nil {
 		return failure
 	}
+	if failure := checkTags(body.Tags); failure != nil {
+		return failure
+	}
 	if body.Location == "" {
 		return newError(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
 	}
@@ -102,6 +105,9 @@ func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
 func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
 	var body groupInput
 	if failure := decodeBody(r, &body); failure != nil {
+		return failure
+	}
+	if failure := checkTags(body.Tags); failure != nil {
 		return failure
 	}
 	after, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
