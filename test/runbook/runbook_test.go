@@ -300,7 +300,7 @@ func TestEtcdAway(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
-	smalldisk.Run(t, 768<<20, func(t *testing.T, disk string) {
+	smalldisk.Run(t, 384<<20, func(t *testing.T, disk string) {
 		dir := filepath.Join(disk, "region")
 		region := startRegion(t, dir)
 		if err := os.Rename(smalldisk.Fill(t, disk), filepath.Join(dir, "logs", "old.log.1")); err != nil {
@@ -316,7 +316,7 @@ func TestDiskFull(t *testing.T) {
 			return nil
 		})
 		r := rehearse(t, "disk-full.md", dir)
-		r.expect("hcpctl region status", "region Degraded", "DISK FULL: 0 of 768 MiB")
+		r.expect("hcpctl region status", "region Degraded", "DISK FULL: 0 of 384 MiB")
 		r.expect("hcpctl region events", "the disk is full")
 		r.expect("df -h", "100%")
 		r.expect("du -xh", filepath.Join(dir, "logs"))
