@@ -2,10 +2,12 @@ package adminv1
 
 // Drift is a difference between ARM's documents and the fleet about one resource without an operation in progress.
 type Drift struct {
-	// Difference is Missing, Older or Undeleted if the fleet lost what it had accepted; Newer if it holds a generation that ARM's
+	// Layer is the layer that differs: cluster-service from ARM's documents, or maestro or management-cluster from Cluster Service.
+	Layer string `json:"layer"`
+	// Difference of a work is one of Refused, Unpublished, Removed, BeingRemoved, Replaced and NotApplied. Otherwise it is Missing, Older or Undeleted if the fleet lost what it had accepted; Newer if it holds a generation that ARM's
 	// documents do not have; and Orphan if it holds a resource that they do not have.
 	Difference string `json:"difference"`
-	// Kind is cluster, nodePool or externalAuth.
+	// Kind is cluster, nodePool, externalAuth or, below Cluster Service, work.
 	Kind       string `json:"kind"`
 	ResourceID string `json:"resourceId"`
 	UID        string `json:"uid"`

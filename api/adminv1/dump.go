@@ -171,4 +171,7 @@ type Bundle struct {
 	Manifests []json.RawMessage `json:"manifests"`
 	// Status is the status in the form of Maestro's REST API: conditions of the bundle, and conditions and feedback of each resource.
 	Status json.RawMessage `json:"status,omitempty"`
+	// Drift is how the layers below Cluster Service differ from the work, as in Drift.Difference. It is set in lists of works: empty
+	// if they do not differ, Unknown if Cluster Service could not be read.
+	Drift string `json:"drift,omitempty"`
 }

@@ -34,13 +34,13 @@ func (s *Server) listDrift(ctx context.Context, _ *request) (any, error) {
 		return nil, err
 	}
 	list.Desired, list.InFleet = counts.Desired, counts.Fleet
-	return list, nil
+	return list, s.addWorkDrift(ctx, &list)
 }
 
 // drift returns a difference with its proof and remedy; nil if it no longer exists.
 func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Drift, error) {
 	d := &adminv1.Drift{
-		Difference: string(f.Type), Kind: string(f.Kind), ResourceID: f.Key.ResourceID, UID: f.UID, ClusterUID: f.ClusterUID, Desired: f.AcceptedGeneration, InFleet: f.FleetGeneration,
+		Layer: adminv1.LayerClusterService, Difference: string(f.Type), Kind: string(f.Kind), ResourceID: f.Key.ResourceID, UID: f.UID, ClusterUID: f.ClusterUID, Desired: f.AcceptedGeneration, InFleet: f.FleetGeneration,
 		AutoRepaired: true, Remedy: "The backend sends it again at its next comparison; 'hcpctl drift reconcile' starts one now.",
 	}
 	switch f.Type {

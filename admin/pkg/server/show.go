@@ -31,7 +31,11 @@ func (s *Server) listBundles(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	bundles, err := s.collector.Bundles(ctx, target.ClusterUID)
-	return adminv1.BundleList{Items: bundles}, err
+	if err != nil {
+		return nil, err
+	}
+	s.addDrift(ctx, target.ClusterUID, bundles)
+	return adminv1.BundleList{Items: bundles}, nil
 }
 
 func (s *Server) listNodePools(ctx context.Context, rq *request) (any, error) {

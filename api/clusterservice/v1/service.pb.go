@@ -2702,7 +2702,10 @@ type ListWorksRequest struct {
 	// Only works of this cluster. If it is empty, ids selects the works.
 	ClusterUid string `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	// Only existing works with these IDs, at most 500.
-	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Only works with drift, of all clusters, at most 1000 in order of ID. It cannot be combined with the other filters. The
+	// cost does not depend on the number of other works.
+	Drifting      bool `protobuf:"varint,3,opt,name=drifting,proto3" json:"drifting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2749,6 +2752,13 @@ func (x *ListWorksRequest) GetIds() []string {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *ListWorksRequest) GetDrifting() bool {
+	if x != nil {
+		return x.Drifting
+	}
+	return false
 }
 
 type ListWorksResponse struct {
@@ -3327,11 +3337,12 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
 	"clusterUid\"`\n" +
 	"\x1aListClusterActionsResponse\x12B\n" +
-	"\aactions\x18\x01 \x03(\v2(.hcpmesh.clusterservice.v1.ClusterActionR\aactions\"E\n" +
+	"\aactions\x18\x01 \x03(\v2(.hcpmesh.clusterservice.v1.ClusterActionR\aactions\"a\n" +
 	"\x10ListWorksRequest\x12\x1f\n" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
 	"clusterUid\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids\"J\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x1a\n" +
+	"\bdrifting\x18\x03 \x01(\bR\bdrifting\"J\n" +
 	"\x11ListWorksResponse\x125\n" +
 	"\x05works\x18\x01 \x03(\v2\x1f.hcpmesh.clusterservice.v1.WorkR\x05works\"\x8f\x01\n" +
 	"\x13DeleteOrphanRequest\x12\x17\n" +

@@ -122,9 +122,15 @@ type Work struct {
 	Refused bool `protobuf:"varint,16,opt,name=refused,proto3" json:"refused,omitempty"`
 	// Whether the management cluster reported that the work's HostedCluster, NodePool or namespace does not exist, although it
 	// was applied.
-	Missing       bool `protobuf:"varint,17,opt,name=missing,proto3" json:"missing,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Missing bool `protobuf:"varint,17,opt,name=missing,proto3" json:"missing,omitempty"`
+	// How the layers below Cluster Service differ from the work, empty if they do not: Refused (Maestro rejects it),
+	// Unpublished (publishing fails), Removed, BeingRemoved (by another client than the agent), Replaced (by a HostedCluster
+	// that no SRE accepted), NotApplied (the management cluster rejects it).
+	Drift string `protobuf:"bytes,18,opt,name=drift,proto3" json:"drift,omitempty"`
+	// The ARM resource ID of the cluster; set only in lists of works with drift.
+	ClusterResourceId string `protobuf:"bytes,19,opt,name=cluster_resource_id,json=clusterResourceId,proto3" json:"cluster_resource_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Work) Reset() {
@@ -276,11 +282,25 @@ func (x *Work) GetMissing() bool {
 	return false
 }
 
+func (x *Work) GetDrift() string {
+	if x != nil {
+		return x.Drift
+	}
+	return ""
+}
+
+func (x *Work) GetClusterResourceId() string {
+	if x != nil {
+		return x.ClusterResourceId
+	}
+	return ""
+}
+
 var File_hcpmesh_clusterservice_v1_work_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"$hcpmesh/clusterservice/v1/work.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x04\n" +
+	"$hcpmesh/clusterservice/v1/work.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x05\n" +
 	"\x04Work\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -304,7 +324,9 @@ const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\n" +
 	"retry_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x18\n" +
 	"\arefused\x18\x10 \x01(\bR\arefused\x12\x18\n" +
-	"\amissing\x18\x11 \x01(\bR\amissing*\xc1\x01\n" +
+	"\amissing\x18\x11 \x01(\bR\amissing\x12\x14\n" +
+	"\x05drift\x18\x12 \x01(\tR\x05drift\x12.\n" +
+	"\x13cluster_resource_id\x18\x13 \x01(\tR\x11clusterResourceId*\xc1\x01\n" +
 	"\bWorkKind\x12\x19\n" +
 	"\x15WORK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14WORK_KIND_NAMESPACES\x10\x01\x12\x1c\n" +

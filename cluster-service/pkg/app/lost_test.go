@@ -51,6 +51,30 @@ func TestLostControlPlane(t *testing.T) {
 		t.Errorf("works %v, %v", works, err)
 	}
 
+	drift := func(want string) {
+		t.Helper()
+		list, err := instance.ListWorks(ctx, &csv1.ListWorksRequest{Drifting: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := instance.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range of.GetWorks() {
+			if w.GetId() == work && w.GetDrift() != want {
+				t.Errorf("the work's drift is %q, want %q", w.GetDrift(), want)
+			}
+		}
+		switch {
+		case want == "" && len(list.GetWorks()) > 0, want != "" && len(list.GetWorks()) != 1:
+			t.Errorf("works with drift: %v, want %q", list.GetWorks(), want)
+		case want != "" && (list.GetWorks()[0].GetDrift() != want || list.GetWorks()[0].GetClusterResourceId() != request.ResourceId):
+			t.Errorf("work with drift: %v, want %q", list.GetWorks()[0], want)
+		}
+	}
+	drift("Removed")
+
 	r.maestro.ApplyAgain(work)
 	replaced := instance.awaitCluster(t, request.Uid, isLost("ControlPlaneReplaced"))
 	if got := replaced.GetStatus().GetRemovals(); len(got) != 1 || got[0].GetUid() != first || got[0].GetKind() != "HostedCluster" {
@@ -64,6 +88,7 @@ func TestLostControlPlane(t *testing.T) {
 		})
 	}
 	lost(1)
+	drift("Replaced")
 	if n, err := testutil.GatherAndCount(instance.metrics, "cluster_service_objects_removed_total"); n != 1 || err != nil {
 		t.Errorf("%d counters of removals, %v", n, err)
 	}
@@ -85,6 +110,7 @@ func TestLostControlPlane(t *testing.T) {
 		t.Errorf("accepted: %v", healthy.GetStatus())
 	}
 	lost(0)
+	drift("")
 }
 
 func wantRefusal(t *testing.T, err error, want string) {

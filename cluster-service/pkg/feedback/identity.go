@@ -64,3 +64,13 @@ func (o *Observed) Removal(kind string) *Removal {
 	}
 	return nil
 }
+
+// BeingRemoved reports whether another client than the agent deletes a main object that still exists.
+func (o *Observed) BeingRemoved() bool {
+	for i := range o.Removals {
+		if r := &o.Removals[i]; mainKinds[r.Kind] && r.Ongoing() {
+			return true
+		}
+	}
+	return false
+}

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -21,19 +20,34 @@ func (s *Service) ListWorks(ctx context.Context, r *csv1.ListWorksRequest) (*csv
 	if err != nil {
 		return nil, s.answer(ctx, err)
 	}
-	response := &csv1.ListWorksResponse{}
-	for _, w := range works {
-		response.Works = append(response.Works, w.Proto())
-	}
-	return response, nil
+	return &csv1.ListWorksResponse{Works: works}, nil
 }
 
-func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*fleet.Work, error) {
-	if r.GetClusterUid() == "" && len(r.GetIds()) > 0 {
+// maxDrifts bounds a list of works with drift.
+const maxDrifts = 1000
+
+func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*csv1.Work, error) {
+	var list []*csv1.Work
+	switch {
+	case r.GetDrifting() && (r.GetClusterUid() != "" || len(r.GetIds()) > 0):
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "drifting", Message: "Forbidden: cannot be combined with cluster_uid or ids"}})
+	case r.GetDrifting():
+		drifts, err := s.o.Store.WorkDrifts(ctx, maxDrifts)
+		for _, d := range drifts {
+			w := d.Proto()
+			w.Drift, w.ClusterResourceId = d.Drift, d.ResourceID
+			list = append(list, w)
+		}
+		return list, err
+	case r.GetClusterUid() == "" && len(r.GetIds()) > 0:
 		if err := validUIDs("ids", r.GetIds()); err != nil {
 			return nil, err
 		}
-		return s.o.Store.WorksByID(ctx, r.GetIds())
+		works, err := s.o.Store.WorksByID(ctx, r.GetIds())
+		for _, w := range works {
+			list = append(list, w.Proto())
+		}
+		return list, err
 	}
 	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
 		return nil, err
@@ -42,7 +56,12 @@ func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*fleet
 	if err != nil {
 		return nil, err
 	}
-	return aggregate.Works, nil
+	for _, w := range aggregate.Works {
+		work := w.Proto()
+		work.Drift = aggregate.DriftOf(w)
+		list = append(list, work)
+	}
+	return list, nil
 }
 
 // ReasonWorkInUse is the reason of the error for an orphan that is a work or a leftover.

@@ -286,7 +286,8 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.C
 	due := false
 	for _, w := range aggregate.Works {
 		before := old.WorkByID(w.ID)
-		if before != nil && *workKey(before) == *workKey(w) {
+		drift := aggregate.DriftOf(w)
+		if before != nil && *workKey(before) == *workKey(w) && old.DriftOf(before) == drift {
 			continue
 		}
 		switch {
@@ -295,7 +296,7 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.C
 		case !w.RetryTime.After(now):
 			w.RetryTime, due = now.Add(t.store.lease), true
 		}
-		queueWork(batch, w)
+		queueWork(batch, w, drift)
 	}
 	for _, w := range old.Works {
 		if aggregate.WorkByID(w.ID) == nil {
@@ -330,16 +331,16 @@ func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
 		QueryRow(func(row pgx.Row) error { return row.Scan(&p.Revision) })
 }
 
-func queueWork(batch *pgx.Batch, w *fleet.Work) {
+func queueWork(batch *pgx.Batch, w *fleet.Work, drift string) {
 	observed, _ := json.Marshal(&w.Observed) // a struct of strings and numbers
 	batch.Queue(`INSERT INTO works (id, cluster_uid, owner_uid, kind, name, shard, desired, published, digest, generation, delete_time,
-			delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+			delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers, drift)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
 		ON CONFLICT (id) DO UPDATE SET desired = $7, published = $8, digest = $9, generation = $10, delete_time = $11, delete_published = $12,
 			maestro_version = $13, sequence = $14, status_hash = $15, observed = $16, attempts = $17, due_time = $18, error = $19, refused = $20,
-			delete_asks = $21, release_finalizers = $22`,
+			delete_asks = $21, release_finalizers = $22, drift = $23`,
 		w.ID, w.ClusterUID, null(w.OwnerUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
-		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused, w.DeleteRequests, notNil(w.ReleaseFinalizers))
+		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused, w.DeleteRequests, notNil(w.ReleaseFinalizers), drift)
 }
 
 func encode(m proto.Message) []byte {
@@ -450,13 +451,17 @@ func scanPool(row pgx.CollectableRow) (*fleet.NodePool, error) {
 	return p, nil
 }
 
-func scanWork(row pgx.CollectableRow) (*fleet.Work, error) {
+func scanWork(row pgx.CollectableRow) (*fleet.Work, error) { return scanWorkWith(row) }
+
+// scanWorkWith reads a work, and further columns into more.
+func scanWorkWith(row pgx.CollectableRow, more ...any) (*fleet.Work, error) {
 	w := &fleet.Work{}
 	var deleted, due *time.Time
 	var observed []byte
-	if err := row.Scan(&w.ID, &w.ClusterUID, &w.OwnerUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
+	columns := []any{&w.ID, &w.ClusterUID, &w.OwnerUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
 		&deleted, &w.DeletePublished, &w.Version, &w.Sequence, &w.StatusHash, &observed, &w.Attempts, &due, &w.Error, &w.Refused,
-		&w.DeleteRequests, &w.ReleaseFinalizers); err != nil {
+		&w.DeleteRequests, &w.ReleaseFinalizers}
+	if err := row.Scan(append(columns, more...)...); err != nil {
 		return nil, err
 	}
 	w.DeleteTime, w.RetryTime = notNull(deleted), notNull(due)

@@ -20,7 +20,7 @@ func (e *environment) drift() *cobra.Command {
 }
 
 func (e *environment) driftList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "Compare ARM's documents with the fleet and list the differences", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Drift(ctx)
 			if err != nil {
@@ -39,9 +39,9 @@ func (e *environment) driftTable(list *adminv1.DriftList) error {
 	}
 	var rows [][]string
 	for _, d := range list.Items {
-		rows = append(rows, []string{d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Desired, 10), strconv.FormatInt(d.InFleet, 10), d.ResourceID, d.Remedy})
+		rows = append(rows, []string{d.Layer, d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Desired, 10), strconv.FormatInt(d.InFleet, 10), d.ResourceID, d.Remedy})
 	}
-	if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "DESIRED", "IN FLEET", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
+	if err := display.Table(e.out, []string{"LAYER", "DIFFERENCE", "KIND", "UID", "DESIRED", "IN FLEET", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
 		return err
 	}
 	_, err := fmt.Fprintf(e.out, "only the first %d differences are listed\n", len(list.Items))

@@ -37,10 +37,14 @@ func (e *environment) workList() *cobra.Command {
 	return c
 }
 
-// applied returns the status of the Applied condition that the agent reported.
+// applied returns the status of the Applied condition that the agent reported. If the management cluster differs from the work all
+// the same, for example because the object was removed and rebuilt, applied returns how it differs.
 func applied(b adminv1.Bundle) string {
-	if b.DeletedAt != nil {
+	switch {
+	case b.DeletedAt != nil:
 		return "Deleting"
+	case b.Drift != "":
+		return b.Drift
 	}
 	var status struct {
 		Conditions []struct{ Type, Status string } `json:"conditions"`

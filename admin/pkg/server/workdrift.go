@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// workDrifts lists the kinds of drift below Cluster Service: the layer that differs, whether it is repaired without an engineer, and
+// what happens next or must be decided. {cluster} stands for the resource ID of the cluster.
+var workDrifts = map[string]struct {
+	layer        string
+	autoRepaired bool
+	remedy       string
+}{
+	"Refused":      {adminv1.LayerMaestro, false, "Maestro rejects the manifests. Cluster Service waits for another change: 'hcpctl explain {cluster}'."},
+	"Unpublished":  {adminv1.LayerMaestro, true, "Cluster Service retries every 30 seconds. Check that Maestro is ready."},
+	"Removed":      {"management-cluster", true, "Another client removed it. The agent applies it again: 'hcpctl explain {cluster}'."},
+	"BeingRemoved": {"management-cluster", false, "Another client deletes it. The agent applies it again when it is gone: 'hcpctl explain {cluster}'."},
+	"Replaced":     {"management-cluster", false, "The control plane was rebuilt without its data. An SRE must decide: 'hcpctl explain {cluster}'."},
+	"NotApplied":   {"management-cluster", true, "The management cluster rejects the manifests. The agent retries: 'hcpctl explain {cluster}'."},
+}
+
+// addWorkDrift adds the works that differ from Maestro and from the management clusters.
+func (s *Server) addWorkDrift(ctx context.Context, list *adminv1.DriftList) error {
+	response, err := s.Fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{Drifting: true})
+	if err != nil {
+		return apierror.FromGRPC(err)
+	}
+	for _, w := range response.GetWorks() {
+		if len(list.Items) == maxDrift {
+			list.More = true
+			return nil
+		}
+		known, ok := workDrifts[w.GetDrift()]
+		if !ok {
+			known.layer, known.remedy = "management-cluster", "This release does not know the difference: 'hcpctl explain {cluster}'."
+		}
+		list.Items = append(list.Items, adminv1.Drift{Layer: known.layer, Difference: w.GetDrift(), Kind: "work", ResourceID: w.GetClusterResourceId(), UID: w.GetId(),
+			ClusterUID: w.GetClusterUid(), Desired: w.GetDesired(), InFleet: w.GetPublished(), AutoRepaired: known.autoRepaired,
+			Remedy: strings.ReplaceAll(known.remedy, "{cluster}", w.GetClusterResourceId())})
+	}
+	return nil
+}
+
+// driftUnknown is the drift of bundles while Cluster Service cannot be read.
+const driftUnknown = "Unknown"
+
+// addDrift sets the drift of the bundles of a cluster, by their works. While Cluster Service is away, the list is still useful.
+func (s *Server) addDrift(ctx context.Context, clusterUID string, bundles []adminv1.Bundle) {
+	response, err := s.Fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{ClusterUid: clusterUID})
+	if err != nil {
+		for i := range bundles {
+			bundles[i].Drift = driftUnknown
+		}
+		return
+	}
+	drift := map[string]string{}
+	for _, w := range response.GetWorks() {
+		drift[w.GetId()] = w.GetDrift()
+	}
+	for i := range bundles {
+		bundles[i].Drift = drift[bundles[i].ID]
+	}
+}

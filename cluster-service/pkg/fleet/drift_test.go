@@ -1,0 +1,44 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+func TestDriftOfWorks(t *testing.T) {
+	deleting := identified("first")
+	deleting.Removals = []feedback.Removal{removedHostedCluster(maestroapi.RemovedBeingDeleted, time.Time{})}
+	rejected := identified("first")
+	rejected.Applied = feedback.Condition{Status: "False"}
+	tests := map[string]struct {
+		reason string
+		change func(*fleet.ClusterAggregate, *fleet.Work)
+		want   string
+	}{
+		"Same":          {"all layers agree", func(*fleet.ClusterAggregate, *fleet.Work) {}, ""},
+		"On its way":    {"new content is being published", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Desired++ }, ""},
+		"Unpublished":   {"Maestro is away", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Desired, w.Error = w.Published+1, "unavailable" }, fleet.DriftUnpublished},
+		"Refused":       {"Maestro rejects it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Refused = true }, fleet.DriftRefused},
+		"Rejected":      {"the management cluster rejects it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = rejected }, fleet.DriftNotApplied},
+		"Missing":       {"it does not exist", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = missing() }, fleet.DriftRemoved},
+		"Being removed": {"another client deletes it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = deleting }, fleet.DriftBeingRemoved},
+		"Replaced":      {"it is another one", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = identified("second") }, fleet.DriftReplaced},
+		"Deleting":      {"the customer deletes the cluster", func(a *fleet.ClusterAggregate, w *fleet.Work) { w.Observed, a.Cluster.DeleteTime = missing(), start }, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			aggregate := installed(t)
+			w := aggregate.Work(fleet.HostedCluster, "")
+			w.Published = w.Desired
+			tc.change(aggregate, w)
+			settle(t, aggregate, nil)
+			if got := aggregate.DriftOf(w); got != tc.want {
+				t.Errorf("drift %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
