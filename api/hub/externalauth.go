@@ -57,7 +57,7 @@ type UsernameClaim struct {
 	Claim string `json:"claim,omitempty"`
 	// Prefix precedes the user's name if PrefixPolicy is Prefix.
 	Prefix string `json:"prefix,omitempty"`
-	// PrefixPolicy is None, Prefix, NoPrefix, or empty if the customer did not set it.
+	// PrefixPolicy is None, Prefix or NoPrefix. It is empty, like None, in resources of releases without the default.
 	PrefixPolicy string `json:"prefixPolicy,omitempty"`
 }
 

@@ -102,6 +102,8 @@ var knownExceptions = []knownException{
 	{subject: "externalAuth", kind: schemamutation.EnumValue, place: "properties.clients[].type", detail: "Public", reason: "the console must be Confidential"},
 	{subject: "externalAuth", kind: schemamutation.EnumValue, place: usernamePlace + ".prefixPolicy", detail: "None", at: usernamePlace + ".prefix", reason: "a prefix is present"},
 	{subject: "externalAuth", kind: schemamutation.EnumValue, place: usernamePlace + ".prefixPolicy", detail: "NoPrefix", at: usernamePlace + ".prefix", reason: "a prefix is present"},
+	{subject: "externalAuth", kind: schemamutation.Absent, place: "properties.claim.validationRules[].type", reason: "the published service does not apply the default"},
+	{subject: "externalAuth", kind: schemamutation.Null, place: "properties.claim.validationRules[].type", reason: "the published service does not apply the default"},
 	{subject: "externalAuth", kind: schemamutation.Absent, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "a prefix is present"},
 	{subject: "externalAuth", kind: schemamutation.Null, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "a prefix is present"},
 	{subject: "externalAuth", kind: schemamutation.Absent, place: usernamePlace + ".prefix", reason: "the policy Prefix requires a prefix"},

@@ -217,7 +217,7 @@ func TestExternalAuthEdges(t *testing.T) {
 		"audiences":           {"10", audiences(many[:9]...), audiences(many...), "properties.issuer.audiences"},
 		"audience twice":      {"each once, with its casing", audiences("Audience"), audiences("audience"), "properties.issuer.audiences[1]"},
 		"audience length":     {"256", audiences(strings.Repeat("ä", 256)), audiences(strings.Repeat("ä", 257)), "properties.issuer.audiences[1]"},
-		"client component":    {"each once", client("cli", "b", "audience", "Public"), client("cli", "a", "audience", "Public"), "properties.clients[1].component"},
+		"client component":    {"each once", client("cli", "b", "audience", "Public"), client("cli", "a", "audience", "Public"), "properties.clients[1]"},
 		"client audience":     {"its id is an audience, with its casing", client("b", "b", "audience", "Public"), client("b", "b", "Audience", "Public"), "properties.clients[1].clientId"},
 		"client console":      {"the console must be confidential", client("console", "openshift-console", "audience", "Confidential"), client("console", "openshift-console", "audience", "Public"), kind},
 		"client else":         {"other components must be public", client("console", "openshift", "audience", "Public"), client("console", "openshift", "audience", "Confidential"), kind},

@@ -142,7 +142,7 @@ func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []s
 		report.within(in("component.name"), client.Component.Name, maxShort)
 		report.within(in("component.authClientNamespace"), client.Component.AuthClientNamespace, maxNamespace)
 		if seen[client.Component] && client.Component != (hub.ExternalAuthComponent{}) {
-			report.duplicate(in("component"), client.Component.AuthClientNamespace+"/"+client.Component.Name)
+			report.duplicate(fmt.Sprintf("%s[%d]", field, i), client.Component.AuthClientNamespace+"/"+client.Component.Name)
 		}
 		seen[client.Component] = true
 		report.within(in("clientId"), client.ClientID, maxShort)
@@ -167,6 +167,7 @@ func oidcClientType(report *report, field string, client hub.ExternalAuthClient)
 	switch {
 	case client.Type == "":
 		report.required(field)
+		report.unsupported(field, "", "Confidential", "Public")
 	case console && client.Type != "Confidential":
 		report.invalid(field, client.Type, "must be Confidential for the component console in openshift-console")
 	case !console && client.Type == "Confidential":
@@ -180,9 +181,9 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 	report.within(mappings+"username.claim", username.Claim, maxClaimName)
 	switch {
 	case username.PrefixPolicy == "Prefix" && username.Prefix == "":
-		report.required(mappings + "username.prefix")
+		report.invalid(mappings+"username.prefix", "", "must be given when prefixPolicy is Prefix")
 	case username.PrefixPolicy != "Prefix" && username.Prefix != "":
-		report.forbidden(mappings+"username.prefix", username.Prefix, "must not be given unless prefixPolicy is Prefix")
+		report.invalid(mappings+"username.prefix", username.Prefix, "must not be given unless prefixPolicy is Prefix")
 	}
 	report.text(mappings+"username.prefix", username.Prefix, maxShort)
 	if groups := claim.Mappings.Groups; groups != nil {
@@ -194,12 +195,20 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 		return
 	}
 	for i, rule := range claim.ValidationRules {
-		field := fmt.Sprintf("%s[%d].", rules, i)
-		if rule.RequiredClaim == nil {
-			report.required(field + "requiredClaim")
-			continue
+		field, required := fmt.Sprintf("%s[%d].", rules, i), hub.RequiredClaim{}
+		if rule.RequiredClaim != nil {
+			required = *rule.RequiredClaim
 		}
-		report.within(field+"requiredClaim.claim", rule.RequiredClaim.Claim, maxClaimName)
-		report.within(field+"requiredClaim.requiredValue", rule.RequiredClaim.RequiredValue, maxShort)
+		if rule.Type == "" {
+			report.unsupported(field+"type", "", "RequiredClaim")
+		}
+		switch given := required != (hub.RequiredClaim{}); {
+		case given && rule.Type != "RequiredClaim":
+			report.invalid(field+"requiredClaim", required.Claim, "must not be given unless type is RequiredClaim")
+		case !given && rule.Type == "RequiredClaim":
+			report.invalid(field+"requiredClaim", "", "must be given when type is RequiredClaim")
+		}
+		report.within(field+"requiredClaim.claim", required.Claim, maxClaimName)
+		report.within(field+"requiredClaim.requiredValue", required.RequiredValue, maxShort)
 	}
 }

@@ -137,10 +137,10 @@ func normalizeExpected(path string, want, got property) (property, property) {
 	case "identity.userAssignedIdentities[*].clientId", "identity.userAssignedIdentities[*].principalId":
 		// Read-only for customers; ARM sets them in the body that it forwards.
 		want.readOnly = got.readOnly
-	case "properties.etcd.dataEncryption.customerManaged.encryptionType":
+	case "properties.etcd.dataEncryption.customerManaged.encryptionType", "properties.claim.validationRules[].type":
 		// As in the published service, the contract's default does not apply.
 		got.fallback = want.fallback
-	case "properties.version.channelGroup":
+	case "properties.version.channelGroup", "properties.claim.mappings.username.prefixPolicy":
 		// The contract leaves these defaults to the service.
 		got.fallback = want.fallback
 	}

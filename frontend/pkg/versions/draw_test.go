@@ -123,7 +123,7 @@ func drawExternalAuth(t *rapid.T) *hub.ExternalAuth {
 	}
 	p.Claim.Mappings.Username = hub.UsernameClaim{
 		Claim: optional.Draw(t, "username"), Prefix: optional.Draw(t, "prefix"),
-		PrefixPolicy: rapid.SampledFrom([]string{"", "None", "Prefix", "NoPrefix"}).Draw(t, "policy"),
+		PrefixPolicy: rapid.SampledFrom([]string{"None", "Prefix", "NoPrefix"}).Draw(t, "policy"),
 	}
 	if rapid.Bool().Draw(t, "has groups") {
 		p.Claim.Mappings.Groups = &hub.GroupClaim{Claim: word.Draw(t, "groups"), Prefix: optional.Draw(t, "groups prefix")}

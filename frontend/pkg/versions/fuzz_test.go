@@ -139,7 +139,7 @@ func FuzzNodePoolBody(f *testing.F) {
 func FuzzExternalAuthBody(f *testing.F) {
 	fuzz(f, "ExternalAuths_", externalAuths, func() *hub.ExternalAuth {
 		auth := &hub.ExternalAuth{Resource: hub.Resource{ID: "/c/e", Name: "e"}}
-		auth.Properties.Claim.Mappings.Groups = &hub.GroupClaim{Claim: "g"}
+		auth.Properties.Claim.Mappings = hub.TokenClaimMappings{Username: hub.UsernameClaim{PrefixPolicy: "None"}, Groups: &hub.GroupClaim{Claim: "g"}}
 		return auth
 	})
 }
