@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
@@ -200,4 +201,25 @@ func TestUnacceptedOperationFailsAtDeadline(t *testing.T) {
 	}
 	r.refuse(nil)
 	r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
+}
+
+// TestExperimentalDeadlineEndsOperation: the creation deadline in effect for a node pool ends its operation. A tag that is
+// not in effect does not.
+func TestExperimentalDeadlineEndsOperation(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	r.refuse(status.Error(codes.Internal, "unexpected document"))
+	limits := map[string]string{experiment.NodePoolCreationDeadline: "1m"}
+	limited := r.createPool(key, "limited", func(p *hub.NodePool) { p.Experiments = limits })
+	tagged := r.createPool(key, "tagged", func(p *hub.NodePool) { p.Tags = limits })
+	r.age(tagged, 2*time.Minute)
+	r.age(limited, 2*time.Minute)
+	if ended := r.ends(limited, hub.Failed); ended.Error == nil || ended.Error.Code != "DeadlineExceeded" {
+		t.Errorf("the operation ended with %+v", ended.Error)
+	}
+	r.refuse(nil)
+	r.ends(tagged, hub.Succeeded)
 }

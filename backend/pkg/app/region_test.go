@@ -160,7 +160,7 @@ func (r *region) createCluster(key database.Key) (operation database.Key) {
 	return opKey
 }
 
-func (r *region) createPool(cluster database.Key, name string) (operation database.Key) {
+func (r *region) createPool(cluster database.Key, name string, changes ...func(*hub.NodePool)) (operation database.Key) {
 	r.t.Helper()
 	parent, err := r.db.Clusters().Get(r.t.Context(), cluster)
 	if err != nil {
@@ -168,10 +168,13 @@ func (r *region) createPool(cluster database.Key, name string) (operation databa
 	}
 	key, uid := poolKey(cluster, name), uuid.NewString()
 	opKey, op := newOperation(database.CreateRequest, key, uid, 1)
+	pool := hub.NodePool{Resource: hub.Resource{ID: key.ResourceID, Name: name}, Properties: hub.NodePoolProperties{Replicas: 2}}
+	for _, change := range changes {
+		change(&pool)
+	}
 	r.commit(key.SubscriptionID, func(batch *database.Batch) {
 		database.Create(batch, r.db.NodePools(), key, database.NodePoolDocument{
-			UID: uid, ClusterUID: parent.Value.UID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: op.OperationID,
-			NodePool: hub.NodePool{Resource: hub.Resource{ID: key.ResourceID, Name: name}, Properties: hub.NodePoolProperties{Replicas: 2}},
+			UID: uid, ClusterUID: parent.Value.UID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: op.OperationID, NodePool: pool,
 		})
 		database.Create(batch, r.db.Operations(), opKey, op)
 		database.Replace(batch, parent)
