@@ -89,6 +89,7 @@ func clusterServiceRules() []Rule {
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Admin),
 		"ListClusterActions", "ListWorks", "ListDeletionLeftovers",
 		"PlanUpgrade", "GetUpgrade", "ListUpgrades", "GetUpgradePolicy", "ListUpgradePolicies",
+		"ListClusterConcerns", "SummarizeClusterConcerns",
 		"ListProvisionShards", "GetProvisionShard", "PlanDrain", "ExplainPlacement")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Frontend), "ListOpenShiftVersions")...)
 	rules = append(rules, healthRules(ClusterService, Frontend, Backend, Admin)...)
