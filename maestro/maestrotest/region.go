@@ -87,6 +87,8 @@ func testRules() []mesh.Rule {
 			continue
 		case rule.Protocol == mesh.HTTP:
 			rule.Clients = []mesh.Grant{{Client: RESTClient}}
+		case len(rule.Clients) == 0 || rule.Clients[0].Condition.Field == "":
+			continue // of no source
 		default:
 			condition := rule.Clients[0].Condition
 			condition.Values = []string{string(OtherSource)}
