@@ -76,7 +76,7 @@ func settable(computed bool, level string) string {
 func explainAll(out io.Writer, configuration *deployment.Configuration, key string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nTARGET\tVALUE\tLAYER\tFILE")
-	for _, target := range configuration.Targets(nil) {
+	for _, target := range configuration.Owners(document.Split(key)[0]) {
 		values, err := configuration.Render(target)
 		if err != nil {
 			return err

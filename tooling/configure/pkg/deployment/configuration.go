@@ -186,8 +186,7 @@ func (c *Configuration) duplicates(rendered map[string]*document.Node) document.
 		uses := map[string]use{}
 		for _, name := range slices.Sorted(maps.Keys(rendered)) {
 			target, _ := layer.ParseTarget(name)
-			inStamp := path[0] == stampKey
-			if inStamp != (target.Level() == layer.Stamp) {
+			if !owns(target, path[0]) {
 				continue
 			}
 			for _, found := range expand(rendered[name], path) {
@@ -210,6 +209,16 @@ func (c *Configuration) duplicates(rendered map[string]*document.Node) document.
 		}
 	})
 	return problems
+}
+
+// owns reports whether a top-level key belongs to the target itself. The document of a stamp also contains the keys of its region.
+func owns(target layer.Target, key string) bool {
+	return (key == stampKey) == (target.Level() == layer.Stamp)
+}
+
+// Owners returns the targets that a top-level key belongs to: all stamps or all regions.
+func (c *Configuration) Owners(key string) []layer.Target {
+	return slices.DeleteFunc(c.Targets(nil), func(target layer.Target) bool { return !owns(target, key) })
 }
 
 // found is a value with its path.

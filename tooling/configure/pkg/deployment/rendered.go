@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
 )
 
@@ -182,8 +183,12 @@ func (c *Configuration) losses(current map[string][]byte, all map[string]*docume
 		if err := problems.Err(); err != nil {
 			return nil, fmt.Errorf("comparing with the committed configuration: %w", err)
 		}
+		parsed, err := layer.ParseTarget(target)
+		if err != nil {
+			return nil, fmt.Errorf("comparing with the committed configuration: %w", err)
+		}
 		c.Schema.Walk(func(keys []string, p *schema.Property) {
-			if !p.DataStore || slices.Contains(keys, "[]") {
+			if !p.DataStore || slices.Contains(keys, "[]") || !owns(parsed, keys[0]) {
 				return
 			}
 			for _, before := range expand(old, keys) {
