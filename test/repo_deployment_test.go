@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -86,6 +87,7 @@ func BenchmarkRenderAll(b *testing.B) {
 // TestConfigurationMistakesAreFound appends a mistake to a file of each layer, and expects the error that docs/deploy/configuration.md
 // shows or one like it.
 func TestConfigurationMistakesAreFound(t *testing.T) {
+	reported := map[string]bool{}
 	for reason, c := range map[string]struct{ file, text, want string }{
 		"an unknown key in the defaults":   {"defaults.yaml", "extra: {a: 1}", "defaults.yaml:LAST: extra: unknown key; known keys are"},
 		"a wrong type in a cloud":          {"clouds/usgov.yaml", "telemetry: {traceRatio: all}", "clouds/usgov.yaml:LAST: telemetry.traceRatio: is a string; it must be a number (layer cloud usgov)"},
@@ -126,10 +128,33 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 			}
 			want := strings.ReplaceAll(c.want, "LAST", fmt.Sprint(strings.Count(string(text), "\n")))
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v\nwant %s", err, want)
+				t.Fatalf("got %v\nwant %s", err, want)
+			}
+			for line := range strings.Lines(strings.ReplaceAll(err.Error(), filepath.ToSlash(dir), deploymentFolder)) {
+				reported[withoutLineNumbers(line)] = true
 			}
 		})
 	}
+	text, err := os.ReadFile(filepath.Join(root(t), "docs/deploy/configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("## Errors"))
+	documented := regexp.MustCompile(`(?m)^    (config/.*)$`).FindAllStringSubmatch(string(text), -1)
+	if len(documented) < 5 {
+		t.Errorf("docs/deploy/configuration.md shows only %d errors", len(documented))
+	}
+	for _, line := range documented {
+		if !reported[withoutLineNumbers(line[1])] {
+			t.Errorf("docs/deploy/configuration.md shows an error that no mistake of this test causes: %s", line[1])
+		}
+	}
+}
+
+var lineNumber = regexp.MustCompile(`\.yaml:\d+`)
+
+func withoutLineNumbers(line string) string {
+	return strings.TrimSpace(lineNumber.ReplaceAllString(line, ".yaml"))
 }
 
 // schemaKeywords are the keywords that the schema may use. Errors of others, such as anyOf, do not name the wrong key.
@@ -140,7 +165,8 @@ var schemaKeywords = []string{"$ref", "type", "description", "properties", "requ
 // keyUsers are the values of x-used-by. A key that is used by references alone is part of other values.
 var keyUsers = []string{"infrastructure", "charts", "pipelines", "rules", "references"}
 
-var secretName = regexp.MustCompile(`(?i)(password|token|secret|key|url)$`)
+// secretName matches the names of keys that must be references to secrets; publicNames are the exceptions.
+var secretName, publicNames = regexp.MustCompile(`(?i)(password|token|secret|key|url)$`), []string{"checkUrl", "issuerUrl", "updateGraphUrl"}
 
 // TestConfigurationSchemaIsStrict checks that the schema has no open maps, that each key is documented and used, and that keys with
 // the name of a secret are references.
@@ -156,13 +182,14 @@ func TestConfigurationSchemaIsStrict(t *testing.T) {
 	for _, complaint := range looseSchemas("#", raw) {
 		t.Error(complaint)
 	}
-	notSecret := []string{"checkUrl", "issuerUrl", "updateGraphUrl", "skipTokenKey"}
-	deploymentConfiguration(t).Schema.Walk(func(path []string, p *schema.Property) {
+	described := deploymentConfiguration(t).Schema
+	described.Walk(func(path []string, p *schema.Property) {
 		key, last := strings.Join(path, "."), path[len(path)-1]
 		if p.Description == "" {
 			t.Errorf("%s has no description", key)
 		}
-		if p.Type == "string" && secretName.MatchString(last) && !slices.Contains(notSecret, last) && path[len(path)-2] != "key" && !slices.Contains(path, "skipTokenKey") && last != "secret" {
+		partOfReference := len(path) > 1 && described.Lookup(path[:len(path)-1]...).Secret()
+		if p.Type == "string" && secretName.MatchString(last) && !slices.Contains(publicNames, last) && !partOfReference {
 			t.Errorf("%s has the name of a secret and is not a reference to one", key)
 		}
 		if p.Type != "object" && len(p.UsedBy) == 0 && len(p.Configures) == 0 {
@@ -346,7 +373,7 @@ func flagsOf(c *deployment.Configuration, values *document.Node) map[string]map[
 		}
 		for _, use := range p.Configures {
 			program, name, isFlag := strings.Cut(use, " --")
-			if !isFlag || n.Kind != document.Map && values.Get(path[:len(path)-1]...).Get("secret") == n {
+			if !isFlag || flags[program][name] != "" { // the keys of a reference follow the reference itself
 				continue
 			}
 			if flags[program] == nil {
@@ -362,9 +389,7 @@ func flagsOf(c *deployment.Configuration, values *document.Node) map[string]map[
 				}
 				flags[program][name] = strings.Join(items, ",")
 			default:
-				if flags[program][name] == "" {
-					flags[program][name] = fmt.Sprint(n.Value)
-				}
+				flags[program][name] = fmt.Sprint(n.Value)
 			}
 		}
 	})
