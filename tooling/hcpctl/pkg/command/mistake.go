@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
@@ -44,7 +45,7 @@ func ExitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &missing), errors.As(err, &nothing), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
+	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
 	case errors.As(err, &nowhere), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):

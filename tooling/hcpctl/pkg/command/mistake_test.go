@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
@@ -36,6 +37,7 @@ func TestExitCodes(t *testing.T) {
 		"an operation's object is missing":   {&adminclient.Error{Operation: "o", Detail: adminv1.FailureDetail{Code: apierror.NotFound.ARMCode()}}, 3},
 		"no management cluster has it":       {&management.NotFound{}, 3},
 		"a search finds none":                {&notFound{}, 3},
+		"a checkout has no such target":      {fmt.Errorf("rendering: %w", layer.ErrUnknown), 3},
 		"nobody answers for ARM":             {fmt.Errorf("creating: %w", &armclient.Unreachable{}), 4},
 		"ARM cannot now":                     {&armclient.Failed{Status: http.StatusServiceUnavailable}, 4},
 		"ARM wants to be asked later":        {&armclient.Failed{Status: http.StatusTooManyRequests}, 4},
