@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day clients sdks oav fuzz build clean third-party kubectl postgresql tools
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages clients sdks oav fuzz build clean third-party kubectl postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -82,6 +82,9 @@ restore: postgresql ## restore Cluster Service's database to earlier states duri
 
 bad-day: kubectl postgresql restore ## kill every process of a region in turn while twenty clusters are created and deleted, and restore its fleet
 	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestRestoredFleetIsRepaired' ./test/e2e -bad-day-clusters 20 -restored-day
+
+outages: kubectl postgresql ## stop each process of a region in turn while operations are in flight, and check what explanations name
+	go test -count=1 -timeout 60m -v ./test/outage -outages-all
 
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
 	$(needs-node) \
