@@ -90,14 +90,12 @@ func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDet
 		return a - b
 	})
 	d := &deployment{clusters: map[string]*plannedCluster{}, reserved: map[database.Key]database.ReservationDocument{}}
-	count := 0
 	var refusals []rejection
 	for _, i := range order {
 		target, known, err := s.validatePlanned(ctx, rq, d, resources[i])
 		if !known {
 			continue
 		}
-		count++
 		if err == nil {
 			continue
 		}
@@ -110,32 +108,33 @@ func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDet
 		}
 		refusals = append(refusals, rejection{target, e})
 	}
-	return summary(refusals, count), nil
+	return summary(refusals), nil
 }
 
-// summary returns the error of a deployment. For a deployment with one resource it is that of the PUT; otherwise it has
-// a detail for each rejected resource, with the resource's ID as target.
-func summary(refusals []rejection, resources int) *errorDetail {
+// summary returns the error of a deployment: that of its rejected resource, or an error with a detail for each of several.
+func summary(refusals []rejection) *errorDetail {
 	if len(refusals) == 0 {
 		return nil
 	}
-	if resources == 1 {
-		detail := describe(refusals[0].err)
-		if detail.Target == "" && len(detail.Details) == 0 {
-			detail.Target = refusals[0].target
-		}
-		return &detail
-	}
-	all := errorDetail{Code: multipleErrors, Message: "Some resources of the deployment would be refused."}
+	all := errorDetail{Code: multipleErrors, Message: fmt.Sprintf("%d resources of the deployment are invalid", len(refusals))}
 	for _, r := range refusals {
-		detail := describe(r.err)
-		own := errorDetail{Code: detail.Code, Message: detail.Message, Target: r.target, Details: detail.Details}
-		if detail.Target != "" && len(detail.Details) == 0 && !strings.EqualFold(detail.Target, r.target) {
-			own.Details = []errorDetail{detail}
-		}
-		all.Details = append(all.Details, own)
+		all.Details = append(all.Details, r.describe())
+	}
+	if len(all.Details) == 1 {
+		return &all.Details[0]
 	}
 	return &all
+}
+
+// describe returns the error of a rejected resource as the published service reports it: with the code of the PUT's error,
+// the resource as its target, and the violations as its details.
+func (r rejection) describe() errorDetail {
+	inner := describe(r.err)
+	own := errorDetail{Code: inner.Code, Message: "The resource of the deployment is invalid.", Target: strings.Replace(r.target, "/resourceGroups/", "/resourcegroups/", 1), Details: inner.Details}
+	if len(own.Details) == 0 {
+		own.Details = []errorDetail{inner}
+	}
+	return own
 }
 
 // deploymentResources returns the resources of the deployment by index.
@@ -201,7 +200,7 @@ func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment
 	}
 	for _, stage := range []stage{checkResourceID, readVersion} {
 		if err := stage(s, ctx, put); err != nil {
-			return "", true, err
+			return put.resourceID, true, err
 		}
 	}
 	// The URL of the PUT contains the name and type; in a template they have another form than in its body. The others are
