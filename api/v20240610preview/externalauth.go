@@ -9,7 +9,7 @@ import (
 func externalAuth() shape.Field {
 	return proxy(
 		shape.State("provisioningState"),
-		version.ConditionField(func(s *hub.ExternalAuthStatus) any { return version.PrimaryCondition(s.Conditions) }),
+		version.ConditionField[hub.ExternalAuthStatus](),
 		shape.Object("issuer",
 			shape.Value("url"),
 			shape.Value("audiences"),

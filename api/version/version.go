@@ -38,9 +38,9 @@ func conditionFields() []shape.Field {
 	return []shape.Field{shape.ReadOnly("type"), shape.ReadOnly("status"), shape.ReadOnly("lastTransitionTime"), shape.ReadOnly("reason"), shape.ReadOnly("message")}
 }
 
-// ConditionField returns the field condition of the versions that show only one.
-func ConditionField[S any](value func(status *S) any) shape.Field {
-	return shape.FromStatus("condition", value).Holding(conditionFields()...)
+// ConditionField returns the field condition of the versions before the status. A body may contain it, and no response does.
+func ConditionField[S any]() shape.Field {
+	return shape.FromStatus("condition", func(*S) any { return nil }).Holding(conditionFields()...)
 }
 
 // StatusField returns the field status, which contains the conditions.
@@ -73,21 +73,6 @@ func Conditions(observed []hub.Condition) []Condition {
 		}
 	}
 	return visible
-}
-
-// PrimaryCondition returns the condition for versions that show only one: Available, which has the reason if it is false,
-// or else the first one. It returns nil if there is none.
-func PrimaryCondition(observed []hub.Condition) *Condition {
-	visible := Conditions(observed)
-	for i := range visible {
-		if visible[i].Type == available {
-			return &visible[i]
-		}
-	}
-	if len(visible) == 0 {
-		return nil
-	}
-	return &visible[0]
 }
 
 // Status returns the observed state of a resource, or nil if nothing was observed yet.
