@@ -32,7 +32,7 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 		return DriftReplaced
 	case w.Observed.Missing:
 		return DriftRemoved
-	case w.Observed.BeingRemoved():
+	case w.Observed.BeingRemoved(), lost:
 		return DriftBeingRemoved
 	case w.Observed.Applied.Status == "False":
 		return DriftNotApplied

@@ -56,7 +56,7 @@ func identify(now time.Time, t *ClusterAggregate, seen *feedback.Observed) lostC
 			// The agent restarted, or is one that does not report removals.
 			t.Cluster.recordReplacement(now, cp.Uid)
 		}
-	case removal != nil && removal.Ongoing() && removal.UID == cp.Uid, seen.Missing:
+	case removal != nil && removal.Ongoing() && removal.UID == cp.Uid, seen.Missing, namespaceRemoved(t):
 		lose("")
 	case seen.UID == cp.Uid:
 		cp.LostTime, cp.ReplacementUid = nil, ""
@@ -68,10 +68,17 @@ func identify(now time.Time, t *ClusterAggregate, seen *feedback.Observed) lostC
 	switch {
 	case cp.ReplacementUid != "":
 		return lostControlPlane{ControlPlaneReplaced, "The control plane was removed at " + at + " and was rebuilt without its data. Support must decide how the cluster continues."}
-	case !seen.Missing && removal != nil && removal.Reason == maestroapi.RemovedBeingDeleted:
+	case !seen.Missing && (namespaceRemoved(t) || removal != nil && removal.Reason == maestroapi.RemovedBeingDeleted):
 		return lostControlPlane{ControlPlaneBeingRemoved, "The control plane is being removed since " + at + ", although nobody requested the deletion of the cluster. Support must decide how the cluster continues."}
 	}
 	return lostControlPlane{ControlPlaneRemoved, "The control plane was removed at " + at + ", although nobody requested the deletion of the cluster. Support must decide how the cluster continues."}
+}
+
+// namespaceRemoved reports whether another client deletes the namespace of the HostedCluster. The namespace controller deletes the
+// HostedCluster some seconds later, and nothing can stop it.
+func namespaceRemoved(t *ClusterAggregate) bool {
+	work := t.Work(Namespaces, "")
+	return work != nil && !work.Deleting() && (work.Observed.Missing || work.Observed.BeingRemoved())
 }
 
 // recordReplacement records the removal of a HostedCluster that was only noticed by the identity of its successor.

@@ -175,6 +175,23 @@ func TestControlPlaneOfNewClusterMayBeReplaced(t *testing.T) {
 	}
 }
 
+// TestDeletedNamespaceMeansLostControlPlane deletes the namespace of a HostedCluster. Kubernetes deletes the HostedCluster some
+// seconds later; until then it is available.
+func TestDeletedNamespaceMeansLostControlPlane(t *testing.T) {
+	aggregate := installed(t)
+	namespace := aggregate.Work(fleet.Namespaces, "")
+	namespace.Observed = applied("")
+	namespace.Observed.Removals = []feedback.Removal{{Kind: "Namespace", Name: "ocm-x", UID: "n", Reason: maestroapi.RemovedBeingDeleted, Time: start}}
+	settle(t, aggregate, nil)
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneBeingRemoved)
+	if drift := aggregate.DriftOf(aggregate.Work(fleet.HostedCluster, "")); drift != fleet.DriftBeingRemoved {
+		t.Errorf("drift %q", drift)
+	}
+	namespace.Observed.Removals[0].AppliedAgain = start.Add(time.Minute)
+	report(t, aggregate, identified("second"))
+	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneReplaced)
+}
+
 // TestDeletionOfLostCluster deletes a cluster whose control plane is lost.
 func TestDeletionOfLostCluster(t *testing.T) {
 	aggregate := installed(t)
