@@ -37,7 +37,7 @@ func TestHeartbeatsDifferFromSilence(t *testing.T) {
 	options := agent.Options{Cluster: cluster(t), Heartbeat: 50 * time.Millisecond}
 	r.StartAgent(idle, options)
 	process := r.StartAgent(stopped, options)
-	for _, server := range []*source{r.source(first, "cluster-service"), r.source(second, "other")} {
+	for _, server := range []*source{r.source(first, "cluster-service"), r.source(second, "another-source")} {
 		server.subscribe()
 		at := server.untilHeartbeatAfter(idle, server.untilHeartbeatAfter(idle, time.Time{}))
 		server.untilHeartbeatAfter(stopped, time.Time{})
