@@ -12,24 +12,31 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// BillingDocument is the billable time of one incarnation of a cluster, in the container Billing: from when the cluster
-// could first be used until it was gone. It is never removed. Billing systems read the container, so the field names
-// are a contract. For a cluster that never became usable both times are equal.
+// BillingDocument is the billable time of one incarnation of a cluster, in the container Billing: from the creation of
+// the resource until the cluster was gone. It is written when the cluster is Succeeded for the first time, and never
+// removed. Billing systems read the container, so the names and forms of the fields are a contract. For a cluster that was
+// never Succeeded both times are equal.
 type BillingDocument struct {
 	// ID is the UID of the incarnation.
 	ID string `json:"id"`
 	// SubscriptionID in lower case. It is the partition key.
-	SubscriptionID string     `json:"subscriptionId"`
-	ResourceID     string     `json:"resourceId"`
-	Location       string     `json:"location"`
-	TenantID       string     `json:"tenantId,omitempty"`
-	CreationTime   time.Time  `json:"creationTime"`
-	DeletionTime   *time.Time `json:"deletionTime,omitempty"`
+	SubscriptionID string `json:"subscriptionId"`
+	ResourceID     string `json:"resourceId"`
+	Location       string `json:"location"`
+	TenantID       string `json:"tenantId,omitempty"`
+	// ManagedResourceGroup is the ARM ID of the cluster's managed resource group in lower case.
+	ManagedResourceGroup string `json:"managedResourceGroup,omitempty"`
+	// CreationTime is systemData.createdAt of the resource.
+	CreationTime time.Time  `json:"creationTime"`
+	DeletionTime *time.Time `json:"deletionTime,omitempty"`
 }
 
-// BeginBilling records that a cluster became usable at a time. It is idempotent: the first recorded time counts, and it
-// does nothing after EndBilling.
+// BeginBilling records that a cluster is billed from its creation, or from the given time if its document does not have the
+// time of its creation. It is idempotent: the first recorded time counts, and it does nothing after EndBilling.
 func (db *DB) BeginBilling(ctx context.Context, key Key, cluster *ClusterDocument, at time.Time) error {
+	if data := cluster.Cluster.SystemData; data != nil && data.CreatedAt != nil {
+		at = data.CreatedAt.UTC()
+	}
 	if err := db.createBilling(ctx, key, cluster, at, nil); err != nil {
 		return failure(err, "beginning the billing of %s", cluster.Cluster.ID)
 	}
@@ -39,7 +46,7 @@ func (db *DB) BeginBilling(ctx context.Context, key Key, cluster *ClusterDocumen
 func (db *DB) createBilling(ctx context.Context, key Key, cluster *ClusterDocument, from time.Time, to *time.Time) error {
 	body, err := json.Marshal(BillingDocument{
 		ID: cluster.UID, SubscriptionID: strings.ToLower(key.SubscriptionID), ResourceID: cluster.Cluster.ID,
-		Location: cluster.Cluster.Location, TenantID: cluster.TenantID, CreationTime: from, DeletionTime: to,
+		Location: cluster.Cluster.Location, TenantID: cluster.TenantID, ManagedResourceGroup: managedResourceGroupID(key, cluster), CreationTime: from, DeletionTime: to,
 	})
 	if err != nil {
 		return err
@@ -48,6 +55,15 @@ func (db *DB) createBilling(ctx context.Context, key Key, cluster *ClusterDocume
 		_, err := client.billing.CreateItem(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), body, nil)
 		return ignoreExists(err)
 	})
+}
+
+// managedResourceGroupID returns the ARM ID of a cluster's managed resource group in lower case, or the empty string.
+func managedResourceGroupID(key Key, cluster *ClusterDocument) string {
+	group := cluster.Cluster.Properties.Platform.ManagedResourceGroup
+	if group == "" {
+		return ""
+	}
+	return strings.ToLower("/subscriptions/" + key.SubscriptionID + "/resourceGroups/" + group)
 }
 
 // EndBilling records that a cluster was gone at a time. It is idempotent: the first recorded time counts. For a cluster

@@ -65,6 +65,8 @@ type region struct {
 	stopService func()
 	// crash makes the backend crash at a call of Cluster Service, or is nil.
 	crash atomic.Pointer[crash]
+	// crashed receives a value when the backend has crashed.
+	crashed chan struct{}
 
 	mu      sync.Mutex
 	metrics *prometheus.Registry
@@ -78,7 +80,7 @@ func newRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	r := &region{t: t, cosmos: cosmos, db: db, maestro: server, url: databases.Database(t)}
+	r := &region{t: t, cosmos: cosmos, db: db, maestro: server, url: databases.Database(t), crashed: make(chan struct{}, 1)}
 	releases, err := release.Load("")
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +205,13 @@ func (r *region) calls(ctx context.Context, method string, request, reply any, c
 	case left == 0 && d.after:
 		_ = invoke(ctx, method, request, reply, connection, options...)
 	}
-	d.once.Do(func() { close(d.done) })
+	d.once.Do(func() {
+		close(d.done)
+		select {
+		case r.crashed <- struct{}{}:
+		default: // the crash of the same backend has been reported
+		}
+	})
 	return errCrashed
 }
 
@@ -217,18 +225,9 @@ func (r *region) startBackend() {
 			var running sync.WaitGroup
 			connection := r.connect(grpc.WithUnaryInterceptor(r.calls))
 			running.Go(func() { r.work(ctx, connection) })
-			var crashed chan struct{}
-			for waiting := true; waiting; {
-				if d := r.crash.Load(); d != nil {
-					crashed = d.done
-				}
-				select {
-				case <-ended:
-					waiting = false
-				case <-crashed:
-					waiting = false
-				case <-time.After(10 * time.Millisecond):
-				}
+			select {
+			case <-ended:
+			case <-r.crashed:
 			}
 			cancel()
 			running.Wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 var (
@@ -149,22 +150,33 @@ func (r *region) awaitRepaired() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
+	if err := r.repaired(ctx); err != nil {
+		r.t.Fatalf("the fleet differs from Cosmos DB: %v", err)
+	}
+}
+
+// repaired waits until the fleet does not differ from Cosmos DB. It returns the last difference if ctx ends first.
+func (r *region) repaired(ctx context.Context) error {
 	connection := r.connect()
 	defer func() { _ = connection.Close() }()
 	fleet, rpc := clusterservice.NewClient(connection), csv1.NewClusterServiceClient(connection)
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := r.difference(ctx, fleet, rpc)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			r.t.Fatalf("the fleet differs from Cosmos DB: %v", err)
-		case <-ticker.C:
-		}
+	return eventually.Repeat(ctx, func() error { return r.difference(ctx, fleet, rpc) })
+}
+
+// awaitCrash waits until the backend has crashed, or until the fleet is repaired: the repair can need fewer calls.
+func (r *region) awaitCrash(d *crash) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	repaired := make(chan struct{})
+	go func() {
+		defer close(repaired)
+		_ = r.repaired(ctx)
+	}()
+	select {
+	case <-d.done:
+	case <-repaired:
 	}
+	cancel()
+	<-repaired
 }
 
 // bundles returns the IDs of the bundles in Maestro.
@@ -173,20 +185,12 @@ func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.R
 // awaitBundles waits until Maestro has exactly the wanted bundles.
 func (r *region) awaitBundles(want []string) {
 	r.t.Helper()
-	within, ticker := time.NewTimer(patience), time.NewTicker(50*time.Millisecond)
-	defer within.Stop()
-	defer ticker.Stop()
-	for {
-		now := r.bundles()
-		if slices.Equal(now, want) {
-			return
+	eventually.Holds(r.t, patience, "Maestro has exactly the wanted bundles", func() error {
+		if now := r.bundles(); !slices.Equal(now, want) {
+			return fmt.Errorf("Maestro has %d bundles, want %d", len(now), len(want))
 		}
-		select {
-		case <-within.C:
-			r.t.Fatalf("Maestro has %d bundles, want %d", len(now), len(want))
-		case <-ticker.C:
-		}
-	}
+		return nil
+	})
 }
 
 // names returns the names of the bundles of clusters in Maestro. It excludes node pools, because their names can be reused.
@@ -225,10 +229,7 @@ func TestRestoreKeepsDesiredState(t *testing.T) {
 				d := &crash{after: random.IntN(2) == 0, done: make(chan struct{})}
 				d.left.Store(int64(1 + random.IntN(4**clusters)))
 				r.crash.Store(d)
-				select {
-				case <-d.done:
-				case <-time.After(3 * time.Second): // the repair needs fewer calls than that
-				}
+				r.awaitCrash(d)
 			}
 			r.crash.Store(nil)
 			r.awaitRepaired()

@@ -42,7 +42,7 @@ func TestClusterLifecycle(t *testing.T) {
 		}
 		return document
 	}
-	if document := billed(); document.CreationTime.IsZero() || document.DeletionTime != nil {
+	if document := billed(); document.CreationTime.IsZero() || document.DeletionTime != nil || document.ManagedResourceGroup != "/subscriptions/"+subscription+"/resourcegroups/"+strings.ToLower(got.Value.Cluster.Properties.Platform.ManagedResourceGroup) {
 		t.Errorf("billing of a ready cluster: %+v", document)
 	}
 
@@ -322,4 +322,34 @@ func TestSupersededOperationsEnd(t *testing.T) {
 	r.fleet.mu.Unlock()
 	r.ends(second, hub.Succeeded)
 	r.nothingLeft(subscription)
+}
+
+// TestFailedClusterIsNotBilled: a cluster whose creation has failed is billed when an update of it has succeeded, even if
+// it became ready before.
+func TestFailedClusterIsNotBilled(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.freeze(true)
+	stop := r.startWithin(300 * time.Millisecond)
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Failed)
+	r.freeze(false)
+	var cluster database.ClusterDocument
+	r.eventually("the report that the cluster is ready", func() string {
+		item, err := r.db.Clusters().Get(t.Context(), key)
+		if err != nil {
+			return err.Error()
+		}
+		cluster = item.Value
+		return map[bool]string{false: "is " + cluster.Fleet.Phase}[cluster.Fleet.Phase == clusterservice.PhaseReady]
+	})
+	if billed, err := r.db.Billing(t.Context(), subscription, cluster.UID); err != nil || billed != nil || cluster.ProvisioningState != hub.Failed {
+		t.Errorf("a cluster in state %s is billed: %+v, %v", cluster.ProvisioningState, billed, err)
+	}
+	stop()
+	r.start("backend-1")
+	r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
+	if billed, err := r.db.Billing(t.Context(), subscription, cluster.UID); err != nil || billed == nil {
+		t.Errorf("a cluster whose update has succeeded is not billed: %v", err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,8 +62,8 @@ func (r *region) refuse(err error) {
 	r.fleet.refuse = err
 }
 
-// startWithin runs a backend whose creates have a deadline, until the test ends.
-func (r *region) startWithin(deadline time.Duration) {
+// startWithin runs a backend whose creates have a deadline, until the test ends or stop is called.
+func (r *region) startWithin(deadline time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
 	db := r.cosmos.Open(r.t)
@@ -73,7 +74,9 @@ func (r *region) startWithin(deadline time.Duration) {
 			Timing: decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
 		})
 	}()
-	r.t.Cleanup(func() { cancel(); <-done })
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	r.t.Cleanup(stop)
+	return stop
 }
 
 // TestRecordsInSituations compares what the store has of operations in some situations with the recordings that admin's

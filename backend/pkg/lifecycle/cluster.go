@@ -41,7 +41,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		markChildrenDeleting: c.markChildrenDeleting,
 		// Billing is in another container, which a transaction cannot include. It is written first; a repeated write
 		// has no effect.
-		onReady: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
+		onSucceeded: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
 			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
 		},
 		recovery: func(ctx context.Context, d *database.ClusterDocument, report *clusterservice.Report) (*database.FleetRecovery, error) {

@@ -47,8 +47,8 @@ type kind[D any] struct {
 	reservations func(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// markChildrenDeleting marks the children of a resource for deletion.
 	markChildrenDeleting func(ctx context.Context, item *database.Item[D]) error
-	// onReady is called before the resource is written as ready. It may be called repeatedly.
-	onReady func(ctx context.Context, item *database.Item[D]) error
+	// onSucceeded is called before the resource is written as Succeeded. It may be called repeatedly.
+	onSucceeded func(ctx context.Context, item *database.Item[D]) error
 	// recovery reads the recovery data that is stored in the document.
 	recovery func(ctx context.Context, document *D, report *clusterservice.Report) (*database.FleetRecovery, error)
 	// removeDependents adds the removal of dependents to the batch that removes the resource. ended is called after the
@@ -224,12 +224,9 @@ func (k *kind[D]) execute(ctx context.Context, r eventqueue.Resource, item *data
 			return false, withStep(deletion.StepChildrenMarked, err)
 		}
 	}
-	// This is independent of the operation: a cluster that becomes ready after the operation's deadline can be used.
-	if d.Action == decision.Wait || d.Action == decision.Record || d.Action == decision.Finish {
-		if v := k.view(&item.Value); k.onReady != nil && report != nil && report.Phase == clusterservice.PhaseReady && v.fleet.Phase != clusterservice.PhaseReady {
-			if err := k.onReady(ctx, item); err != nil {
-				return false, err
-			}
+	if k.onSucceeded != nil && d.State == hub.Succeeded && *k.view(&item.Value).state != hub.Succeeded {
+		if err := k.onSucceeded(ctx, item); err != nil {
+			return false, err
 		}
 	}
 	switch d.Action {

@@ -20,25 +20,26 @@ type Probes struct {
 	// StartInterval is the interval while the process has not been ready, Interval that of a ready process, and FailedInterval
 	// that after a failed probe.
 	StartInterval, Interval, FailedInterval time.Duration
-	// LiveFailures is the number of consecutive failed liveness probes after which a process is killed and restarted, and
-	// StartFailures that number for a process that has never responded.
-	LiveFailures, StartFailures int
+	// LiveFailures is the number of consecutive failed liveness probes after which a process is killed and restarted. Until its first
+	// response, a process has StartTimeout instead: it can need long before it listens, for example with the race detector.
+	LiveFailures int
+	StartTimeout time.Duration
 	// HungGrace is the time from the stop signal until a hung process is killed. A process that is stopped by SIGSTOP does not
 	// receive the signal.
 	HungGrace time.Duration
 }
 
-// DefaultProbes detect a hung process after at most 20 seconds. A busy machine delays responses, so the timeouts are generous.
+// DefaultProbes detect a hung process after at most 21 seconds. A busy machine delays responses, so the timeouts are generous.
 var DefaultProbes = Probes{
 	ReadyTimeout: 4 * time.Second, LiveTimeout: 4 * time.Second,
 	StartInterval: 50 * time.Millisecond, Interval: 5 * time.Second, FailedInterval: 2 * time.Second,
-	LiveFailures: 3, StartFailures: 20,
+	LiveFailures: 3, StartTimeout: 2 * time.Minute,
 	HungGrace: 2 * time.Second,
 }
 
 // watch probes the process until ctx ends. It returns an error if the process is hung.
 func (p *process) watch(ctx context.Context) error {
-	ready, responded, failures := false, false, 0
+	ready, responded, failures, began := false, false, 0, time.Now()
 	for {
 		err, liveErr := p.probe(ctx)
 		if ctx.Err() != nil {
@@ -50,10 +51,15 @@ func (p *process) watch(ctx context.Context) error {
 				return nil
 			}
 		}
-		if liveErr == nil {
+		switch {
+		case liveErr == nil:
 			responded, failures = true, 0
-		} else if failures++; failures >= p.allowedFailures(responded) {
-			return fmt.Errorf("hung: %d consecutive liveness probes failed, the last one because it %w", failures, liveErr)
+		case !responded && time.Since(began) >= p.probes.StartTimeout:
+			return fmt.Errorf("hung: no response in the %s after its start: it %w", p.probes.StartTimeout, liveErr)
+		case responded:
+			if failures++; failures >= p.probes.LiveFailures {
+				return fmt.Errorf("hung: %d consecutive liveness probes failed, the last one because it %w", failures, liveErr)
+			}
 		}
 		switch {
 		case err == nil:
@@ -72,14 +78,6 @@ func (p *process) watch(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// allowedFailures returns the number of consecutive failed liveness probes after which the process counts as hung.
-func (p *process) allowedFailures(responded bool) int {
-	if responded {
-		return p.probes.LiveFailures
-	}
-	return p.probes.StartFailures
 }
 
 // interval returns the pause before the next probe.

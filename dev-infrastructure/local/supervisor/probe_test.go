@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -102,10 +103,34 @@ func TestProcessThatNeverRespondsIsRestarted(t *testing.T) {
 	spec := shell("silent", "exec sleep 1000")
 	spec.Ready = func(context.Context) error { return errors.New("does not respond") }
 	spec.Live = spec.Ready
-	s := newSupervisor(t, spec)
-	err := s.Start(testContext(t))
-	if err == nil || !strings.Contains(err.Error(), "hung: 20 consecutive liveness probes failed") {
+	probes := quickProbes
+	probes.StartTimeout = 50 * time.Millisecond
+	s, err := New([]Spec{spec}, Options{LogDir: t.TempDir(), Probes: probes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	if err := s.Start(testContext(t)); err == nil || !strings.Contains(err.Error(), "hung: no response in the 50ms after its start") {
 		t.Errorf("Start() = %v", err)
+	}
+}
+
+// TestSlowStartIsNotHung checks that a process that fails many liveness probes before it listens is not restarted.
+func TestSlowStartIsNotHung(t *testing.T) {
+	spec := shell("slow", "exec sleep 1000")
+	var probes atomic.Int32
+	spec.Live = func(context.Context) error {
+		if probes.Add(1) < 50 {
+			return errors.New("does not accept connections")
+		}
+		return nil
+	}
+	s := newSupervisor(t, spec)
+	if err := s.Start(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if status := s.Status()[0]; status.Restarts != 0 || probes.Load() < 50 {
+		t.Errorf("after %d probes: %+v", probes.Load(), status)
 	}
 }
 

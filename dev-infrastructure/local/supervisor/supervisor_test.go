@@ -81,7 +81,7 @@ func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
 var quickProbes = Probes{
 	ReadyTimeout: 2 * time.Second, LiveTimeout: time.Second,
 	StartInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, FailedInterval: 10 * time.Millisecond,
-	LiveFailures: 2, StartFailures: 20,
+	LiveFailures: 2, StartTimeout: time.Minute,
 	HungGrace: 10 * time.Millisecond,
 }
 

@@ -1,10 +1,12 @@
 package databasetest_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
@@ -31,6 +33,17 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 	}
 	if got, err := db.Billing(t.Context(), subscription, "used"); err != nil || !got.CreationTime.Equal(at(0)) || got.DeletionTime == nil || !got.DeletionTime.Equal(at(10)) {
 		t.Errorf("a record that was written several times: %+v, %v", got, err)
+	}
+
+	created := at(-30)
+	real := cluster("of a resource")
+	real.Cluster.SystemData = &hub.SystemData{CreatedAt: &created}
+	real.Cluster.Properties.Platform.ManagedResourceGroup = "ARO-Alpha"
+	if err := db.BeginBilling(t.Context(), key, &real, at(1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Billing(t.Context(), subscription, real.UID); err != nil || !got.CreationTime.Equal(created) || got.ManagedResourceGroup != "/subscriptions/"+strings.ToLower(subscription)+"/resourcegroups/aro-alpha" {
+		t.Errorf("a record of a resource: %+v, %v", got, err)
 	}
 
 	never := cluster("never used")
