@@ -1,6 +1,8 @@
 package version
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -18,7 +20,21 @@ func EncodeAdminCredential(credential *hub.AdminCredential) *AdminCredential {
 	return &AdminCredential{Kubeconfig: credential.Kubeconfig, ExpirationTimestamp: credential.ExpirationTimestamp}
 }
 
+// signingRequest is the only field of the body of requestAdminCredential.
+const signingRequest = "certificateSigningRequest"
+
 // DecodeAdminCredentialRequest decodes the body of requestAdminCredential at a version that has one.
 func DecodeAdminCredentialRequest(body *wire.Body) *hub.AdminCredentialRequest {
-	return &hub.AdminCredentialRequest{CertificateSigningRequest: body.String("certificateSigningRequest", "")}
+	return &hub.AdminCredentialRequest{CertificateSigningRequest: body.String(signingRequest, "")}
+}
+
+// UnknownAdminCredentialField returns the first field, in order of names, of a body of requestAdminCredential that no version
+// has, and the empty string if there is none.
+func UnknownAdminCredentialField(fields map[string]any) string {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != signingRequest {
+			return name
+		}
+	}
+	return ""
 }

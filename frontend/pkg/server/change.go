@@ -47,7 +47,12 @@ func unknownField(rq *request, resourceType string, fields map[string]any) []api
 	if field == "" {
 		return nil
 	}
-	return []apierror.Violation{{Field: field, Message: "Unknown field: api-version " + rq.version.Name + " does not have it"}}
+	return []apierror.Violation{rq.unknown(field)}
+}
+
+// unknown returns the violation of a field that the request's version does not have.
+func (rq *request) unknown(field string) apierror.Violation {
+	return apierror.Violation{Field: field, Message: "Unknown field: api-version " + rq.version.Name + " does not have it"}
 }
 
 // caseInsensitiveMaps lists the paths of maps whose keys are compared without case: names of tags, and ARM IDs.

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/credential"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -88,6 +89,9 @@ func (s *Server) signingRequest(rq *request, document *database.CredentialDocume
 		if fields, err = rq.object(); err != nil {
 			return err
 		}
+	}
+	if field := version.UnknownAdminCredentialField(fields); field != "" {
+		return apierror.InvalidFields([]apierror.Violation{rq.unknown(field)})
 	}
 	body := wire.NewBody(fields)
 	document.CertificateSigningRequest = decode(body).CertificateSigningRequest

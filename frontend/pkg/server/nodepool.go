@@ -71,7 +71,7 @@ func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *
 		New: now, Cluster: &parent.Cluster, ActiveVersions: parent.Status.ActiveVersions, Subscription: rq.subscription,
 	}
 	if stored != nil {
-		change.Old = &stored.NodePool
+		change.Old, change.Running = &stored.NodePool, stored.Status.Version
 	}
 	return s.Rules.NodePool(change)
 }

@@ -132,6 +132,35 @@ func TestNodePoolVersionSteps(t *testing.T) {
 	}
 }
 
+// TestNodePoolVersionsDuringUpgrades checks the version of a node pool while its control plane or its nodes are upgraded:
+// the pool must fit to all versions of the control plane, and an upgrade starts at the version that the nodes run.
+func TestNodePoolVersionsDuringUpgrades(t *testing.T) {
+	for _, tc := range []struct {
+		runs              []string
+		from, running, to string
+		ok                bool
+	}{
+		{[]string{"4.22.1", "5.0.0"}, "4.20.9", "4.20.9", "4.20.10", false},
+		{[]string{"5.0.0", "4.22.1"}, "4.20.9", "4.20.9", "4.21.0", true},
+		{[]string{"5.0.0", "4.22.1"}, "4.20.9", "4.20.9", "4.22.2", false},
+		{[]string{"4.23.0"}, "4.22.0", "4.20.9", "4.23.0", false},
+		{[]string{"4.23.0"}, "4.22.0", "4.20.9", "4.22.1", true},
+		{[]string{"4.23.0"}, "4.22.0", "4.21.0", "4.23.0", true},
+		{[]string{"4.23.0"}, "4.22.0", "", "4.23.0", true},
+		{[]string{"4.23.0"}, "4.23.0", "4.20.9", "4.23.0", true},
+	} {
+		old, now := validNodePool(), validNodePool()
+		old.Properties.Version.ID, now.Properties.Version.ID = tc.from, tc.to
+		found := rules(t).NodePool(validation.NodePoolChange{
+			New: now, Old: old, Running: tc.running, Cluster: validCluster(), ActiveVersions: tc.runs, Subscription: &hub.Subscription{},
+		})
+		documented(t, book(t), found)
+		if (len(found) == 0) != tc.ok || len(found) > 0 && found[0].Field != "properties.version.id" {
+			t.Errorf("%+v: %v", tc, found)
+		}
+	}
+}
+
 func validExternalAuth() *hub.ExternalAuth {
 	return &hub.ExternalAuth{
 		Resource: hub.Resource{ID: clusterID + "/externalAuths/auth", Name: "auth", Type: hub.ExternalAuthResourceType},
@@ -192,7 +221,7 @@ func TestExternalAuthEdges(t *testing.T) {
 	edges(t, validExternalAuth, func(a *hub.ExternalAuth) { a.Properties.Claim.Mappings.Groups = &hub.GroupClaim{Claim: "groups"} }, func(now, old *hub.ExternalAuth) []apierror.Violation {
 		return rules(t).ExternalAuth(validation.ExternalAuthChange{New: now, Old: old, Cluster: validCluster(), Subscription: &hub.Subscription{}})
 	}, map[string]edge[hub.ExternalAuth]{
-		"issuer scheme":       {"https, in any casing", issuer("HTTPS://issuer.example"), issuer("http://issuer.example"), url},
+		"issuer scheme":       {"https, in lower case", issuer("https://ISSUER.example"), issuer("HTTPS://issuer.example"), url},
 		"issuer length":       {"512", issuer("https://issuer.example/" + strings.Repeat("a", 489)), issuer("https://issuer.example/" + strings.Repeat("a", 490)), url},
 		"issuer port":         {"65535", issuer("https://issuer.example:65535"), issuer("https://issuer.example:65536"), url},
 		"issuer port zero":    {"1", issuer("https://issuer.example:1"), issuer("https://issuer.example:0"), url},

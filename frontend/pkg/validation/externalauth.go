@@ -90,7 +90,7 @@ func issuerURL(report *report, field, text string) {
 	switch {
 	case err != nil || !u.IsAbs() || u.Hostname() == "" || !isURI(text) || strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
 		report.invalid(field, text, "must be an absolute URL")
-	case u.Scheme != "https":
+	case !strings.HasPrefix(text, "https://"):
 		report.invalid(field, text, "must be an https URL")
 	case strings.Contains(text, "@"):
 		report.invalid(field, text, "must not contain a user")

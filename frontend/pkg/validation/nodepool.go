@@ -16,6 +16,8 @@ type NodePoolChange struct {
 	New *hub.NodePool
 	// Old is the stored node pool; nil for a new one.
 	Old *hub.NodePool
+	// Running is the observed version of the pool; empty before one was observed.
+	Running string
 	// Cluster is the pool's cluster. ActiveVersions are the versions that its control plane runs.
 	Cluster        *hub.Cluster
 	ActiveVersions []string
@@ -133,26 +135,27 @@ func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 		report.invalid(field, v.ID, "must be at least %s", minNodePoolVersion)
 		return
 	}
-	controlPlane, ok := controlPlaneVersion(change)
+	lowest, highest, ok := controlPlaneVersions(change)
 	if !ok {
 		return
 	}
-	if parsed.compare(controlPlane) > 0 {
-		report.invalid(field, v.ID, "must not be higher than the control plane's version %s", controlPlane)
+	if parsed.compare(lowest) > 0 {
+		report.invalid(field, v.ID, "must not be higher than the control plane's version %s", lowest)
 		return
 	}
-	if controlPlane.ordinal()-parsed.ordinal() > maxSkew {
-		report.invalid(field, v.ID, "must be within %d minor versions of the control plane's version %s", maxSkew, controlPlane)
+	if highest.ordinal()-parsed.ordinal() > maxSkew {
+		report.invalid(field, v.ID, "must be within %d minor versions of the control plane's version %s", maxSkew, highest)
 	}
 }
 
-// controlPlaneVersion returns the lowest version that the control plane runs, or the cluster's desired version before the
-// control plane runs any.
-func controlPlaneVersion(change NodePoolChange) (version, bool) {
-	if lowest, ok := lowestVersion(change.ActiveVersions); ok {
-		return lowest, true
+// controlPlaneVersions returns the lowest and the highest version that the control plane runs, which differ during an
+// upgrade. Before it runs any, both are the cluster's desired version.
+func controlPlaneVersions(change NodePoolChange) (lowest, highest version, ok bool) {
+	if lowest, highest, ok = versionRange(change.ActiveVersions); ok {
+		return lowest, highest, true
 	}
-	return parseVersion(change.Cluster.Properties.Version.ID, 2)
+	desired, ok := parseVersion(change.Cluster.Properties.Version.ID, 2)
+	return desired, desired, ok
 }
 
 func nodePoolVersionStep(report *report, change NodePoolChange) {
@@ -166,8 +169,13 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	if now.compare(old) < 0 {
 		report.invalid(field, id, "must not be lower than the current version %s", old)
 	}
-	if now.ordinal()-old.ordinal() > maxSkew {
-		report.invalid(field, id, "must be at most %d minor versions above the current version %s", maxSkew, old)
+	// A version that the nodes have not reached does not count.
+	running := old
+	if nodes, ok := parseVersion(change.Running, 3); ok && nodes.compare(old) < 0 {
+		running = nodes
+	}
+	if now.compare(old) != 0 && now.ordinal()-running.ordinal() > maxSkew {
+		report.invalid(field, id, "must be at most %d minor versions above the current version %s", maxSkew, running)
 	}
 	if now.major != old.major && !change.Subscription.HasFeature(ExperimentalFeature) {
 		report.invalid(field, id, "a new major version needs the feature %s registered on the subscription", ExperimentalFeature)

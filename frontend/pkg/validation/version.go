@@ -157,10 +157,24 @@ func (v version) beforeMajor(next version) bool {
 
 // lowestVersion returns the lowest of the valid versions.
 func lowestVersion(texts []string) (lowest version, found bool) {
-	for _, text := range texts {
-		if v, ok := parseVersion(text, 3); ok && (!found || v.compare(lowest) < 0) {
-			lowest, found = v, true
-		}
-	}
+	lowest, _, found = versionRange(texts)
 	return lowest, found
+}
+
+// versionRange returns the lowest and the highest of the valid versions.
+func versionRange(texts []string) (lowest, highest version, found bool) {
+	for _, text := range texts {
+		v, ok := parseVersion(text, 3)
+		if !ok {
+			continue
+		}
+		if !found || v.compare(lowest) < 0 {
+			lowest = v
+		}
+		if !found || v.compare(highest) > 0 {
+			highest = v
+		}
+		found = true
+	}
+	return lowest, highest, found
 }
