@@ -31,15 +31,15 @@ func (d *day) manageNodePools(ctx context.Context) error {
 			return fmt.Errorf("unexpected result: %s", body)
 		}
 	}
-	found, pages, err := pagesOf(inPagesOf(ctx, 1), d, d.nodePools.NewListByParentPager(d.task.ResourceGroup, "typed", nil),
+	found, err := pagesOf(ctx, d, d.nodePools.NewListByParentPager(d.task.ResourceGroup, "typed", nil),
 		func(r sdk.NodePoolsClientListByParentResponse) (any, []*sdk.NodePool) {
 			return r.NodePoolListResult, r.Value
 		})
 	if err != nil {
 		return err
 	}
-	if len(found) != 2 || pages < 2 {
-		return fmt.Errorf("%d node pools on %d pages", len(found), pages)
+	if len(found) != 2 {
+		return fmt.Errorf("%d node pools", len(found))
 	}
 
 	poller, err := d.nodePools.BeginUpdate(ctx, d.task.ResourceGroup, "typed", "first",
@@ -99,7 +99,7 @@ func (d *day) manageExternalAuth(ctx context.Context) error {
 	if *created.Properties.ProvisioningState != sdk.ExternalAuthProvisioningStateSucceeded {
 		return fmt.Errorf("unexpected result: %s", body)
 	}
-	found, _, err := pagesOf(ctx, d, d.auths.NewListByParentPager(d.task.ResourceGroup, "typed", nil),
+	found, err := pagesOf(ctx, d, d.auths.NewListByParentPager(d.task.ResourceGroup, "typed", nil),
 		func(r sdk.ExternalAuthsClientListByParentResponse) (any, []*sdk.ExternalAuth) {
 			return r.ExternalAuthListResult, r.Value
 		})
@@ -139,7 +139,7 @@ func (d *day) manageExternalAuth(ctx context.Context) error {
 }
 
 func (d *day) seeOffers(ctx context.Context) error {
-	operations, _, err := pagesOf(ctx, d, d.operations.NewListPager(nil),
+	operations, err := pagesOf(ctx, d, d.operations.NewListPager(nil),
 		func(r sdk.OperationsClientListResponse) (any, []*sdk.Operation) {
 			return r.OperationListResult, r.Value
 		})
@@ -152,15 +152,15 @@ func (d *day) seeOffers(ctx context.Context) error {
 		return fmt.Errorf("the provider lists %d operations without the credential request", len(operations))
 	}
 
-	versions, pages, err := pagesOf(inPagesOf(ctx, 1), d, d.versions.NewListPager(d.task.Location, nil),
+	versions, err := pagesOf(ctx, d, d.versions.NewListPager(d.task.Location, nil),
 		func(r sdk.HcpOpenShiftVersionsClientListResponse) (any, []*sdk.HcpOpenShiftVersion) {
 			return r.HcpOpenShiftVersionListResult, r.Value
 		})
 	if err != nil {
 		return err
 	}
-	if len(versions) < 2 || pages < len(versions) {
-		return fmt.Errorf("%d versions on %d pages", len(versions), pages)
+	if len(versions) < 2 {
+		return fmt.Errorf("%d versions", len(versions))
 	}
 	version, body, err := read(ctx, func(ctx context.Context) (sdk.HcpOpenShiftVersionsClientGetResponse, error) {
 		return d.versions.Get(ctx, d.task.Location, *versions[0].Name, nil)
@@ -171,11 +171,13 @@ func (d *day) seeOffers(ctx context.Context) error {
 	if err := d.judge.check(version.HcpOpenShiftVersion, body); err != nil {
 		return err
 	}
-	if version.Properties.EndOfLifeTimestamp.Year() < 2025 {
-		return fmt.Errorf("support ended in %d", version.Properties.EndOfLifeTimestamp.Year())
+	if !slices.ContainsFunc(versions, func(v *sdk.HcpOpenShiftVersion) bool {
+		return v.Properties.EndOfLifeTimestamp != nil && v.Properties.EndOfLifeTimestamp.Year() >= 2025
+	}) {
+		return fmt.Errorf("none of the %d versions has an end of support after 2024", len(versions))
 	}
 
-	sets, _, err := pagesOf(ctx, d, d.roleSets.NewListPager(d.task.Location, nil),
+	sets, err := pagesOf(ctx, d, d.roleSets.NewListPager(d.task.Location, nil),
 		func(r sdk.HcpOperatorIdentityRoleSetsClientListResponse) (any, []*sdk.HcpOperatorIdentityRoleSet) {
 			return r.HcpOperatorIdentityRoleSetListResult, r.Value
 		})

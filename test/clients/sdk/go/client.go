@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -49,29 +48,8 @@ func connect(task task, recorder *recorder) (*sdk.ClientFactory, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.PerCallPolicies = []policy.Policy{pages{}}
 	options.PerRetryPolicies = []policy.Policy{recorder}
 	return sdk.NewClientFactory(task.Subscription, identity, &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true})
-}
-
-// pageSize is the context key of the page size of lists. The clients have no parameter for $top.
-type pageSize struct{}
-
-func inPagesOf(ctx context.Context, size int) context.Context {
-	return context.WithValue(ctx, pageSize{}, size)
-}
-
-type pages struct{}
-
-// Do implements policy.Policy.
-func (pages) Do(request *policy.Request) (*http.Response, error) {
-	raw := request.Raw()
-	query := raw.URL.Query()
-	if size, ok := raw.Context().Value(pageSize{}).(int); ok && !query.Has("$top") {
-		query.Set("$top", strconv.Itoa(size))
-		raw.URL.RawQuery = query.Encode()
-	}
-	return request.Next()
 }
 
 // exchange is a request with its response.

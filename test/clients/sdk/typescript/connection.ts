@@ -24,8 +24,6 @@ const clockTick = 2;
 export class Connection {
   readonly client: RedHatOpenShiftHcpClient;
   exchanges: Exchange[] = [];
-  // The page size of lists unless 0. The clients have no parameter for $top.
-  pageSize = 0;
 
   constructor(task: Task) {
     const { tenantId, clientId, clientSecret } = task.client;
@@ -38,7 +36,6 @@ export class Connection {
       $host: task.arm,
       credentialScopes: "https://management.azure.com/.default",
     });
-    this.client.pipeline.addPolicy(this.#pages());
     this.client.pipeline.addPolicy(this.#recorder(), { afterPhase: "Sign" });
   }
 
@@ -60,20 +57,6 @@ export class Connection {
       waited++;
     });
     return waited;
-  }
-
-  #pages(): PipelinePolicy {
-    return {
-      name: "pages",
-      sendRequest: (request, next) => {
-        const url = new URL(request.url);
-        if (this.pageSize > 0 && !url.searchParams.has("$top")) {
-          url.searchParams.set("$top", String(this.pageSize));
-          request.url = url.href;
-        }
-        return next(request);
-      },
-    };
   }
 
   #recorder(): PipelinePolicy {
