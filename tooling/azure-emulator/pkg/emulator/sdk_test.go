@@ -110,12 +110,7 @@ func TestResourceGroups(t *testing.T) {
 			t.Errorf("existence: %v %v", exists.Success, err)
 		}
 		poller, err := groups.BeginDelete(ctx, "managed", nil)
-		must(t, poller, err)
-		if !poller.Done() {
-			_, err = groups.CreateOrUpdate(ctx, "managed", armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner")}, nil)
-			wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
-		}
-		_, err = poller.PollUntilDone(ctx, pollFast)
+		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
 		must(t, 0, err)
 		_, err = groups.BeginDelete(ctx, "managed", nil)
 		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
@@ -174,6 +169,27 @@ func TestDNS(t *testing.T) {
 	})
 }
 
+// TestOneOperationAtATime checks that a resource with an operation in progress rejects the next one.
+func TestOneOperationAtATime(t *testing.T) {
+	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour}), t.Context()
+	networks := ok(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewVirtualNetworksClient()
+	network := armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
+		AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}}}}
+	_, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", network, nil)
+	must(t, 0, err)
+	_, err = networks.BeginCreateOrUpdate(ctx, "region", "vnet", network, nil)
+	wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
+
+	groups := ok(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+	group := armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner")}
+	_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
+	must(t, 0, err)
+	_, err = groups.BeginDelete(ctx, "managed", nil)
+	must(t, 0, err)
+	_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
+	wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
+}
+
 func TestNetwork(t *testing.T) {
 	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
@@ -197,11 +213,7 @@ func TestNetwork(t *testing.T) {
 		_, err = must(t, group, err).PollUntilDone(ctx, pollFast)
 		must(t, 0, err)
 		poller, err := subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-		if must(t, poller, err); !poller.Done() {
-			_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-			wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
-		}
-		associated, err := poller.PollUntilDone(ctx, pollFast)
+		associated, err := must(t, poller, err).PollUntilDone(ctx, pollFast)
 		if must(t, associated, err); *associated.Properties.NetworkSecurityGroup.ID != id {
 			t.Errorf("subnet %+v", associated.Properties)
 		}
