@@ -123,11 +123,11 @@ func (d *day) finishResumed(ctx context.Context) error {
 
 // deleteEarly deletes a cluster during its creation. The creation is then canceled, unless it has already succeeded.
 func (d *day) deleteEarly(ctx context.Context) error {
-	creation, err := d.beginCreate(ctx, "deleted")
+	creation, err := d.beginCreate(ctx, "short-lived")
 	if err != nil {
 		return err
 	}
-	if err := d.deleteCluster(ctx, "deleted"); err != nil {
+	if err := d.deleteCluster(ctx, "short-lived"); err != nil {
 		return err
 	}
 	_, err = creation.PollUntilDone(ctx, often)
