@@ -87,6 +87,10 @@ var waits = map[[2]string]wait{
 		awaits: "Maestro to accept its manifests", reporter: "Cluster Service",
 		responsible: adminv1.PartyService, usual: 2 * time.Minute, overdueAction: "restore Maestro, or remove the cause of the rejection", outcome: publishedAgain,
 	},
+	{layerAzure, "IdentityNotFound"}: {
+		awaits: "identities that do not exist", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action: "create the reported identities", outcome: "Cluster Service checks every 30 seconds and creates the control plane automatically once the identities exist.",
+	},
 	{layerAzure, "RetryingOperatorRoles"}: {
 		awaits: "the role assignments that the identities of its operators need", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "assign the reported roles on the reported scopes", outcome: "Cluster Service checks every 30 seconds and continues automatically once the roles are assigned.",

@@ -23,6 +23,8 @@ const (
 	CodeCanceled         = "Canceled"
 	CodeDeadlineExceeded = "DeadlineExceeded"
 	CodeAwaitingSecret   = "AwaitingSecret"
+	// CodeIdentityNotFound is a user-assigned identity of a cluster that does not exist.
+	CodeIdentityNotFound = "IdentityNotFound"
 	// CodeInvalidConfiguration is a configuration that the control plane rejects.
 	CodeInvalidConfiguration = "InvalidConfiguration"
 	CodeCertificateNotIssued = "CertificateNotIssued"
@@ -48,6 +50,32 @@ func Deleting() *database.OperationError {
 // DeadlineExceeded returns the error of an operation that was not complete at its deadline.
 func DeadlineExceeded(deadline time.Duration) *database.OperationError {
 	return &database.OperationError{Code: CodeDeadlineExceeded, Message: "The operation was not complete within " + duration(deadline) + "."}
+}
+
+// identityProperty matches the path of a property of a cluster that names a user-assigned identity.
+var identityProperty = regexp.MustCompile(`properties\.platform\.operatorsAuthentication\.userAssignedIdentities\.(?:(?:controlPlane|dataPlane)Operators\[[a-z0-9-]+\]|serviceManagedIdentity)`)
+
+// MissingIdentities returns the error of a cluster whose customer did not create the identities before the deadline, or nil
+// if Cluster Service reports no missing identity.
+func MissingIdentities(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
+	for _, c := range report.Conditions {
+		if c.Type != "IdentitiesRead" || c.Status != "False" {
+			continue
+		}
+		var failures []database.OperationError
+		for _, property := range identityProperty.FindAllString(c.Message, -1) {
+			failures = append(failures, database.OperationError{Code: CodeIdentityNotFound, Target: property,
+				Message: "The identity did not exist within " + duration(deadline) + ". Create it, or create the cluster with another identity."})
+		}
+		switch len(failures) {
+		case 0:
+			return nil
+		case 1:
+			return &failures[0]
+		}
+		return &database.OperationError{Code: codeMultipleErrors, Message: fmt.Sprintf("%d errors occurred", len(failures)), Details: failures}
+	}
+	return nil
 }
 
 // secretName matches the namespace and the name of a Kubernetes Secret.

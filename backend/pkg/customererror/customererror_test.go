@@ -233,3 +233,29 @@ func FuzzFromReport(f *testing.F) {
 		checkShown(t, FromReport(&clusterservice.Report{Conditions: []hub.Condition{{Type: condition, Status: status, Reason: reason, Message: message}}}))
 	})
 }
+
+func TestMissingIdentities(t *testing.T) {
+	const root = "properties.platform.operatorsAuthentication.userAssignedIdentities."
+	failure := func(property string) database.OperationError {
+		return database.OperationError{Code: "IdentityNotFound", Target: root + property,
+			Message: "The identity did not exist within 1 hour. Create it, or create the cluster with another identity."}
+	}
+	one, second := failure("controlPlaneOperators[ingress]"), failure("serviceManagedIdentity")
+	for name, tc := range map[string]struct {
+		reason    string
+		condition hub.Condition
+		want      *database.OperationError
+	}{
+		"one":      {"the target is its property", hub.Condition{Type: "IdentitiesRead", Status: "False", Message: "Missing: " + one.Target + "."}, &one},
+		"several":  {"each is named", hub.Condition{Type: "IdentitiesRead", Status: "False", Message: one.Target + ", " + second.Target + "."}, &database.OperationError{Code: "MultipleErrorsOccurred", Message: "2 errors occurred", Details: []database.OperationError{one, second}}},
+		"internal": {"no other text of Cluster Service is shown", hub.Condition{Type: "IdentitiesRead", Status: "False", Message: "spec.platform.subnet: panic"}, nil},
+		"read":     {"the identities exist", hub.Condition{Type: "IdentitiesRead", Status: "True", Message: one.Target}, nil},
+		"other":    {"other conditions say nothing about identities", hub.Condition{Type: "Available", Status: "False", Message: one.Target}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, MissingIdentities(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{tc.condition}})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -190,6 +190,11 @@ func decideApply(s Situation) Decision {
 		return s.fail(customererror.FromReport(s.Report))
 	case s.remaining() <= 0 && current && s.Report.Phase == clusterservice.PhaseAwaitingSecret:
 		return s.fail(customererror.AwaitingSecret(s.deadline(), s.Report.AwaitedSecrets))
+	case s.remaining() <= 0 && current:
+		if missing := customererror.MissingIdentities(s.deadline(), s.Report); missing != nil {
+			return s.fail(missing)
+		}
+		return s.overdue()
 	case s.remaining() <= 0:
 		return s.overdue()
 	case current && s.Report.Phase == clusterservice.PhaseAwaitingSecret && s.Report.ObservedGeneration >= target:

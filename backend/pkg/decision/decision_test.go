@@ -34,6 +34,8 @@ func TestDecide(t *testing.T) {
 	}
 	lost := report(clusterservice.PhaseLost, 1, 1)
 	lost.Conditions = []hub.Condition{{Type: "Applied", Status: "False", Message: "Not yet."}, {Type: "Available", Status: "False", Reason: "ControlPlaneReplaced", Message: "It was rebuilt without its data."}}
+	withoutIdentity := report(clusterservice.PhaseInstalling, 1, 0)
+	withoutIdentity.Conditions = []hub.Condition{{Type: "IdentitiesRead", Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.serviceManagedIdentity"}}
 	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
 	awaiting.AwaitedSecrets = []string{"a/b"}
 	for name, c := range map[string]struct {
@@ -80,6 +82,11 @@ func TestDecide(t *testing.T) {
 			"Degraded explains more than Available",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Second, hub.Provisioning), State: hub.Provisioning, Report: broken},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.FromReport(broken)},
+		},
+		"create, overdue, identity missing": {
+			"the error names the identity",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: withoutIdentity},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.MissingIdentities(time.Hour, withoutIdentity)},
 		},
 		"create, overdue": {
 			"every operation ends",

@@ -156,7 +156,7 @@ func TestAzureResources(t *testing.T) {
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
 			}
-			if got := progressOf(ready, "azure"); got != "Ready: All 10 Azure resources of the cluster exist." {
+			if got := progressOf(ready, "azure"); got != "Ready: All 11 Azure resources of the cluster exist." {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)
@@ -494,4 +494,63 @@ func TestMissingRolesAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	service.awaitCluster(t, request.Uid, clusterReady(1))
+}
+
+// TestHostedClusterHasClientIDsFromAzure creates a cluster with an identity that does not exist. No HostedCluster is published
+// until the customer creates the identity; then it has the client IDs that Azure reports. A second cluster with a missing
+// identity is deleted.
+func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.play()
+	ctx := t.Context()
+	if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}); err != nil {
+		t.Fatal(err)
+	}
+	service := r.start(nil)
+	request, deleted := azureRequest("c"), azureRequest("d")
+	for _, request := range []*csv1.ApplyClusterRequest{request, deleted} {
+		if _, err := service.ApplyCluster(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A restart continues the step.
+	service.stop()
+	service = r.start(nil)
+	missing := func(c *csv1.Cluster) bool {
+		return strings.HasPrefix(progressOf(c, "azure"), "IdentityNotFound: ") && progressOf(c, "management-cluster") == ""
+	}
+	waiting := service.awaitCluster(t, request.Uid, missing)
+	if said := progressOf(waiting, "azure"); !strings.Contains(said, "userAssignedIdentities.controlPlaneOperators[ingress] does not exist") {
+		t.Errorf("the progress is %q", said)
+	}
+	if object, _ := r.rendered(t, waiting.GetStatus().GetClusterId(), "HostedCluster"); object != nil {
+		t.Error("a HostedCluster was published without client IDs")
+	}
+	service.awaitCluster(t, deleted.Uid, missing)
+	service.remove(t, deleted.Uid)
+	service.awaitCluster(t, deleted.Uid, clusterDeleted)
+
+	r.azure.Faults().Clear()
+	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the identity exists now")}
+	if _, err := service.RetryCluster(ctx, retry); err != nil {
+		t.Fatal(err)
+	}
+	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+	object, _ := r.rendered(t, ready.GetStatus().GetClusterId(), "HostedCluster")
+	identities, err := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprint(object)
+	for _, operators := range []map[string]string{request.Spec.Platform.ControlPlaneOperators, request.Spec.Platform.DataPlaneOperators} {
+		for operator, id := range operators {
+			found, err := identities.Get(ctx, "cust-rg", id[strings.LastIndex(id, "/")+1:], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text, *found.Properties.ClientID) {
+				t.Errorf("the HostedCluster has no client ID of %s", operator)
+			}
+		}
+	}
 }

@@ -1,5 +1,5 @@
-// Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: a managed
-// resource group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the
+// Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: the
+// customer's identities, which it only reads, a managed resource group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the
 // OpenID documents of the cluster's issuer.
 //
 // Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted

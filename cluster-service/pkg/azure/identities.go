@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
 // identity reads a customer's identity by its resource ID.
@@ -26,10 +29,47 @@ func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, er
 	if err != nil {
 		return nil, err
 	}
-	if found.Properties == nil || found.Properties.PrincipalID == nil {
-		return nil, fmt.Errorf("the identity %s has no principal", id)
+	if found.Properties == nil || found.Properties.PrincipalID == nil || found.Properties.ClientID == nil || *found.Properties.ClientID == "" {
+		return nil, fmt.Errorf("the identity %s has no principal or no client ID", id)
 	}
 	return &found.Identity, nil
+}
+
+// readIdentities reads the client and principal IDs of the identities of the cluster that earlier attempts did not read. The customer must create missing
+// identities, so the error lists all of them.
+func (a *attempt) readIdentities(ctx context.Context) error {
+	facts := map[string]string{fleet.AzureIdentitiesMissing: ""}
+	a.outcome.Facts = facts
+	var properties, missing []string
+	var failed error
+	for _, identity := range a.cluster.Identities() {
+		if a.azure.ClientID(identity.ID) != "" {
+			continue
+		}
+		found, err := a.identity(ctx, identity.ID)
+		if isNotFound(err) {
+			properties = append(properties, identity.Property)
+			missing = append(missing, fmt.Sprintf("the identity %s of %s does not exist", identity.ID, identity.Property))
+			continue
+		}
+		if err != nil {
+			// The others are read nevertheless, and the next attempt reads only those that this one did not.
+			if failed = fmt.Errorf("read the identity of %s: %w", identity.Property, err); ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		maps.Copy(facts, fleet.IdentityFacts(identity.ID, *found.Properties.ClientID, *found.Properties.PrincipalID))
+	}
+	if len(missing) > 0 {
+		facts[fleet.AzureIdentitiesMissing] = strings.Join(properties, ", ")
+		return fmt.Errorf("the customer must act: %s", strings.Join(missing, "; "))
+	}
+	if failed != nil {
+		return failed
+	}
+	a.done()
+	return nil
 }
 
 // Scopes in the customer's network on which operators need roles. Operators that are not in operatorRoles need roles only in

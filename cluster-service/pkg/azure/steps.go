@@ -38,7 +38,7 @@ const maxError = 512
 // deleted.
 func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	input, _ := s.Region.AzureInput(t, step.Kind)
-	a := &attempt{Steps: s, cluster: t.Cluster, step: step, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input}}
+	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input}}
 	run := a.create
 	if t.Azure.Deleting {
 		run = a.remove
@@ -54,6 +54,7 @@ func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.
 type attempt struct {
 	*Steps
 	cluster *fleet.Cluster
+	azure   *fleet.Azure
 	step    *fleet.AzureStep
 	// servers are the name servers of the cluster's zone, separated by commas.
 	servers string
@@ -62,6 +63,8 @@ type attempt struct {
 
 func (a *attempt) create(ctx context.Context) error {
 	switch a.step.Kind {
+	case fleet.AzureIdentities:
+		return a.readIdentities(ctx)
 	case fleet.AzureResourceGroup:
 		return a.createGroup(ctx)
 	case fleet.AzureDNSZone:
@@ -98,8 +101,8 @@ func (a *attempt) remove(ctx context.Context) error {
 		return a.removeDocuments(ctx)
 	case fleet.AzureSecurityGroup:
 		return a.dissociate(ctx)
-	case fleet.AzureRoles:
-		a.done() // the step only checks
+	case fleet.AzureRoles, fleet.AzureIdentities:
+		a.done() // the steps only read
 		return nil
 	case fleet.AzureFederation:
 		return a.removeFederation(ctx)

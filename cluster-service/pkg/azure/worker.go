@@ -30,7 +30,8 @@ type WorkerOptions struct {
 	Steps *Steps
 	// Workers is the number of clusters that are visited at the same time.
 	Workers int
-	// Renderer renders the works of a cluster again when a certificate that they name was renewed.
+	// Renderer renders the works of a cluster when its identities are read, and again when a certificate that they name was
+	// renewed.
 	Renderer fleet.Renderer
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger
@@ -126,11 +127,13 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 			return nil
 		}
 		certificate := t.RenewedCertificate()
+		read := false
 		for _, o := range outcomes {
 			t.Azure.Record(now, o)
+			read = read || o.Kind == fleet.AzureIdentities && o.Done && !o.Undo
 		}
 		var renderer fleet.Renderer
-		if t.RenewedCertificate() != certificate && !t.Cluster.Deleting() {
+		if (read || t.RenewedCertificate() != certificate) && !t.Cluster.Deleting() {
 			renderer = w.Renderer
 		}
 		if err := w.Steps.Region.Settle(now, t, renderer); err != nil {

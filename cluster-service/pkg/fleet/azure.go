@@ -13,6 +13,9 @@ type AzureKind string
 
 // The kinds in the order in which they are created.
 const (
+	// AzureIdentities are the customer's identities of the cluster. Their client IDs are read, because the HostedCluster
+	// needs them. Nothing is created.
+	AzureIdentities AzureKind = "identities"
 	// AzureResourceGroup is the managed resource group in the customer's subscription.
 	AzureResourceGroup AzureKind = "resource-group"
 	// AzureDNSZone is the zone of the cluster's applications, in the managed resource group.
@@ -39,8 +42,8 @@ const (
 
 // AzureKinds returns all kinds in the order in which they are created. They are removed in the reverse order.
 func AzureKinds() []AzureKind {
-	return []AzureKind{AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles, AzureFederation,
-		AzureCertificate, AzureAPIRecord, AzureServiceRecords}
+	return []AzureKind{AzureIdentities, AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles,
+		AzureFederation, AzureCertificate, AzureAPIRecord, AzureServiceRecords}
 }
 
 // azureNeeds maps a kind to the kind that must exist before it and is removed after it. All other kinds are independent.
@@ -271,23 +274,25 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 	}
 }
 
-// planAzure plans the steps and decides which of them are due. Azure resources are created in parallel with the control
-// plane: the HostedCluster waits for nothing in Azure, and a cluster that no management cluster accepts leaves nothing
-// behind. They are removed after the control plane, which needs them until then.
+// planAzure plans the steps and decides which of them are due. The HostedCluster waits only for AzureIdentities, which
+// creates nothing. All other resources are created in parallel with the control plane, so that a cluster that no management
+// cluster accepts leaves nothing behind. They are removed after the control plane, which needs them until then.
 func (r Region) planAzure(now time.Time, t *ClusterAggregate) {
 	c := t.Cluster
 	switch {
 	case c == nil || c.Gone() || c.Shard == "":
 		return
 	case !c.Deleting():
-		if t.Azure == nil && (len(r.AzureKinds) == 0 || !t.hostedClusterIsThere()) {
+		if t.Azure == nil && !r.ReadsIdentities() && (len(r.AzureKinds) == 0 || !t.hostedClusterIsThere()) {
 			return
 		}
+		// The state of a recovered cluster exists without steps, and all of them are planned at once.
+		all := t.hostedClusterIsThere() || t.Azure != nil && !t.Azure.onlyIdentities()
 		if t.Azure == nil {
 			t.Azure = &Azure{}
 		}
 		for _, kind := range r.AzureKinds {
-			if t.Azure.Step(kind) == nil {
+			if t.Azure.Step(kind) == nil && (all || kind == AzureIdentities) {
 				t.Azure.Steps = append(t.Azure.Steps, &AzureStep{Kind: kind, Since: now})
 			}
 		}
@@ -335,6 +340,8 @@ func (r Region) RefreshAzure(now time.Time, t *ClusterAggregate) { r.dueAzure(no
 // missing.
 func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited string) {
 	switch kind {
+	case AzureIdentities:
+		return t.Cluster.identitiesInput(), ""
 	case AzureDocuments:
 		if len(t.Cluster.SigningKey) == 0 {
 			return "", "the cluster's signing key"
@@ -363,10 +370,10 @@ func (t *ClusterAggregate) hostedClusterIsThere() bool {
 
 // azureReady reports whether all Azure resources exist that the cluster waits for.
 func (r Region) azureReady(t *ClusterAggregate) bool {
-	if t.Azure == nil {
-		return len(r.AzureKinds) == 0
+	if slices.ContainsFunc(r.AzureKinds, func(kind AzureKind) bool { return t.Azure.Step(kind) == nil }) {
+		return false
 	}
-	return !slices.ContainsFunc(t.Azure.Steps, (*AzureStep).awaited)
+	return t.Azure == nil || !slices.ContainsFunc(t.Azure.Steps, (*AzureStep).awaited)
 }
 
 // awaited reports whether the cluster waits for the step.
@@ -402,7 +409,11 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		}
 		open = append(open, s)
 		if s.Error != "" {
-			layers = append(layers, layer{LayerAzure, "Retrying" + camelCase(string(s.Kind)), fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
+			state := "Retrying" + camelCase(string(s.Kind))
+			if s.missingIdentities() != "" {
+				state = identityNotFound
+			}
+			layers = append(layers, layer{LayerAzure, state, fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
 		}
 	}
 	switch {
@@ -418,6 +429,9 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		first := open[0]
 		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {
 			first = open[i]
+		}
+		if first.Kind == AzureIdentities && !t.Azure.Deleting {
+			verb = "Reading"
 		}
 		message := fmt.Sprintf("%s %s; %d of %d Azure steps are not complete.", verb, describeAzure[first.Kind], len(open), len(t.Azure.Steps))
 		if first.Awaited != "" {
@@ -448,6 +462,7 @@ func (t *ClusterAggregate) RenewedCertificate() string {
 
 // describeAzure contains the descriptions of the steps for messages.
 var describeAzure = map[AzureKind]string{
+	AzureIdentities:    "the client IDs of the identities",
 	AzureResourceGroup: "the managed resource group",
 	AzureDNSZone:       "the cluster's DNS zone",
 	AzureDNSDelegation: "the delegation of the cluster's DNS zone",

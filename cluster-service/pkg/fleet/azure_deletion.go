@@ -131,6 +131,8 @@ func (r Region) ForceCreationStep(now time.Time, t *ClusterAggregate, name strin
 		return refuse("The cluster is being deleted: force a step of its deletion instead, after the step is stuck.")
 	case step == nil:
 		return &StepRefusal{Unknown: true, Message: "There is no step \"" + name + "\". " + waits}
+	case step.Kind == AzureIdentities:
+		return refuse("Step %s cannot be forced: the control plane is not created without the client IDs of the identities.", name)
 	case step.Done:
 		return refuse("Step %s is done. %s", name, waits)
 	case step.Forced != nil:

@@ -28,10 +28,11 @@ func TestOnlyStuckCreationStepsCanBeForced(t *testing.T) {
 		"Again": {"the step was forced before", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) {
 			t.Azure.Step(AzureRoles).Forced = &AzureForce{By: "bob@example.com"}
 		}, "was forced by bob@example.com", false},
-		"Unknown":  {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
-		"NoAzure":  {"no Azure step exists", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
-		"Ready":    {"a cluster that was ready once waits for no step", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
-		"Deleting": {"a deletion has its own steps", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "force a step of its deletion instead", false},
+		"Identities": {"the HostedCluster needs the client IDs", "azure/identities", time.Hour, nil, "cannot be forced: the control plane is not created without", false},
+		"Unknown":    {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
+		"NoAzure":    {"no Azure step exists", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
+		"Ready":      {"a cluster that was ready once waits for no step", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
+		"Deleting":   {"a deletion has its own steps", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "force a step of its deletion instead", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestForcedStepIsRetriedAndNotAwaited(t *testing.T) {
 		t.Error("the cluster waits for the forced step")
 	}
 	layers := aggregate.azureLayers()
-	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "9 of 10 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
+	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "10 of 11 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
 		"(the customer's roles are their own); its last attempt failed: the customer must act." {
 		t.Errorf("the progress is %v", layers)
 	}
@@ -96,7 +97,7 @@ func TestForcedStepIsRetriedAndNotAwaited(t *testing.T) {
 	}
 	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
 	r.planAzure(later, aggregate)
-	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster exist." {
+	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 11 Azure resources of the cluster exist." {
 		t.Errorf("after success the step is %+v and the progress %v", step, layers)
 	}
 }

@@ -240,14 +240,22 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	case seen.Missing:
 		observed[0] = condition{feedback.Available, "False", "ControlPlaneMissing", "The control plane does not exist on the management cluster."}
 	}
-	s.Conditions = setConditions(s.Conditions, now, work.Generation, append([]condition{
+	before := s.Conditions
+	s.Conditions = setConditions(before, now, work.Generation, append([]condition{
 		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(work)}, observed...)...)
+	if missing := t.Azure.Step(AzureIdentities).missingIdentities(); missing != "" {
+		s.Conditions = append(s.Conditions, setConditions(before, now, c.Generation,
+			condition{identitiesReadCondition, "False", identityNotFound, identitiesMissingSentence + missing + "."})...)
+	}
 	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
 	if !lost.none() {
 		controlPlane = layer{LayerControlPlane, lost.reason, lost.message}
 	}
-	layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), controlPlane)
+	// Until the identities are read there is no HostedCluster that another layer could wait for.
+	if t.Work(HostedCluster, "") != nil || t.Azure == nil {
+		layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), controlPlane)
+	}
 	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
 
@@ -316,7 +324,7 @@ func maestroLayer(works ...*Work) layer {
 			return layer{LayerMaestro, "Refused", w.Error}
 		case w.Error != "":
 			return layer{LayerMaestro, "Retrying", "Publishing to Maestro failed and is retried: " + w.Error}
-		case w.Published < w.Desired:
+		case w.Published < w.Desired || w.Desired == 0:
 			waiting = true
 		}
 	}
@@ -430,7 +438,11 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		return
 	case work == nil:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING
-		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "WaitingForCluster", "Waiting for the cluster to be placed."})
+		message := "Waiting for the cluster to be placed."
+		if t.Cluster != nil && t.Cluster.Shard != "" {
+			message = "Waiting for the HostedCluster of the cluster."
+		}
+		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "WaitingForCluster", message})
 		return
 	}
 	seen := &work.Observed

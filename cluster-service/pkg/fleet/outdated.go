@@ -5,7 +5,7 @@ package fleet
 func (t *ClusterAggregate) rendered() []*Work {
 	var works []*Work
 	for _, w := range t.Works {
-		if !w.Deleting() && (w.Kind == Namespaces || w.Kind == HostedCluster || w.Kind == NodePoolWork) {
+		if !w.Deleting() && w.Desired > 0 && (w.Kind == Namespaces || w.Kind == HostedCluster || w.Kind == NodePoolWork) {
 			works = append(works, w)
 		}
 	}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -11,7 +12,7 @@ type Renderer interface {
 }
 
 // plan updates the set of works: it adds missing works, increments Desired of works with changed content, and marks works
-// for deletion that are no longer needed.
+// for deletion that are no longer needed. Content that needs an unread identity stays as it is.
 func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	c := t.Cluster
 	if c.Shard == "" {
@@ -24,7 +25,8 @@ func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 			}
 		}
 		for _, p := range t.Pools {
-			if p.Deleting() {
+			// HyperShift needs the HostedCluster of a NodePool.
+			if p.Deleting() || t.Work(HostedCluster, "") == nil {
 				continue
 			}
 			if err := want(t, NodePoolWork, p, p.Generation, renderer); err != nil {
@@ -53,6 +55,13 @@ func want(t *ClusterAggregate, kind WorkKind, p *NodePool, generation int64, ren
 			Name: name, Shard: t.Cluster.Shard}
 	}
 	digest, err := renderer.Digest(t, w)
+	if errors.Is(err, ErrIdentityUnread) {
+		// The control plane of a recovered cluster may exist. Its work is planned without content, so that a deletion removes it.
+		if isNew && t.Azure != nil && !t.Azure.onlyIdentities() {
+			t.Works = append(t.Works, w)
+		}
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("rendering work %s: %w", w.Name, err)
 	}

@@ -35,10 +35,6 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 	if err != nil {
 		return nil, err
 	}
-	platform, err := r.azurePlatform(c)
-	if err != nil {
-		return nil, err
-	}
 	networking, err := r.networking(spec)
 	if err != nil {
 		return nil, err
@@ -51,7 +47,15 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 	if err != nil {
 		return nil, err
 	}
-	encryption, err := r.secretEncryption(c, spec.GetEtcd().GetKmsKey())
+	// What needs identities comes last, so that an unread identity does not hide another error.
+	platform, err := r.azurePlatform(t)
+	if err != nil && !errors.Is(err, fleet.ErrIdentityUnread) {
+		return nil, err
+	}
+	encryption, encryptionErr := r.secretEncryption(t, spec.GetEtcd().GetKmsKey())
+	if encryptionErr != nil {
+		return nil, encryptionErr
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +122,9 @@ func ClusterUUID(c *fleet.Cluster) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("hcpmesh openshift cluster id\n"+c.UID))
 }
 
-func (r *Renderer) azurePlatform(c *fleet.Cluster) (*hyperv1.AzurePlatformSpec, error) {
-	identities, err := r.managedIdentities(c)
+func (r *Renderer) azurePlatform(t *fleet.ClusterAggregate) (*hyperv1.AzurePlatformSpec, error) {
+	c := t.Cluster
+	identities, err := r.managedIdentities(t)
 	platform := c.Spec.GetPlatform()
 	return &hyperv1.AzurePlatformSpec{
 		Cloud:             r.Config.Azure.Cloud,
@@ -228,7 +233,7 @@ func (r *Renderer) configuration(c *fleet.Cluster, auth *fleet.ExternalAuth) (*h
 }
 
 // secretEncryption returns the encryption of etcd's data with the customer's key, and nil if there is no key.
-func (r *Renderer) secretEncryption(c *fleet.Cluster, key *csv1.KmsKey) (*hyperv1.SecretEncryptionSpec, error) {
+func (r *Renderer) secretEncryption(t *fleet.ClusterAggregate, key *csv1.KmsKey) (*hyperv1.SecretEncryptionSpec, error) {
 	if key == nil {
 		return nil, nil
 	}
@@ -236,7 +241,7 @@ func (r *Renderer) secretEncryption(c *fleet.Cluster, key *csv1.KmsKey) (*hyperv
 	if err != nil {
 		return nil, err
 	}
-	identity, err := r.controlPlaneIdentity(c, "kms", "kms")
+	identity, err := r.controlPlaneIdentity(t, "kms", "kms")
 	return &hyperv1.SecretEncryptionSpec{Type: hyperv1.KMS, KMS: &hyperv1.KMSSpec{Provider: hyperv1.AZURE, Azure: &hyperv1.AzureKMSSpec{
 		ActiveKey:      hyperv1.AzureKMSKey{KeyVaultName: key.GetVaultName(), KeyName: key.GetKeyName(), KeyVersion: key.GetKeyVersion()},
 		KMS:            identity,

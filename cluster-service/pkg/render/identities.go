@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,13 +11,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// LocalEnvironment is the name of an environment without Azure. There, an identity without a client ID gets a placeholder.
+// LocalEnvironment is the name of the environment on a developer's machine, where clusters may lack identities.
 const LocalEnvironment = "local"
 
-func (r *Renderer) managedIdentities(c *fleet.Cluster) (*hyperv1.AzureResourceManagedIdentities, error) {
+// managedIdentities returns the identities of the operators. If Azure has not reported all of them, the error is
+// fleet.ErrIdentityUnread.
+func (r *Renderer) managedIdentities(t *fleet.ClusterAggregate) (*hyperv1.AzureResourceManagedIdentities, error) {
 	identities := &hyperv1.AzureResourceManagedIdentities{ControlPlane: hyperv1.ControlPlaneManagedIdentities{
 		ManagedIdentitiesKeyVault: hyperv1.ManagedAzureKeyVault{Name: r.Config.Azure.IdentitiesVault, TenantID: r.Config.Azure.TenantID}}}
 	controlPlane, dataPlane := &identities.ControlPlane, &identities.DataPlane
+	var unread error
 	// Each operator has a name in the ARM contract and a short name in the name of its credential.
 	for _, o := range []struct {
 		field           *hyperv1.ManagedIdentity
@@ -31,10 +35,11 @@ func (r *Renderer) managedIdentities(c *fleet.Cluster) (*hyperv1.AzureResourceMa
 		{&controlPlane.Disk, "disk-csi-driver", "disk"},
 		{&controlPlane.File, "file-csi-driver", "file"},
 	} {
-		var err error
-		if *o.field, err = r.controlPlaneIdentity(c, o.operator, o.short); err != nil {
+		identity, err := r.controlPlaneIdentity(t, o.operator, o.short)
+		if unread = errors.Join(unread, err); err != nil && !errors.Is(err, fleet.ErrIdentityUnread) {
 			return nil, err
 		}
+		*o.field = identity
 	}
 	for _, o := range []struct {
 		field    *string
@@ -44,31 +49,43 @@ func (r *Renderer) managedIdentities(c *fleet.Cluster) (*hyperv1.AzureResourceMa
 		{&dataPlane.DiskMSIClientID, "disk-csi-driver"},
 		{&dataPlane.FileMSIClientID, "file-csi-driver"},
 	} {
-		*o.field = r.clientID(c, c.Spec.GetPlatform().GetDataPlaneOperators()[o.operator], "data-plane/"+o.operator)
-		if *o.field == "" {
-			return nil, fmt.Errorf("the identity of data plane operator %q has no client id", o.operator)
+		clientID, err := r.clientID(t, t.Cluster.Spec.GetPlatform().GetDataPlaneOperators()[o.operator], "data-plane/"+o.operator)
+		if unread = errors.Join(unread, err); err != nil && !errors.Is(err, fleet.ErrIdentityUnread) {
+			return nil, fmt.Errorf("the identity of data plane operator %q: %w", o.operator, err)
 		}
+		*o.field = clientID
+	}
+	if unread != nil {
+		return nil, fleet.ErrIdentityUnread
 	}
 	return identities, nil
 }
 
 // controlPlaneIdentity returns an operator's identity with the name of its secret in the vault of credentials.
-func (r *Renderer) controlPlaneIdentity(c *fleet.Cluster, operator, short string) (hyperv1.ManagedIdentity, error) {
-	clientID := r.clientID(c, c.Spec.GetPlatform().GetControlPlaneOperators()[operator], "control-plane/"+operator)
-	if clientID == "" {
-		return hyperv1.ManagedIdentity{}, fmt.Errorf("the identity of control plane operator %q has no client id", operator)
+func (r *Renderer) controlPlaneIdentity(t *fleet.ClusterAggregate, operator, short string) (hyperv1.ManagedIdentity, error) {
+	clientID, err := r.clientID(t, t.Cluster.Spec.GetPlatform().GetControlPlaneOperators()[operator], "control-plane/"+operator)
+	if err != nil {
+		return hyperv1.ManagedIdentity{}, fmt.Errorf("the identity of control plane operator %q: %w", operator, err)
 	}
-	return hyperv1.ManagedIdentity{ClientID: hyperv1.AzureClientID(clientID), CredentialsSecretName: short + "-" + c.ID(), ObjectEncoding: "utf-8"}, nil
+	return hyperv1.ManagedIdentity{ClientID: hyperv1.AzureClientID(clientID), CredentialsSecretName: short + "-" + t.Cluster.ID(), ObjectEncoding: "utf-8"}, nil
 }
 
-// clientID returns the client ID that ARM reported for an identity, and "" if it reported none. A local region uses a
-// placeholder that is derived from the cluster and the role instead.
-func (r *Renderer) clientID(c *fleet.Cluster, armID, role string) string {
-	if identity := c.Spec.GetIdentities()[strings.ToLower(armID)]; armID != "" && identity.GetClientId() != "" {
-		return identity.GetClientId()
+// clientID returns the client ID of an operator's identity. It is the one that Azure reported, or in a region without Azure
+// the one in the cluster's spec. In a local region, an operator has a placeholder that is derived from the cluster and the
+// role if it has no identity, or if the region is without Azure.
+func (r *Renderer) clientID(t *fleet.ClusterAggregate, armID, role string) (string, error) {
+	switch {
+	case armID != "" && r.Region.ReadsIdentities():
+		if id := t.Azure.ClientID(armID); id != "" {
+			return id, nil
+		}
+		return "", fleet.ErrIdentityUnread
+	case armID != "" && t.Cluster.Spec.GetIdentities()[strings.ToLower(armID)].GetClientId() != "":
+		return t.Cluster.Spec.GetIdentities()[strings.ToLower(armID)].GetClientId(), nil
+	case r.Environment == LocalEnvironment:
+		return uuid.NewSHA1(uuid.NameSpaceOID, []byte("hcpmesh identity\n"+t.Cluster.UID+"\n"+role)).String(), nil
+	case armID == "":
+		return "", errors.New("the cluster names none")
 	}
-	if r.Environment != LocalEnvironment {
-		return ""
-	}
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("hcpmesh identity\n"+c.UID+"\n"+role)).String()
+	return "", errors.New("it has no client ID, and the region does not read client IDs from Azure")
 }

@@ -215,8 +215,83 @@ func TestIdentitiesWithoutClientIDAreErrors(t *testing.T) {
 	r := renderer()
 	r.Environment = "arohcpprod"
 	err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate(), r)
-	if err == nil || !strings.Contains(err.Error(), "client id") {
-		t.Errorf("outside a local region an identity without a client id gave %v", err)
+	if err == nil || !strings.Contains(err.Error(), `control plane operator "cloud-controller-manager": the cluster names none`) {
+		t.Errorf("outside a local region an operator without an identity gave %v", err)
+	}
+}
+
+// TestClientIDsComeFromAzure renders a cluster whose spec has no client IDs. The HostedCluster waits for the client IDs of
+// all its identities, and an error of the spec is reported meanwhile.
+func TestClientIDsComeFromAzure(t *testing.T) {
+	r, cluster := renderer(), aggregate()
+	r.Environment, r.Region.AzureKinds = "arohcpprod", fleet.AzureKinds()
+	platform := cluster.Cluster.Spec.Platform
+	platform.ControlPlaneOperators, platform.DataPlaneOperators = map[string]string{}, map[string]string{}
+	for _, operator := range []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config", "kms"} {
+		platform.ControlPlaneOperators[operator] = identity + "CP-" + operator
+	}
+	for _, operator := range []string{"disk-csi-driver", "file-csi-driver", "image-registry"} {
+		platform.DataPlaneOperators[operator] = identity + "dp-" + operator
+	}
+	cluster.Cluster.Spec.Identities = map[string]*csv1.UserAssignedIdentity{identity + "cp-ingress": {ClientId: "from-the-customer"}}
+	cluster.Cluster.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "kv", KeyName: "k", KeyVersion: "1", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
+	now := time.Unix(1_800_000_000, 0)
+	settle := func() {
+		t.Helper()
+		if err := r.Region.Settle(now, cluster, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle()
+	if w := cluster.Work(fleet.HostedCluster, ""); w != nil {
+		t.Fatalf("the HostedCluster is rendered before its client IDs are read: %+v", w)
+	}
+	step := cluster.Azure.Step(fleet.AzureIdentities)
+	if step == nil || !step.Due || len(cluster.Azure.Steps) != 1 {
+		t.Fatalf("the planned steps are %+v", cluster.Azure.Steps)
+	}
+	read := func(armID, clientID string) {
+		cluster.Azure.Record(now, fleet.AzureOutcome{Kind: fleet.AzureIdentities, Error: "x", Facts: fleet.IdentityFacts(armID, clientID, "p")})
+	}
+	for operator, armID := range platform.ControlPlaneOperators {
+		if operator != "kms" {
+			read(strings.ToUpper(armID), "read-"+operator)
+		}
+	}
+	for operator, armID := range platform.DataPlaneOperators {
+		read(armID, "read-dp-"+operator)
+	}
+	settle()
+	if cluster.Work(fleet.HostedCluster, "") != nil {
+		t.Fatal("the HostedCluster is rendered although the identity of kms is unread")
+	}
+	cluster.Cluster.Release.Version = "not a version"
+	if err := r.Region.Settle(now, cluster, r); err == nil {
+		t.Error("an unread identity hides another error")
+	}
+	cluster.Cluster.Release.Version = "4.21.4"
+	read(platform.ControlPlaneOperators["kms"], "read-kms")
+	settle()
+	bundle, err := r.Bundle(cluster, cluster.Work(fleet.HostedCluster, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, manifest := range bundle.Manifests {
+		all.Write(manifest)
+	}
+	for operator := range platform.ControlPlaneOperators {
+		if !strings.Contains(all.String(), `"clientID":"read-`+operator+`"`) {
+			t.Errorf("the HostedCluster has no client ID of %s", operator)
+		}
+	}
+	for operator := range platform.DataPlaneOperators {
+		if !strings.Contains(all.String(), `MSIClientID":"read-dp-`+operator+`"`) {
+			t.Errorf("the HostedCluster has no client ID of the data plane's %s", operator)
+		}
+	}
+	if strings.Contains(all.String(), "from-the-customer") {
+		t.Error("the HostedCluster has a client ID that the customer sent")
 	}
 }
 

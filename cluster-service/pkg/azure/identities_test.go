@@ -1,0 +1,115 @@
+package azure_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+)
+
+// TestClientIDsAreRead reads the identities of a cluster while one of them does not exist, while Azure fails, and after the
+// customer created the missing one.
+func TestClientIDsAreRead(t *testing.T) {
+	w := newRegion(t, emulator.Options{})
+	cluster := w.cluster("192.0.2.1")
+	platform := cluster.Cluster.Spec.Platform
+	platform.ServiceManagedIdentity = strings.Replace(platform.ControlPlaneOperators["ingress"], "cp-ingress", "service", 1)
+	cluster.Works = cluster.Works[1:]
+	try := func() (fleet.AzureOutcome, *fleet.AzureStep) {
+		t.Helper()
+		w.now = w.now.Add(time.Hour)
+		if err := w.steps.Region.Settle(w.now, cluster, nil); err != nil {
+			t.Fatal(err)
+		}
+		step := cluster.Azure.Next(w.now, nil)
+		if step == nil || step.Kind != fleet.AzureIdentities {
+			t.Fatalf("the next step is %+v", step)
+		}
+		o := w.steps.Try(t.Context(), cluster, step)
+		cluster.Azure.Record(w.now, o)
+		if err := w.steps.Region.Settle(w.now, cluster, nil); err != nil {
+			t.Fatal(err)
+		}
+		return o, step
+	}
+	const property = "properties.platform.operatorsAuthentication.userAssignedIdentities.controlPlaneOperators[ingress]"
+	condition := func() string {
+		for _, c := range cluster.Cluster.Status.GetConditions() {
+			if c.GetType() == "IdentitiesRead" {
+				return c.GetStatus() + " " + c.GetReason() + ": " + c.GetMessage()
+			}
+		}
+		return ""
+	}
+	state := func() string {
+		for _, p := range cluster.Cluster.Status.GetProgress() {
+			if p.GetLayer() == fleet.LayerAzure {
+				return p.GetState()
+			}
+		}
+		return ""
+	}
+	disturb := func(rule faults.Rule) {
+		t.Helper()
+		w.azure.Faults().Clear()
+		rule.Methods, rule.Path = []string{"GET"}, "/userAssignedIdentities/cp-ingress"
+		if _, err := w.azure.Faults().Add(rule); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	disturb(faults.Rule{Status: 404, Code: "ResourceNotFound"})
+	o, step := try()
+	if o.Done || !strings.Contains(o.Error, "the customer must act: the identity ") || !strings.Contains(o.Error, property) || step.Facts[fleet.AzureIdentitiesMissing] != property {
+		t.Errorf("with a missing identity the step is %+v, %+v", o, step)
+	}
+	if got, want := condition(), "False IdentityNotFound: The identities of these properties do not exist: "+property+"."; got != want {
+		t.Errorf("with a missing identity the condition is %q, want %q", got, want)
+	}
+	if got := state(); got != "IdentityNotFound" {
+		t.Errorf("with a missing identity the progress is %q", got)
+	}
+	if cluster.Azure.ClientID(platform.ServiceManagedIdentity) == "" || cluster.Azure.ClientID(platform.ControlPlaneOperators["ingress"]) != "" {
+		t.Errorf("with a missing identity the facts are %v", step.Facts)
+	}
+
+	disturb(faults.Rule{Status: 403, Code: "AuthorizationFailed"})
+	if o, _ = try(); o.Done || !strings.Contains(o.Error, "403 AuthorizationFailed") {
+		t.Errorf("with a refused request the outcome is %+v", o)
+	}
+	if condition() != "" || state() != "RetryingIdentities" {
+		t.Errorf("with a refused request the customer is named: %q, %q", condition(), state())
+	}
+
+	w.azure.Faults().Clear()
+	if o, _ = try(); !o.Done || condition() != "" {
+		t.Errorf("the outcome is %+v, the condition %q", o, condition())
+	}
+	identities, err := armmsi.NewUserAssignedIdentitiesClient(customer, w.azure.Tokens, w.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{platform.ControlPlaneOperators["ingress"], platform.DataPlaneOperators["image-registry"], platform.ServiceManagedIdentity} {
+		found, err := identities.Get(t.Context(), "cust-rg", id[strings.LastIndex(id, "/")+1:], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cluster.Azure.ClientID(strings.ToUpper(id)); got != *found.Properties.ClientID {
+			t.Errorf("the client ID of %s is %q, Azure has %q", id, got, *found.Properties.ClientID)
+		}
+	}
+	if left := w.inAzure(); len(left) > 0 {
+		t.Errorf("reading created %v", left)
+	}
+
+	// Another identity is read again.
+	platform.ServiceManagedIdentity += "2"
+	if o, _ = try(); !o.Done || cluster.Azure.ClientID(platform.ServiceManagedIdentity) == "" {
+		t.Errorf("with another identity the outcome is %+v", o)
+	}
+}
