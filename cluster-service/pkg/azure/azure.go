@@ -1,6 +1,6 @@
-// Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: the
-// customer's identities, which it only reads, a managed resource group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the
-// OpenID documents of the cluster's issuer.
+// Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: a managed
+// resource group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the
+// OpenID documents of the cluster's issuer. It only reads the customer's identities.
 //
 // Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted
 // again at any point. It deletes only resources that it can identify as the cluster's own. Worker attempts the steps that are

@@ -35,8 +35,8 @@ func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, er
 	return &found.Identity, nil
 }
 
-// readIdentities reads the client and principal IDs of the identities of the cluster that earlier attempts did not read. The customer must create missing
-// identities, so the error lists all of them.
+// readIdentities reads the client and principal IDs of the identities of the cluster that earlier attempts did not read. The
+// customer must create missing identities, so the error lists all of them.
 func (a *attempt) readIdentities(ctx context.Context) error {
 	facts := map[string]string{fleet.AzureIdentitiesMissing: ""}
 	a.outcome.Facts = facts
