@@ -125,8 +125,8 @@ func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 	return result
 }
 
-// OpsHandler serves /healthz (200 while the process responds, whatever the state of its dependencies: for liveness probes), /readyz (200 or 503 with a Readiness), /version (a Version),
-// /metrics, and profiles below /debug/pprof/ (net/http/pprof).
+// OpsHandler serves /healthz (200 while the process responds, whatever the state of its dependencies: for liveness probes),
+// /readyz (200 or 503 with a Readiness), /version (a Version), /metrics, and profiles below /debug/pprof/ (net/http/pprof).
 func (p *Process) OpsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // Question asks a component whether it works. It returns nil if it does.
@@ -82,28 +82,11 @@ func askReady(ctx context.Context, client *http.Client, ready, alive string) err
 	case code == http.StatusOK:
 		return nil
 	}
-	return notReady(code, body)
-}
-
-// notReady returns the reason in a response of a readiness endpoint: ours is JSON, Kubernetes' has one line per check.
-func notReady(code int, body []byte) error {
-	var ours struct {
-		NotReady map[string]string `json:"notReady"`
+	reasons, text := process.ParseNotReady(body)
+	if text == "" {
+		text = fmt.Sprintf("it responds with status %d", code)
 	}
-	if json.Unmarshal(body, &ours) == nil && len(ours.NotReady) > 0 {
-		var parts []string
-		for dependency, reason := range ours.NotReady {
-			parts = append(parts, dependency+": "+reason)
-		}
-		slices.Sort(parts)
-		return &notReadyError{text: strings.Join(parts, "; "), reasons: ours.NotReady}
-	}
-	for line := range strings.Lines(string(body)) {
-		if failed, ok := strings.CutPrefix(line, "[-]"); ok {
-			return &notReadyError{text: strings.TrimSpace(failed)}
-		}
-	}
-	return &notReadyError{text: fmt.Sprintf("it responds with status %d", code)}
+	return &notReadyError{text: text, reasons: reasons}
 }
 
 func get(ctx context.Context, client *http.Client, url string) (code int, body []byte, err error) {
