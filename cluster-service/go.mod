@@ -22,6 +22,7 @@ require (
 	// with autoScaling.min 0 on Azure. HyperShift does not tag this module, and the module proxy has no version of it at the
 	// commit of a release. pkg/render applies its golden renderings to the CRDs, so that tests prove that both fit together.
 	github.com/openshift/hypershift/api v0.0.0-20260602200802-c135e0c47b37
+	golang.org/x/sync v0.22.0
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
 	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
@@ -111,7 +112,6 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/net v0.57.0 // indirect
-	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20251029180050-ab9386a59fda

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
@@ -35,31 +36,40 @@ func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, er
 	return &found.Identity, nil
 }
 
+// identityReads is the maximum number of identities of a cluster that are read at the same time. The HostedCluster waits for
+// all of them.
+const identityReads = 8
+
 // readIdentities reads the client and principal IDs of the identities of the cluster that earlier attempts did not read. The
 // customer must create missing identities, so the error lists all of them.
 func (a *attempt) readIdentities(ctx context.Context) error {
+	unread := slices.DeleteFunc(a.cluster.Identities(), func(i fleet.OperatorIdentity) bool { return a.azure.ClientID(i.ID) != "" })
+	found, errs := make([]*armmsi.Identity, len(unread)), make([]error, len(unread))
+	var group errgroup.Group
+	group.SetLimit(identityReads)
+	for i, identity := range unread {
+		group.Go(func() error {
+			found[i], errs[i] = a.identity(ctx, identity.ID)
+			return nil // the others are read nevertheless
+		})
+	}
+	_ = group.Wait()
+
 	facts := map[string]string{fleet.AzureIdentitiesMissing: ""}
 	a.outcome.Facts = facts
 	var properties, missing []string
 	var failed error
-	for _, identity := range a.cluster.Identities() {
-		if a.azure.ClientID(identity.ID) != "" {
-			continue
-		}
-		found, err := a.identity(ctx, identity.ID)
-		if isNotFound(err) {
+	for i, identity := range unread {
+		switch err := errs[i]; {
+		case isNotFound(err):
 			properties = append(properties, identity.Property)
 			missing = append(missing, fmt.Sprintf("the identity %s of %s does not exist", identity.ID, identity.Property))
-			continue
+		case err != nil:
+			// The next attempt reads only those that this one did not.
+			failed = fmt.Errorf("read the identity of %s: %w", identity.Property, err)
+		default:
+			maps.Copy(facts, fleet.IdentityFacts(identity.ID, *found[i].Properties.ClientID, *found[i].Properties.PrincipalID))
 		}
-		if err != nil {
-			// The others are read nevertheless, and the next attempt reads only those that this one did not.
-			if failed = fmt.Errorf("read the identity of %s: %w", identity.Property, err); ctx.Err() != nil {
-				break
-			}
-			continue
-		}
-		maps.Copy(facts, fleet.IdentityFacts(identity.ID, *found.Properties.ClientID, *found.Properties.PrincipalID))
 	}
 	if len(missing) > 0 {
 		facts[fleet.AzureIdentitiesMissing] = strings.Join(properties, ", ")
