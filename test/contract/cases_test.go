@@ -62,9 +62,6 @@ func TestCases(t *testing.T) {
 		Timeout:       patience,
 		RetryInterval: pause,
 		CleanUp:       true,
-		AllowedFailures: map[string]string{
-			"cluster-choices": "the local region has no private API endpoints",
-		},
 	}
 	// After the last case.
 	t.Cleanup(func() { requireNoRejectedManifests(t, region) })

@@ -11,10 +11,10 @@ import (
 )
 
 // waitTerminal waits until every resource of a case's subscription is in a terminal provisioning state.
-func (t Target) waitTerminal(ctx context.Context, variables map[string]string, mayFail bool) error {
+func (t Target) waitTerminal(ctx context.Context, variables map[string]string) error {
 	deadline := time.Now().Add(t.timeout())
 	for {
-		active, err := t.activeResource(ctx, variables["provider"]+"/hcpOpenShiftClusters", mayFail)
+		active, err := t.activeResource(ctx, variables["provider"]+"/hcpOpenShiftClusters")
 		if err != nil || active == "" {
 			return err
 		}
@@ -29,7 +29,7 @@ func (t Target) waitTerminal(ctx context.Context, variables map[string]string, m
 
 // activeResource returns the first resource of a list, or below one of its items, that is not terminal, with its state. It
 // is empty if there is none, and if the list is refused: then the subscription's state allows no operation.
-func (t Target) activeResource(ctx context.Context, list string, mayFail bool) (string, error) {
+func (t Target) activeResource(ctx context.Context, list string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.BaseURL+list+"?api-version="+t.APIVersion, nil)
 	if err != nil {
 		return "", err
@@ -54,9 +54,7 @@ func (t Target) activeResource(ctx context.Context, list string, mayFail bool) (
 	for _, item := range page.Value {
 		switch state := item.Properties.ProvisioningState; state {
 		case "Failed":
-			if !mayFail {
-				return "", fmt.Errorf("%s is Failed", item.ID)
-			}
+			return "", fmt.Errorf("%s is Failed", item.ID)
 		case "Succeeded", "Canceled", "AwaitingSecret":
 		default:
 			return item.ID + " is " + state, nil
@@ -65,7 +63,7 @@ func (t Target) activeResource(ctx context.Context, list string, mayFail bool) (
 			continue
 		}
 		for _, children := range []string{"/nodePools", "/externalAuths"} {
-			if active, err := t.activeResource(ctx, item.ID+children, mayFail); active != "" || err != nil {
+			if active, err := t.activeResource(ctx, item.ID+children); active != "" || err != nil {
 				return active, err
 			}
 		}

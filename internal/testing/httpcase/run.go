@@ -43,8 +43,6 @@ type Target struct {
 	// cleaned up. Headers then replace ARM's headers in every request.
 	Variables map[string]string
 	Headers   [][2]string
-	// AllowedFailures maps the cases in which a resource may become Failed to the reason.
-	AllowedFailures map[string]string
 }
 
 const (
@@ -85,7 +83,7 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		return err
 	}
 	register.Name, register.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
-	return errors.Join(target.waitTerminal(ctx, variables, target.AllowedFailures[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
+	return errors.Join(target.waitTerminal(ctx, variables), s.runSteps(ctx, target, []Step{register}, variables))
 }
 
 func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
