@@ -36,6 +36,7 @@ const (
 	Node          = "node"           // Name of a Kubernetes Node.
 	Condition     = "condition"      // Type of a status condition.
 	Finalizers    = "finalizers"     // Finalizers that were removed from an object.
+	DataLost      = "data_lost"      // Whether the data of a control plane was removed with it.
 	Class         = "class"          // Class of break-glass credentials: customer or sre.
 	Fingerprint   = "fingerprint"    // SHA-256 fingerprint of a certificate.
 )

@@ -50,7 +50,7 @@ type Reconciler struct {
 	ControlPlanes ControlPlanes
 	// HostedSecrets reads secrets inside clusters of process fidelity.
 	HostedSecrets HostedSecrets
-	// OnRemove is called before a control plane's API server is removed, so that its clients stop.
+	// OnRemove is called before a control plane's API server or its certificates are removed, so that its clients stop.
 	OnRemove func(controlPlaneNamespace string)
 	Log      *slog.Logger
 

@@ -103,6 +103,13 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 			return apierrors.IsNotFound(err), 0, client.IgnoreNotFound(err)
 		}
 	}
+	return r.finishControlPlane(ctx, hc, hcp, true)
+}
+
+// finishControlPlane ends the deletion of a HostedControlPlane: it waits for the cloud resources, removes the API server and its
+// data, and then the finalizer. With withData false it removes neither the API server nor its data, but the objects that belong
+// to the HostedControlPlane.
+func (r *Reconciler) finishControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, withData bool) (gone bool, wait time.Duration, err error) {
 	faults, _ := contract.ParseFaults(hc.Annotations) // pass has already reported unknown faults
 	if faults.Has(contract.FaultDeleteStuck) {
 		return false, 0, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
@@ -115,19 +122,15 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 		return false, left, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
 	}
 	if r.OnRemove != nil {
-		r.OnRemove(namespace)
+		r.OnRemove(hcp.Namespace)
 	}
-	fidelity, err := contract.FidelityOf(hcp)
+	if withData {
+		err = r.removeData(ctx, hcp)
+	} else {
+		err = r.deleteOwned(ctx, hcp)
+	}
 	if err != nil {
 		return false, 0, err
-	}
-	if fidelity == contract.FidelityProcess {
-		if r.ControlPlanes == nil {
-			return false, 0, errNoControlPlanes // without this error its keys would remain in etcd
-		}
-		if err := r.ControlPlanes.Remove(ctx, namespace); err != nil {
-			return false, 0, fmt.Errorf("removing the hosted API server: %w", err)
-		}
 	}
 	base := hcp.DeepCopy()
 	if !controllerutil.RemoveFinalizer(hcp, contract.Finalizer) {
@@ -137,6 +140,24 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 		return false, 0, fmt.Errorf("removing the HostedControlPlane's finalizer: %w", err)
 	}
 	return true, 0, nil
+}
+
+// removeData removes the API server of a control plane and all its data.
+func (r *Reconciler) removeData(ctx context.Context, hcp *hyperv1.HostedControlPlane) error {
+	fidelity, err := contract.FidelityOf(hcp)
+	if err != nil {
+		return err
+	}
+	if fidelity != contract.FidelityProcess {
+		return nil
+	}
+	if r.ControlPlanes == nil {
+		return errNoControlPlanes // without this error its keys would remain in etcd
+	}
+	if err := r.ControlPlanes.Remove(ctx, hcp.Namespace); err != nil {
+		return fmt.Errorf("removing the hosted API server: %w", err)
+	}
+	return nil
 }
 
 func (r *Reconciler) reportDestroyed(ctx context.Context, hcp *hyperv1.HostedControlPlane, status metav1.ConditionStatus, message string) error {

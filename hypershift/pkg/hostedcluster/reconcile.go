@@ -85,6 +85,13 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, err
 	}
 	key := contract.ControlPlaneNamespace(hc.Namespace, hc.Name)
+	hcp, err := r.controlPlane(ctx, hc, key)
+	if err != nil {
+		return 0, err
+	}
+	if hcp != nil && !hcp.DeletionTimestamp.IsZero() {
+		return r.finishRemoved(ctx, hc, hcp)
+	}
 	if o.Encryption, err = r.readEncryption(ctx, key); err != nil {
 		return 0, err
 	}
@@ -102,18 +109,17 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, o.Problem
 	}
 
-	hcp, err := r.controlPlane(ctx, hc, key)
-	if err != nil {
-		return 0, err
-	}
 	if len(hc.Status.Conditions) == 0 {
 		// The first status is written before anything is created, because consumers display it.
 		if err := r.writeStatus(ctx, hc, o, decide(hc, nil, o)); err != nil {
 			return 0, err
 		}
 	}
-	phase, wait := r.Scale.PhaseAfter(o.Now.Sub(hc.CreationTimestamp.Time))
+	phase, wait := r.Scale.PhaseAfter(r.age(hc, hcp, o.Now))
 	if hcp == nil {
+		if o.Problem == nil {
+			o.Problem = r.namespaceProblem(ctx, key)
+		}
 		if o.Problem != nil || o.Desired == nil || phase < schedule.Infrastructure {
 			return wait, r.writeStatus(ctx, hc, o, decide(hc, nil, o))
 		}
@@ -378,11 +384,10 @@ func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.
 	return nil
 }
 
-// decideRollout computes the progress of the components. The start of a creation is the creation time of the
-// HostedCluster; the start of an upgrade is in the newest entry of the version history.
+// decideRollout computes the progress of the components. The start of a creation is the one that age uses; the start of an upgrade is in the newest entry of the version history.
 func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, fidelity contract.Fidelity, o *observation) time.Duration {
 	o.Rollout.version, o.Rollout.fidelity = o.Installing.Version.String(), fidelity
-	wave, wait := r.Scale.Creation(o.Now.Sub(hc.CreationTimestamp.Time))
+	wave, wait := r.Scale.Creation(r.age(hc, hcp, o.Now))
 	if versions := hcp.Status.VersionStatus; versions != nil && len(versions.History) > 0 {
 		switch head := versions.History[0]; {
 		case head.Version != o.Installing.Version.String(): // this pass starts the upgrade

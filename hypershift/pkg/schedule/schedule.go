@@ -101,6 +101,9 @@ const (
 	CloudTimeout = 10 * time.Minute
 )
 
+// Start returns the time at which a phase starts, relative to the creation of the HostedCluster.
+func (s Scale) Start(phase Phase) time.Duration { return s.Of(phaseStarts[phase]) }
+
 // PhaseAfter returns the phase that is reached after elapsed, and the time until the next phase; zero if there is none.
 func (s Scale) PhaseAfter(elapsed time.Duration) (Phase, time.Duration) {
 	for phase := Done; ; phase-- {
