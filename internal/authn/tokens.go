@@ -3,6 +3,7 @@ package authn
 import (
 	"cmp"
 	"context"
+	"crypto/rsa"
 	"crypto/sha256"
 	"errors"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/keycache"
 )
 
 // leeway is the permitted difference between the clocks of issuer and verifier.
@@ -42,7 +44,7 @@ type TokenOptions struct {
 // application that the token was issued to. It is safe for concurrent use.
 type TokenVerifier struct {
 	options TokenOptions
-	keys    *keySet
+	keys    *keycache.Cache[map[string]*rsa.PublicKey]
 	parser  *jwt.Parser
 
 	mu    sync.Mutex
@@ -62,7 +64,7 @@ func NewTokenVerifier(options TokenOptions) *TokenVerifier {
 	}
 	return &TokenVerifier{
 		options: options,
-		keys:    &keySet{issuer: options.Issuer, client: options.Client, now: options.Now},
+		keys:    keycache.New(issuerKeys{issuer: options.Issuer, client: options.Client}.fetch, options.Now),
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(options.Issuer), jwt.WithAudience(options.Audience),
 			jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now)),
 		cache: map[[sha256.Size]byte]cachedToken{},
@@ -70,10 +72,10 @@ func NewTokenVerifier(options TokenOptions) *TokenVerifier {
 }
 
 // Run fetches the issuer's keys periodically until ctx ends.
-func (t *TokenVerifier) Run(ctx context.Context) { t.keys.run(ctx) }
+func (t *TokenVerifier) Run(ctx context.Context) { t.keys.Run(ctx) }
 
 // Ready implements Authenticator. It returns an error while there are no keys or only outdated ones.
-func (t *TokenVerifier) Ready(context.Context) error { return t.keys.ready() }
+func (t *TokenVerifier) Ready(context.Context) error { return t.keys.Ready() }
 
 // claims are the claims of a token that identify its caller.
 type claims struct {
@@ -117,9 +119,9 @@ func (t *TokenVerifier) verify(ctx context.Context, text string) (Caller, time.T
 	var parsed claims
 	_, err := t.parser.ParseWithClaims(text, &parsed, func(token *jwt.Token) (any, error) {
 		id, _ := token.Header["kid"].(string)
-		return t.keys.find(ctx, id)
+		return findKey(ctx, t.keys, id)
 	})
-	var keysErr *keysUnavailableError
+	var keysErr *keycache.UnavailableError
 	if errors.As(err, &keysErr) {
 		return Caller{}, time.Time{}, unavailable(keysErr)
 	}

@@ -9,17 +9,14 @@
 package seal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
-	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
 // ErrInvalid is returned for data that was not sealed with a key of the keyset for the same purpose.
@@ -49,15 +46,9 @@ func fromHandle(handle *keyset.Handle) (*Keys, error) {
 
 // Load reads a keyset from a JSON file.
 func Load(path string) (*Keys, error) {
-	content, err := os.ReadFile(path)
+	handle, err := keyfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read sealing keys: %w", err)
-	}
-	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(content)))
-	if err != nil {
-		// The reader's error may quote a key.
-		return nil, fmt.Errorf("read sealing keys: %s is not a Tink keyset in JSON: create one with tinkey, "+
-			"or in a local region delete the file", path)
 	}
 	k, err := fromHandle(handle)
 	if err != nil {
@@ -78,23 +69,7 @@ func LoadOrCreate(path string) (*Keys, error) {
 // Create writes a keyset with one new key to a file that only its owner can read. It does nothing if the file exists. When
 // several processes create the file at once, one of them writes it.
 func Create(path string) error {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
-	if err != nil {
-		return err
-	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
-	if err != nil {
-		return fmt.Errorf("create sealing keys: %w", err)
-	}
-	defer os.Remove(part.Name())
-	err = insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(part))
-	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return fmt.Errorf("create sealing keys: %w", err)
-	}
-	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := keyfile.Create(path, aead.AES256GCMKeyTemplate()); err != nil {
 		return fmt.Errorf("create sealing keys: %w", err)
 	}
 	return nil

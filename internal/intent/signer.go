@@ -1,0 +1,142 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tink-crypto/tink-go/v2/jwt"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+)
+
+// typeHeader is the typ of the JWS, so that no other JWT of the region is taken for an intent (RFC 8725, section 3.11).
+const typeHeader = "hcpmesh-intent+jwt"
+
+// The names of the claims that RFC 7519 does not define.
+const (
+	claimTenant     = "tid"
+	claimName       = "name"
+	claimRoles      = "roles"
+	claimElevation  = "elevation"
+	claimReason     = "reason"
+	claimTicket     = "ticket"
+	claimAction     = "action"
+	claimTarget     = "target"
+	claimParameters = "parameters"
+	claimCall       = "call"
+)
+
+// Signer signs intents. It is safe for concurrent use.
+type Signer struct {
+	signer           jwt.Signer
+	published        []byte
+	issuer, audience string
+}
+
+// CreateKeys writes a keyset with one new key to a file, unless the file exists.
+func CreateKeys(path string) error {
+	if err := keyfile.Create(path, jwt.ES256Template()); err != nil {
+		return fmt.Errorf("create intent keys: %w", err)
+	}
+	return nil
+}
+
+// LoadSigner reads the keyset of a Signer from a file. The primary key signs; all enabled keys are published, so that a key can
+// be published before it signs. issuer names the signing workload and audience the region.
+func LoadSigner(path, issuer, audience string) (*Signer, error) {
+	handle, err := keyfile.Read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read intent keys: %w", err)
+	}
+	s, err := newSigner(handle, issuer, audience)
+	if err != nil {
+		return nil, fmt.Errorf("read intent keys: %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// NewSigner returns a Signer with a new key, for tests and tools. Nothing that it signs can be verified after its KeySet is
+// lost.
+func NewSigner(issuer, audience string) (*Signer, error) {
+	handle, err := keyset.NewHandle(jwt.ES256Template())
+	if err != nil {
+		return nil, err
+	}
+	return newSigner(handle, issuer, audience)
+}
+
+func newSigner(handle *keyset.Handle, issuer, audience string) (*Signer, error) {
+	signer, err := jwt.NewSigner(handle)
+	if err != nil {
+		return nil, errors.New("the keyset has no enabled primary key that signs JSON Web Tokens; its template must be JWT_ES256")
+	}
+	public, err := handle.Public()
+	if err != nil {
+		return nil, errors.New("the keyset has keys without a public key")
+	}
+	published, err := jwt.JWKSetFromPublicKeysetHandle(public)
+	if err != nil {
+		return nil, fmt.Errorf("the public keys cannot be published: %w", err)
+	}
+	if _, err := parseKeys(published); err != nil {
+		return nil, err
+	}
+	return &Signer{signer: signer, published: published, issuer: issuer, audience: audience}, nil
+}
+
+// KeySet returns the JSON Web Key Set of the public keys.
+func (s *Signer) KeySet() []byte { return s.published }
+
+// Sign returns the compact JWS of an intent.
+func (s *Signer) Sign(i *Intent) (string, error) {
+	if err := i.validate(); err != nil {
+		return "", fmt.Errorf("signing an intent: %w", err)
+	}
+	typ, issued, expires := typeHeader, i.IssuedAt.Truncate(time.Second), i.ExpiresAt.Truncate(time.Second)
+	custom := map[string]any{
+		claimTenant: i.TenantID, claimName: i.Name, claimRoles: list(i.Roles), claimReason: i.Reason, claimTicket: i.Ticket, claimAction: i.Action,
+		claimElevation:  map[string]any{"id": i.Elevation.ID, "role": i.Elevation.Role, "exp": i.Elevation.ExpiresAt.Unix()},
+		claimTarget:     map[string]any{"kind": i.Target.Kind, "id": i.Target.ID, "resourceId": i.Target.ResourceID, "clusterUid": i.Target.ClusterUID},
+		claimParameters: i.Parameters,
+	}
+	if i.Call != nil {
+		custom[claimCall] = map[string]any{"method": i.Call.Method, "digest": i.Call.Digest}
+	}
+	raw, err := jwt.NewRawJWT(&jwt.RawJWTOptions{TypeHeader: &typ, Issuer: &s.issuer, Audience: &s.audience, Subject: &i.ObjectID, JWTID: &i.OperationID,
+		IssuedAt: &issued, ExpiresAt: &expires, CustomClaims: custom})
+	if err != nil {
+		return "", fmt.Errorf("signing an intent: %w", err)
+	}
+	signed, err := s.signer.SignAndEncode(raw)
+	if err == nil && len(signed) > maxSize {
+		err = fmt.Errorf("it has %d bytes, more than %d", len(signed), maxSize)
+	}
+	if err != nil {
+		return "", fmt.Errorf("signing an intent: %w", err)
+	}
+	return signed, nil
+}
+
+func list(values []string) []any {
+	items := make([]any, len(values))
+	for n, value := range values {
+		items[n] = value
+	}
+	return items
+}
+
+// validate returns an error for an intent that names no operation, engineer, elevation or action, or that is valid for too
+// long.
+func (i *Intent) validate() error {
+	switch {
+	case i.OperationID == "" || i.ObjectID == "" || i.Action == "" || i.Elevation.ID == "" || i.Parameters == "":
+		return errors.New("the operation, the engineer, the action, the elevation or the parameters are missing")
+	case i.ExpiresAt.After(i.Elevation.ExpiresAt):
+		return errors.New("it is valid longer than the elevation")
+	case i.ExpiresAt.Sub(i.IssuedAt) > MaxValidity+time.Second:
+		return fmt.Errorf("it is valid longer than %s", MaxValidity)
+	}
+	return nil
+}

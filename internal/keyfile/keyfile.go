@@ -1,0 +1,56 @@
+// Package keyfile reads and creates files with Tink keysets in JSON. A file holds the keys in clear text, readable by its
+// owner only. In production it is a secret of Azure Key Vault that is mounted into the process; see
+// docs/operators/sealing-keys.md. The package never includes keys in errors.
+package keyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+)
+
+// Read reads a keyset.
+func Read(path string) (*keyset.Handle, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(content)))
+	if err != nil {
+		// The reader's error may quote a key.
+		return nil, fmt.Errorf("%s is not a Tink keyset in JSON: create one with tinkey, or in a local region delete the file", path)
+	}
+	return handle, nil
+}
+
+// Create writes a keyset with one new key to a file that only its owner can read. It does nothing if the file exists. When
+// several processes create the file at once, one of them writes it.
+func Create(path string, template *tinkpb.KeyTemplate) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	handle, err := keyset.NewHandle(template)
+	if err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	err = insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(part))
+	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
