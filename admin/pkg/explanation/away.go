@@ -120,10 +120,14 @@ func silentAgents(shards []*csv1.ProvisionShard, now time.Time) []adminv1.Compon
 	return silent
 }
 
-// controlPlaneAvailable reports whether the last report about the control plane is that it is available. Until then, and during
-// the deletion, its API server is expected not to respond.
+// controlPlaneAvailable reports whether the last report about the control plane is that it is available, also while it is being
+// updated. Until then, and during the deletion, its API server is expected not to respond.
 func (f *facts) controlPlaneAvailable() bool {
-	return f.cluster.GetDeleteTime() == nil && slices.ContainsFunc(f.cluster.GetStatus().GetProgress(), func(p *csv1.LayerProgress) bool { return p.GetLayer() == layerControlPlane && layerprogress.Done(p) })
+	if f.cluster.GetDeleteTime() != nil {
+		return false
+	}
+	return f.clusterSubject().condition("Available").GetStatus() == "True" ||
+		slices.ContainsFunc(f.cluster.GetStatus().GetProgress(), func(p *csv1.LayerProgress) bool { return p.GetLayer() == layerControlPlane && layerprogress.Done(p) })
 }
 
 // awayItems returns one item for each outage. The first one has what was reported last about the cluster and its children as

@@ -63,6 +63,14 @@ func inFlight() map[string]facts {
 			f.records[0] = newRecord(clusterID, 2, "Updating")
 			f.operations = append(f.operations, inProgress(updateID, "Update", clusterID, 6*time.Minute, time.Hour))
 		}),
+		"update of the control plane": createdYesterday(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.Phase = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
+			c.Status.Progress[3] = layer("control-plane", "Reconciling", "Waiting for HyperShift to observe the change.", 6*time.Minute)
+			c.Status.Conditions = []*csv1.Condition{condition("Available", "True", "AsExpected", "The hosted control plane is available", 24*time.Hour)}
+		}), heard, func(f *facts) {
+			f.records[0] = newRecord(clusterID, 2, "Updating")
+			f.operations = append(f.operations, inProgress(updateID, "Update", clusterID, 6*time.Minute, time.Hour))
+		}),
 		"scale": createdYesterday(cluster(unchanged[*csv1.Cluster]), heard, func(f *facts) {
 			p := pool("workers", func(p *csv1.NodePool) {
 				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
