@@ -67,10 +67,8 @@ func (a *Agents) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			a.Log.Warn("storing the reports of agents failed", logkey.Error, err)
 		}
-		for _, shard := range shards {
-			if !shard.LastHeartbeat.IsZero() {
-				a.Metrics.heartbeats.WithLabelValues(shard.Name).Set(float64(shard.LastHeartbeat.Unix()))
-			}
+		if err == nil {
+			a.Metrics.showHeartbeats(shards)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
 // Metrics are the metrics of the delivery.
@@ -18,8 +19,9 @@ type Metrics struct {
 	pending   prometheus.Gauge
 	removals  *prometheus.CounterVec
 	lost      prometheus.Gauge
-	// heartbeats has one series per provision shard.
+	// heartbeats has one series per provision shard whose agent has sent a heartbeat. beating are these shards.
 	heartbeats *prometheus.GaugeVec
+	beating    map[string]bool
 }
 
 // NewMetrics returns the metrics and registers them.
@@ -37,6 +39,24 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.removals, m.lost, m.heartbeats)
 	return m
+}
+
+// showHeartbeats exports the last heartbeats of the agents of all shards. It removes the series of shards that do not exist any more.
+// It has one caller at a time.
+func (m *Metrics) showHeartbeats(shards []store.Shard) {
+	beating := map[string]bool{}
+	for _, shard := range shards {
+		if !shard.LastHeartbeat.IsZero() {
+			beating[shard.Name] = true
+			m.heartbeats.WithLabelValues(shard.Name).Set(float64(shard.LastHeartbeat.Unix()))
+		}
+	}
+	for shard := range m.beating {
+		if !beating[shard] {
+			m.heartbeats.DeleteLabelValues(shard)
+		}
+	}
+	m.beating = beating
 }
 
 func (m *Metrics) published(err error) {
