@@ -48,8 +48,8 @@ type Component struct {
 	Message string `json:"message,omitempty"`
 	// ReportedBy is the component that reported the state; empty if admin asked the component itself.
 	ReportedBy string `json:"reportedBy,omitempty"`
-	// Time is when admin asked. Since is when it first asked without the answer Ready; zero if it is ready, or if it has never been
-	// ready since admin started. LastReady is the time of the last answer Ready; zero if there was none.
+	// Time is when admin asked. Since is when a replica of admin first asked without the answer Ready; zero if it is ready, or if no
+	// replica has observed it as ready before. LastReady is the time of the last answer Ready; zero if there was none.
 	Time      time.Time `json:"time"`
 	Since     time.Time `json:"since,omitzero"`
 	LastReady time.Time `json:"lastReady,omitzero"`

@@ -11,7 +11,7 @@ import (
 )
 
 // AdminPartition is the partition of admin operations and elevations, in place of a subscription ID. One replica of the
-// backend at a time owns it, and its documents have one order.
+// backend at a time owns it, and these documents have one order. It also has the document of the components that are away.
 const AdminPartition = "admin"
 
 // AdminOperationState is the state of an admin operation.

@@ -31,8 +31,9 @@ const (
 	CredentialKind   Kind = "adminCredential"
 	FenceKind        Kind = "gate"
 
-	AdminOperationKind Kind = "adminOperation"
-	ElevationKind      Kind = "elevation"
+	AdminOperationKind    Kind = "adminOperation"
+	ElevationKind         Kind = "elevation"
+	ComponentAbsencesKind Kind = "componentAbsences"
 )
 
 // How long documents are kept: an operation after it became terminal, and a tombstone.
@@ -85,6 +86,8 @@ type DB struct {
 
 	adminOperations *Collection[AdminOperationDocument]
 	elevations      *Collection[ElevationDocument]
+
+	componentAbsences *Collection[ComponentAbsencesDocument]
 }
 
 // Clusters returns the collection of clusters.
@@ -116,6 +119,9 @@ func (db *DB) AdminOperations() *Collection[AdminOperationDocument] { return db.
 // Elevations returns the collection of elevations, active or not.
 func (db *DB) Elevations() *Collection[ElevationDocument] { return db.elevations }
 
+// ComponentAbsences returns the collection of the one document with the components that are away.
+func (db *DB) ComponentAbsences() *Collection[ComponentAbsencesDocument] { return db.componentAbsences }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
@@ -146,5 +152,6 @@ func newDB(options Options, connection *connection) *DB {
 	db.adminOperations.ttl = func(*AdminOperationDocument) time.Duration { return AuditTTL }
 	db.elevations = newCollection[ElevationDocument](db, ElevationKind)
 	db.elevations.ttl = func(*ElevationDocument) time.Duration { return AuditTTL }
+	db.componentAbsences = newCollection[ComponentAbsencesDocument](db, ComponentAbsencesKind)
 	return db
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -65,7 +66,7 @@ func (r *region) startAdmin() {
 	}
 	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
-	monitor := must(layers.New(nil, server.Questions(db, r.clusterService(mesh.Admin), bundles)))(r.t)
+	monitor := must(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
 	api := server.New(server.Config{
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Log: logger(), Metrics: prometheus.NewRegistry(),

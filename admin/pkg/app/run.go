@@ -70,7 +70,9 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 			return fmt.Errorf("--components-file: %w", err)
 		}
 	}
-	monitor, err := layers.New(components, server.Questions(db, fleet, bundles))
+	monitor, err := layers.New(layers.Options{
+		Config: components, Own: server.Questions(db, fleet, bundles), History: layers.StoredHistory{Database: db}, Metrics: p.Metrics, Log: p.Log,
+	})
 	if err != nil {
 		return fmt.Errorf("--components-file: %w", err)
 	}

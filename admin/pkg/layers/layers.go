@@ -2,7 +2,7 @@
 //
 // A Monitor asks every component a real question with a deadline: all at the same time, every few seconds and whenever an
 // explanation needs the answers. The cost depends on the number of management clusters, not of clusters. It remembers when each
-// component was last ready. Outages is a pure function that separates the components that are away by themselves from those that
+// component was last ready, shares with the other replicas since when each one is away, and exports both as metrics. Outages is a pure function that separates the components that are away by themselves from those that
 // only lack something that they need.
 package layers
 

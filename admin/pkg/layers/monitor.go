@@ -3,10 +3,12 @@ package layers
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -37,11 +39,27 @@ type Own struct{ CosmosDB, ClusterService, MaestroServer Question }
 
 // Monitor observes components. It is safe for concurrent use.
 type Monitor struct {
-	probes []probe
-	rounds singleflight.Group
+	probes  []probe
+	rounds  singleflight.Group
+	history History
+	metrics *metrics
+	log     *slog.Logger
 
 	mu    sync.Mutex
 	known map[string]adminv1.Component
+	// unshared are the names of the components whose last transition the history does not have.
+	unshared map[string]bool
+}
+
+// Options configures a Monitor.
+type Options struct {
+	// Config lists components besides those that admin uses itself; may be nil.
+	Config *Config
+	Own    Own
+	// History may be nil: then a component is away since this replica first observed it, and a restart loses that time.
+	History History
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // probe is a component with its question.
@@ -50,30 +68,32 @@ type probe struct {
 	ask       Question
 }
 
-// New returns a Monitor of the components of a configuration, which may be nil, and of those that admin uses itself.
-func New(config *Config, own Own) (*Monitor, error) {
-	m := &Monitor{known: map[string]adminv1.Component{}, probes: []probe{
+// New returns a Monitor of the components of a configuration and of those that admin uses itself.
+func New(options Options) (*Monitor, error) {
+	config, own := options.Config, options.Own
+	m := &Monitor{known: map[string]adminv1.Component{}, unshared: map[string]bool{}, history: options.History, log: options.Log, probes: []probe{
 		{adminv1.Component{Name: cosmosDB, Layer: adminv1.ComponentCosmosDB}, own.CosmosDB},
 		{adminv1.Component{Name: clusterService, Layer: adminv1.ComponentClusterService}, own.ClusterService},
 		{adminv1.Component{Name: maestroServer, Layer: adminv1.ComponentMaestroServer}, own.MaestroServer},
 	}}
-	if config == nil {
-		return m, nil
-	}
-	for _, target := range config.Components {
-		ask, err := target.question()
-		if err != nil {
-			return nil, err
+	if config != nil {
+		for _, target := range config.Components {
+			ask, err := target.question()
+			if err != nil {
+				return nil, err
+			}
+			m.probes = append(m.probes, probe{adminv1.Component{Name: target.Name, Layer: target.Layer, ProvisionShard: target.ProvisionShard}, ask})
 		}
-		m.probes = append(m.probes, probe{adminv1.Component{Name: target.Name, Layer: target.Layer, ProvisionShard: target.ProvisionShard}, ask})
 	}
+	m.metrics = newMetrics(options.Metrics)
 	return m, nil
 }
 
-// Run asks all components every few seconds until ctx ends.
+// Run asks all components every few seconds until ctx ends, and shares with other replicas since when they are away.
 func (m *Monitor) Run(ctx context.Context) {
 	for {
 		m.Check(ctx)
+		m.share(ctx)
 		if backoff.Sleep(ctx, period) != nil {
 			return
 		}
@@ -108,7 +128,9 @@ func (m *Monitor) round(ctx context.Context) []adminv1.Component {
 		c.State, c.Message = Classify(answers[i])
 		components = append(components, m.remember(c, asked))
 	}
-	return append(components, m.reported(components, answers, asked)...)
+	components = append(components, m.reported(components, answers, asked)...)
+	m.metrics.export(components, asked)
+	return components
 }
 
 // remember completes a component with the times of its earlier states.
@@ -120,6 +142,9 @@ func (m *Monitor) remember(c adminv1.Component, asked time.Time) adminv1.Compone
 		c.Since, c.LastReady = time.Time{}, asked
 	case known && !before.Away():
 		c.Since = asked
+	}
+	if !known || before.Away() != c.Away() {
+		m.unshared[c.Name] = true
 	}
 	m.known[c.Name] = c
 	return c

@@ -4,35 +4,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// answers holds the error with which each component answers.
-type answers map[string]error
+// answers holds the error with which each component answers. It is safe for concurrent use.
+type answers struct {
+	mu sync.Mutex
+	by map[string]error
+}
+
+// answering returns the answers of components by name. The others answer that they are ready.
+func answering(by map[string]error) *answers {
+	a := &answers{by: map[string]error{}}
+	maps.Copy(a.by, by)
+	return a
+}
+
+func (a *answers) set(name string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.by[name] = err
+}
+
+func (a *answers) get(name string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.by[name]
+}
 
 var errHangs = errors.New("hangs")
 
-func (a answers) ask(name string) Question {
+func (a *answers) ask(name string) Question {
 	return func(ctx context.Context) error {
-		if a[name] == errHangs { //nolint:errorlint // it is never wrapped
+		err := a.get(name)
+		if errors.Is(err, errHangs) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		return a[name]
+		return err
 	}
 }
 
 // monitorOf returns a Monitor of the components that admin uses itself and of others, given as name and layer.
-func monitorOf(t *testing.T, a answers, others ...adminv1.Component) *Monitor {
+func monitorOf(t *testing.T, a *answers, others ...adminv1.Component) *Monitor {
 	t.Helper()
-	m, err := New(nil, Own{CosmosDB: a.ask(cosmosDB), ClusterService: a.ask(clusterService), MaestroServer: a.ask(maestroServer)})
+	m, err := New(Options{Own: Own{CosmosDB: a.ask(cosmosDB), ClusterService: a.ask(clusterService), MaestroServer: a.ask(maestroServer)},
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +81,7 @@ func find(components []adminv1.Component, layer string) adminv1.Component {
 // round takes no longer than the deadline. It runs on virtual time.
 func TestMonitorRemembersWhenComponentsWereReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := answers{maestroServer: errHangs}
+		a := answering(map[string]error{maestroServer: errHangs})
 		m := monitorOf(t, a)
 		start := time.Now().UTC()
 		at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -70,7 +98,8 @@ func TestMonitorRemembersWhenComponentsWereReady(t *testing.T) {
 		if never.State != adminv1.ComponentUnresponsive || !never.Since.IsZero() || !never.LastReady.IsZero() {
 			t.Errorf("a component that was never ready: %+v", never)
 		}
-		a[maestroServer], a[cosmosDB] = nil, errHangs
+		a.set(maestroServer, nil)
+		a.set(cosmosDB, errHangs)
 		time.Sleep(time.Minute)
 		got := find(m.Check(ctx), adminv1.ComponentCosmosDB)
 		want := adminv1.Component{Name: cosmosDB, Layer: adminv1.ComponentCosmosDB, State: adminv1.ComponentUnresponsive, Message: "no response within 1.5s",
@@ -78,11 +107,11 @@ func TestMonitorRemembersWhenComponentsWereReady(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		a[cosmosDB] = errors.New("forbidden")
+		a.set(cosmosDB, errors.New("forbidden"))
 		if changed := find(m.Check(ctx), adminv1.ComponentCosmosDB); changed.State != adminv1.ComponentNotReady || !changed.Since.Equal(want.Since) {
 			t.Errorf("another fault: %+v, want the same beginning", changed)
 		}
-		a[cosmosDB] = nil
+		a.set(cosmosDB, nil)
 		if back := find(m.Check(ctx), adminv1.ComponentCosmosDB); back.Away() || !back.Since.IsZero() || !back.LastReady.Equal(back.Time) {
 			t.Errorf("ready again: %+v", back)
 		}
@@ -96,10 +125,10 @@ func TestMonitorBelievesDependents(t *testing.T) {
 	service := adminv1.Component{Name: "maestro-server", Layer: adminv1.ComponentMaestroServer}
 	store := adminv1.Component{Name: "postgres", Layer: adminv1.ComponentPostgreSQL}
 	agent := adminv1.Component{Name: "mgmt-1-maestro-agent", Layer: adminv1.ComponentAgent, ProvisionShard: "mgmt-1"}
-	a := answers{
+	a := answering(map[string]error{
 		service.Name: &notReadyError{text: "broker", reasons: map[string]string{"mqtt": "connection lost", "postgresql": "could not extend file: No space left on device"}},
 		agent.Name:   &notReadyError{text: "API server", reasons: map[string]string{"cluster": "timeout", "something new": "unknown"}},
-	}
+	})
 	found := monitorOf(t, a, service, store, agent).Check(t.Context())
 	for layer, want := range map[string]adminv1.Component{
 		adminv1.ComponentMQTTBroker:    {State: adminv1.ComponentNotReady, ReportedBy: service.Name},

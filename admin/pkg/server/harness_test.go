@@ -109,7 +109,7 @@ func newHarness(t *testing.T) *harness {
 		}},
 		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 	}
-	monitor, err := layers.New(nil, server.Questions(db, h.config.Fleet, h.works))
+	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

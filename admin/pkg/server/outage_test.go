@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -123,7 +124,7 @@ func newRegion(t *testing.T, o *outage) *harness {
 			config.Components = append(config.Components, o.target(t, layer, ""))
 		}
 	}
-	monitor, err := layers.New(config, server.Questions(db, h.config.Fleet, h.works))
+	monitor, err := layers.New(layers.Options{Config: config, Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
