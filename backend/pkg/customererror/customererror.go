@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -59,7 +60,7 @@ var identityProperty = regexp.MustCompile(`properties\.platform\.operatorsAuthen
 // if Cluster Service reports no missing identity.
 func MissingIdentities(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
 	for _, c := range report.Conditions {
-		if c.Type != "IdentitiesRead" || c.Status != "False" {
+		if c.Type != clustercondition.IdentitiesRead || c.Status != "False" {
 			continue
 		}
 		var failures []database.OperationError

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -246,10 +247,10 @@ func TestMissingIdentities(t *testing.T) {
 		condition hub.Condition
 		want      *database.OperationError
 	}{
-		"one":      {"the target is its property", hub.Condition{Type: "IdentitiesRead", Status: "False", Message: "Missing: " + one.Target + "."}, &one},
-		"several":  {"each is named", hub.Condition{Type: "IdentitiesRead", Status: "False", Message: one.Target + ", " + second.Target + "."}, &database.OperationError{Code: "MultipleErrorsOccurred", Message: "2 errors occurred", Details: []database.OperationError{one, second}}},
-		"internal": {"no other text of Cluster Service is shown", hub.Condition{Type: "IdentitiesRead", Status: "False", Message: "spec.platform.subnet: panic"}, nil},
-		"read":     {"the identities exist", hub.Condition{Type: "IdentitiesRead", Status: "True", Message: one.Target}, nil},
+		"one":      {"the target is its property", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "False", Message: "Missing: " + one.Target + "."}, &one},
+		"several":  {"each is named", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "False", Message: one.Target + ", " + second.Target + "."}, &database.OperationError{Code: "MultipleErrorsOccurred", Message: "2 errors occurred", Details: []database.OperationError{one, second}}},
+		"internal": {"no other text of Cluster Service is shown", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "False", Message: "spec.platform.subnet: panic"}, nil},
+		"read":     {"the identities exist", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "True", Message: one.Target}, nil},
 		"other":    {"other conditions say nothing about identities", hub.Condition{Type: "Available", Status: "False", Message: one.Target}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 // AzureKind is the kind of an Azure resource of a cluster, and of the step that creates or removes it.
@@ -411,7 +413,7 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		if s.Error != "" {
 			state := "Retrying" + camelCase(string(s.Kind))
 			if s.missingIdentities() != "" {
-				state = identityNotFound
+				state = clustercondition.IdentityNotFound
 			}
 			layers = append(layers, layer{LayerAzure, state, fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
 		}

@@ -7,6 +7,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -245,7 +246,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(work)}, observed...)...)
 	if missing := t.Azure.Step(AzureIdentities).missingIdentities(); missing != "" {
 		s.Conditions = append(s.Conditions, setConditions(before, now, c.Generation,
-			condition{identitiesReadCondition, "False", identityNotFound, identitiesMissingSentence + missing + "."})...)
+			condition{clustercondition.IdentitiesRead, "False", clustercondition.IdentityNotFound, identitiesMissingSentence + missing + "."})...)
 	}
 	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)

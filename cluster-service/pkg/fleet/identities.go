@@ -47,8 +47,6 @@ const (
 	clientIDFact              = "clientId:"
 	principalIDFact           = "principalId:"
 	AzureIdentitiesMissing    = "missing"
-	identityNotFound          = "IdentityNotFound"
-	identitiesReadCondition   = "IdentitiesRead"
 	identitiesMissingSentence = "The identities of these properties do not exist: "
 )
 

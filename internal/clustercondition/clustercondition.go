@@ -1,0 +1,9 @@
+// Package clustercondition names the conditions of clusters that Cluster Service reports and other services interpret.
+package clustercondition
+
+// IdentitiesRead is False with the reason IdentityNotFound if user-assigned identities of a cluster do not exist. Its message
+// then contains the ARM property path of each. Otherwise the cluster does not have the condition.
+const (
+	IdentitiesRead   = "IdentitiesRead"
+	IdentityNotFound = "IdentityNotFound"
+)
