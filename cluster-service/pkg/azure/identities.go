@@ -125,10 +125,6 @@ func (a *attempt) checkRoles(ctx context.Context) error {
 			scope = network
 		}
 		missingAction, err := check.missing(ctx, id, role, scope)
-		if isNotFound(err) {
-			missing = append(missing, fmt.Sprintf("the identity of %s, %s, does not exist", who, id))
-			return nil
-		}
 		if err != nil {
 			return fmt.Errorf("check the roles of %s: %w", who, err)
 		}
@@ -169,8 +165,7 @@ func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthori
 	}
 	found, err := client.GetByID(ctx, role, nil)
 	if err != nil {
-		// Without %w, so that the caller does not mistake a missing role definition for a missing identity.
-		return nil, fmt.Errorf("read the role definition %s: %s", role, describe(err))
+		return nil, fmt.Errorf("read the role definition %s: %w", role, err)
 	}
 	var p []*armauthorization.Permission
 	if found.Properties != nil {
@@ -182,10 +177,6 @@ func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthori
 
 // missing returns the first action of a role that an identity lacks on a scope, and "" when it has all of them.
 func (c *roleCheck) missing(ctx context.Context, id, role, scope string) (string, error) {
-	identity, err := c.identity(ctx, id)
-	if err != nil {
-		return "", err
-	}
 	wanted, err := c.permissions(ctx, definitions+role)
 	if err != nil {
 		return "", err
@@ -200,7 +191,7 @@ func (c *roleCheck) missing(ctx context.Context, id, role, scope string) (string
 	}
 	var granted []*armauthorization.Permission
 	pager := assignments.NewListForScopePager(scope, &armauthorization.RoleAssignmentsClientListForScopeOptions{
-		Filter: to.Ptr("atScope() and assignedTo('" + *identity.Properties.PrincipalID + "')")})
+		Filter: to.Ptr("atScope() and assignedTo('" + c.azure.PrincipalID(id) + "')")})
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {

@@ -1,13 +1,19 @@
 package azure_test
 
 import (
+	"context"
+	"math"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
@@ -40,7 +46,7 @@ func TestClientIDsAreRead(t *testing.T) {
 	const property = "properties.platform.operatorsAuthentication.userAssignedIdentities.controlPlaneOperators[ingress]"
 	condition := func() string {
 		for _, c := range cluster.Cluster.Status.GetConditions() {
-			if c.GetType() == "IdentitiesRead" {
+			if c.GetType() == clustercondition.IdentitiesRead {
 				return c.GetStatus() + " " + c.GetReason() + ": " + c.GetMessage()
 			}
 		}
@@ -113,3 +119,51 @@ func TestClientIDsAreRead(t *testing.T) {
 		t.Errorf("with another identity the outcome is %+v", o)
 	}
 }
+
+// TestIdentitiesAreReadOnce creates all resources of a cluster. The check of the roles uses the principal IDs that the first
+// step has read.
+func TestIdentitiesAreReadOnce(t *testing.T) {
+	w := newRegion(t, emulator.Options{})
+	rule := faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Skip: math.MaxInt32, Status: 500}
+	if _, err := w.azure.Faults().Add(rule); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(w.cluster("192.0.2.1"))
+	if got := w.azure.Faults().List()[0].Matched; got != 1 {
+		t.Errorf("the identity was read %d times", got)
+	}
+}
+
+// TestIdentitiesAreReadConcurrently answers no read of an identity until all of them have been requested.
+func TestIdentitiesAreReadConcurrently(t *testing.T) {
+	w := newRegion(t, emulator.Options{})
+	cluster := w.cluster("192.0.2.1")
+	ctx, cancel := context.WithTimeout(t.Context(), settleTimeout)
+	defer cancel()
+	var waiting atomic.Int32
+	all := make(chan struct{})
+	transport := w.azure.HTTP().Transport
+	w.steps.Clients = azure.NewSDK(w.steps.Config, w.azure.Tokens, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if strings.Contains(r.URL.Path, "/userAssignedIdentities/") {
+			if waiting.Add(1) == int32(len(cluster.Cluster.Identities())) {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		}
+		return transport.RoundTrip(r)
+	})})
+	if err := w.steps.Region.Settle(w.now, cluster, nil); err != nil {
+		t.Fatal(err)
+	}
+	if o := w.steps.Try(ctx, cluster, cluster.Azure.Step(fleet.AzureIdentities)); !o.Done {
+		t.Errorf("the outcome of concurrent reads is %+v", o)
+	}
+}
+
+type roundTripper func(r *http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

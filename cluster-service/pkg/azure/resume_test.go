@@ -145,8 +145,7 @@ var operations = map[string]struct {
 	"GetSubnet":         {"GET", "arm", "/subnets/sub", 0},
 	"Associate":         {"PUT", "arm", "/subnets/sub", 0},
 	"Dissociate":        {"PUT", "arm", "/subnets/sub", 1},
-	"ReadIdentity":      {"GET", "arm", "/userAssignedIdentities/cp-ingress", 0},
-	"GetIdentity":       {"GET", "arm", "/userAssignedIdentities/cp-ingress", 1}, // the first one reads its client ID
+	"GetIdentity":       {"GET", "arm", "/userAssignedIdentities/cp-ingress", 0},
 	"ListRoles":         {"GET", "arm", "/roleAssignments", 0},
 	"GetRole":           {"GET", "arm", "/roleDefinitions/", 0},
 	"PutCredential":     {"PUT", "arm", "/federatedIdentityCredentials/", 0},

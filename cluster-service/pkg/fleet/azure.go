@@ -344,6 +344,10 @@ func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited 
 	switch kind {
 	case AzureIdentities:
 		return t.Cluster.identitiesInput(), ""
+	case AzureRoles:
+		if s := t.Azure.Step(AzureIdentities); s == nil || !s.Done {
+			return "", "the principal IDs of the identities"
+		}
 	case AzureDocuments:
 		if len(t.Cluster.SigningKey) == 0 {
 			return "", "the cluster's signing key"

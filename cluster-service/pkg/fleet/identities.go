@@ -57,9 +57,14 @@ func IdentityFacts(armID, clientID, principalID string) map[string]string {
 }
 
 // ClientID returns the client ID of an identity as Azure reported it; empty if it was not read yet.
-func (a *Azure) ClientID(armID string) string {
+func (a *Azure) ClientID(armID string) string { return a.identityFact(clientIDFact, armID) }
+
+// PrincipalID returns the principal ID of an identity as Azure reported it; empty if it was not read yet.
+func (a *Azure) PrincipalID(armID string) string { return a.identityFact(principalIDFact, armID) }
+
+func (a *Azure) identityFact(name, armID string) string {
 	if s := a.Step(AzureIdentities); s != nil {
-		return s.Facts[clientIDFact+strings.ToLower(armID)]
+		return s.Facts[name+strings.ToLower(armID)]
 	}
 	return ""
 }
