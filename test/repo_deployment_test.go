@@ -239,8 +239,8 @@ var deployedPrograms = map[string][]string{
 	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation"},
 	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation"},
 	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn"},
-	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing"},
-	"maestro-server":  {"maestro/pkg/app", "internal/process"},
+	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres"},
+	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres"},
 	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
 }
 
@@ -250,12 +250,12 @@ var byChart = map[string]string{
 	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "shards-file": "/config/shards.yaml", "config": "/config/config.yaml",
-	"replica": "backend-0", "components-file": "/config/components.yaml",
+	"replica": "backend-0", "components-file": "/config/components.yaml", "migrate": "false",
 }
 
 // atDefault are the flags that no region needs to change, and those that are for local regions and tests.
 var atDefault = []string{
-	"die-with-parent", "allow-loopback-notifications", "authentication-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
+	"die-with-parent", "database-authentication", "allow-loopback-notifications", "authentication-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
 	"heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",

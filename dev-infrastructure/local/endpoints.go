@@ -48,8 +48,10 @@ type Endpoints struct {
 	// Azure is the URL of the Azure emulator.
 	Azure string `json:"azure"`
 	Etcd  string `json:"etcd"`
-	// DatabaseURLFiles are the files with the URLs of the databases, by database.
-	DatabaseURLFiles map[string]string `json:"databaseURLFiles"`
+	// DatabaseURLFiles are the files with the URLs of the databases for their services, by database. AdministratorURLFile contains
+	// that of the PostgreSQL server for its superuser.
+	DatabaseURLFiles     map[string]string `json:"databaseURLFiles"`
+	AdministratorURLFile string            `json:"administratorURLFile"`
 	// Identities are the folders of the SPIFFE identities, by workload.
 	Identities map[string]string `json:"identities"`
 	// Ops are the addresses of /readyz and /metrics, by process.
@@ -85,7 +87,8 @@ func (r *Region) Endpoints() Endpoints {
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
 			MaestroDatabase:        r.databaseURLFile(MaestroDatabase),
 		},
-		Identities: map[string]string{},
+		AdministratorURLFile: r.administratorURLFile(),
+		Identities:           map[string]string{},
 		Ops: map[string]string{
 			"arm-frontdoor":      r.address(frontDoorOps),
 			"frontend":           r.address(frontendOps),

@@ -37,6 +37,9 @@ func (r *Region) identities() []identity {
 		{"azure-emulator", mesh.AzureEmulator, loopback},
 		{"update-graph", mesh.UpdateGraph, loopback},
 		{"hcpctl", mesh.Hcpctl, nil},
+		{"postgres", mesh.PostgreSQL, loopback},
+		{string(mesh.ClusterServiceMigration), mesh.ClusterServiceMigration, nil},
+		{string(mesh.MaestroMigration), mesh.MaestroMigration, nil},
 	}
 	for _, m := range r.clusters {
 		identities = append(identities,

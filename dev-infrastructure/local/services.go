@@ -152,10 +152,10 @@ func (r *Region) maestroServer() supervisor.Spec {
 		"--listen-grpc="+r.address(maestroGRPCPort),
 		"--listen-rest="+r.address(maestroRESTPort),
 		"--identity-dir="+identity,
-		"--database-url-file="+r.databaseURLFile(MaestroDatabase),
 		"--mqtt-address="+r.address(mqttPort),
 		"--mqtt-identity-dir="+identity,
 	)
+	spec.Args = append(spec.Args, r.databaseFlags(MaestroDatabase)...)
 	spec.Needs = []string{"postgres", "eventgrid-emulator"}
 	spec.Ports["grpc"], spec.Ports["rest"] = r.port(maestroGRPCPort), r.port(maestroRESTPort)
 	spec.Settle = r.registerConsumers
@@ -178,7 +178,6 @@ func (r *Region) clusterService() supervisor.Spec {
 	spec := r.ours("cluster-service", "cluster-service", clusterServiceOps,
 		"--listen="+r.address(clusterServicePort),
 		"--identity-dir="+r.identityDir("cluster-service"),
-		"--database-url-file="+r.databaseURLFile(ClusterServiceDatabase),
 		"--secrets-key-file="+r.state.path("secrets", "cluster-service.key"),
 		"--maestro-grpc-address="+r.address(maestroGRPCPort),
 		"--shards-file="+r.shardsFile(),
@@ -188,7 +187,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--api-url-source=endpoint",
 		"--components-after="+r.componentsAfter().String(),
 	)
-	spec.Args = slices.Concat(spec.Args, r.tracing(), r.releaseCatalog(), r.updateGraphFlags())
+	spec.Args = slices.Concat(spec.Args, r.databaseFlags(ClusterServiceDatabase), r.tracing(), r.releaseCatalog(), r.updateGraphFlags())
 	if r.hasAzure() {
 		spec.Args = append(spec.Args, "--config="+r.clusterServiceConfigFile())
 	}

@@ -36,12 +36,16 @@ const (
 	UpdateGraph       Peer = "update-graph"
 	AzureEmulator     Peer = "azure-emulator"
 	Hcpctl            Peer = "hcpctl"
+	PostgreSQL        Peer = "postgresql"
+	// The commands that migrate a database as its owner have workloads of their own, because the services must not change tables.
+	ClusterServiceMigration Peer = "cluster-service-migration"
+	MaestroMigration        Peer = "maestro-migration"
 )
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
 	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
-		UpdateGraph, AzureEmulator, Hcpctl}
+		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 
 // ID is the SPIFFE identity of a workload.

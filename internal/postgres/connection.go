@@ -8,9 +8,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +39,18 @@ type Options struct {
 	Application string
 	// MaxConnections bounds the pool; 0 means the default of pgxpool.
 	MaxConnections int32
+	// Authentication replaces the client certificate, the TLS settings and the password of URL; the zero value replaces nothing.
+	Authentication Authentication
+}
+
+// Authentication is how sessions authenticate to the server, apart from what a URL contains.
+type Authentication struct {
+	// TLS encrypts all connections, verifies the server and presents the client's certificate. No connection is made without it,
+	// whatever the sslmode of the URL. Nil means the TLS settings of the URL.
+	TLS *tls.Config
+	// Password returns the password of the next session, for example a token that expires. Sessions that are open stay open when it
+	// expires. Nil means the password of the URL.
+	Password func(ctx context.Context) (string, error)
 }
 
 // Open returns a pool for a database. It does not connect, so it succeeds while the database is unreachable. Sessions are
@@ -54,6 +68,17 @@ func Open(ctx context.Context, options Options) (*pgxpool.Pool, error) {
 	connection.RuntimeParams["application_name"] = options.Application
 	connection.ConnectTimeout = connectTimeout
 	connection.DialFunc = dial
+	if options.Authentication.TLS != nil {
+		requireTLS(&connection.Config, options.Authentication.TLS)
+	}
+	if password := options.Authentication.Password; password != nil {
+		config.BeforeConnect = func(ctx context.Context, session *pgx.ConnConfig) (err error) {
+			if session.Password, err = password(ctx); err != nil {
+				return fmt.Errorf("getting the password of the database: %w", err)
+			}
+			return nil
+		}
+	}
 	for name, value := range Parameters() {
 		if _, given := connection.RuntimeParams[name]; !given {
 			connection.RuntimeParams[name] = value
@@ -69,10 +94,33 @@ func Open(ctx context.Context, options Options) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
+// requireTLS makes all connections to the hosts of a configuration use the TLS configuration. An sslmode such as prefer makes a second
+// entry without TLS for each host, which it removes.
+func requireTLS(connection *pgconn.Config, config *tls.Config) {
+	type host struct {
+		name string
+		port uint16
+	}
+	connection.TLSConfig = config.Clone()
+	known := map[host]bool{{connection.Host, connection.Port}: true}
+	connection.Fallbacks = slices.DeleteFunc(connection.Fallbacks, func(fallback *pgconn.FallbackConfig) bool {
+		fallback.TLSConfig = config.Clone()
+		at := host{fallback.Host, fallback.Port}
+		defer func() { known[at] = true }()
+		return known[at]
+	})
+}
+
 // Connect opens one connection with the settings of a pool, but outside of it. It is for sessions that live long, such as
 // those that listen for notifications.
 func Connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
-	return pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	config := pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
 }
 
 // Parameters returns the run-time parameters of each session. With them the server probes its client, and ends a transaction

@@ -1,18 +1,16 @@
 // Package postgresserver runs PostgreSQL servers from the distribution's binaries, for the local region and for tests. It
 // finds the binaries, creates a data directory, starts the server on the loopback interface as an unprivileged user, creates
-// databases and stops the server. It sends no SQL besides that of its readiness probe; services connect with the URLs that it
-// returns.
+// databases with their roles, and stops the server. With TLS it accepts no connection without TLS, and authenticates services by
+// their client certificates.
 package postgresserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -26,7 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
-// superuser is the database role that owns everything.
+// superuser is the role that administers the server. No service has its password.
 const superuser = "hcpmesh"
 
 // startTimeout bounds the time until a server accepts connections, including crash recovery.
@@ -46,6 +44,10 @@ type Options struct {
 	Throwaway bool
 	// MaxConnections defaults to 200.
 	MaxConnections int
+	// TLS makes the server refuse connections without TLS; nil disables TLS.
+	TLS *TLS
+	// Databases are the databases that Provision creates. With TLS, only their roles and the superuser can connect.
+	Databases []Database
 	// Log receives the server's log; nil discards it.
 	Log io.Writer
 }
@@ -57,6 +59,9 @@ type Server struct {
 	password string
 	account  *account
 	process  *spawn.Process
+	// caFile is the authority of the server's certificate; empty without TLS.
+	caFile    string
+	databases []Database
 }
 
 // ErrNotInstalled is the error if no PostgreSQL server is found.
@@ -107,8 +112,17 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &Server{bin: bin, account: unprivileged, port: options.Port}
+	server := &Server{bin: bin, account: unprivileged, port: options.Port, databases: options.Databases}
+	for _, database := range options.Databases {
+		if err := database.validate(); err != nil {
+			return nil, err
+		}
+	}
 	if err := server.initialize(ctx, options); err != nil {
+		return nil, err
+	}
+	access, err := server.configureAccess(options)
+	if err != nil {
 		return nil, err
 	}
 	if server.port == 0 {
@@ -116,7 +130,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if err := server.launch(options); err != nil {
+	if err := server.launch(options, access); err != nil {
 		return nil, err
 	}
 	if err := server.awaitReady(ctx); err != nil {
@@ -168,7 +182,8 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	return os.Rename(part, options.DataDir)
 }
 
-func (s *Server) launch(options Options) error {
+// launch starts the server with settings as arguments.
+func (s *Server) launch(options Options, settings []string) error {
 	connections := options.MaxConnections
 	if connections == 0 {
 		connections = 200
@@ -187,7 +202,7 @@ func (s *Server) launch(options Options) error {
 		// commit. A lost commit would assign revisions twice, and a watcher would miss the second assignment.
 		arguments = append(arguments, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
-	command := s.account.command(context.Background(), filepath.Join(s.bin, "postgres"), arguments...)
+	command := s.account.command(context.Background(), filepath.Join(s.bin, "postgres"), append(arguments, settings...)...)
 	command.Stdout, command.Stderr = options.Log, options.Log
 	var err error
 	// SIGQUIT is PostgreSQL's immediate shutdown: the postmaster terminates its children too.
@@ -203,8 +218,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		ready := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port))
-		if ready.Run() == nil {
+		if s.client(ctx, "pg_isready", "-q", "-d", maintenance).Run() == nil {
 			return nil
 		}
 		select {
@@ -235,7 +249,7 @@ const clientTimeout = 10 * time.Second
 // Ready returns why the server does not commit transactions, or nil if it does. It opens a connection and commits a transaction
 // that writes to the log, so that it fails if the server is hung or cannot write.
 func (s *Server) Ready(ctx context.Context) error {
-	output, err := s.client(ctx, "psql", "-X", "-q", "-A", "-t", "-w", "-d", "postgres", "-c", "SELECT pg_current_xact_id()").CombinedOutput()
+	output, err := s.client(ctx, "psql", "-X", "-q", "-A", "-t", "-w", "-d", maintenance, "-c", "SELECT pg_current_xact_id()").CombinedOutput()
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("committing a transaction: %w", ctx.Err())
@@ -249,7 +263,7 @@ func (s *Server) Ready(ctx context.Context) error {
 // recovers responds.
 func (s *Server) Live(ctx context.Context) error {
 	const rejects = 1 // pg_isready(1)
-	err := s.client(ctx, "pg_isready", "-q", "-t", strconv.Itoa(int(clientTimeout/time.Second))).Run()
+	err := s.client(ctx, "pg_isready", "-q", "-d", maintenance, "-t", strconv.Itoa(int(clientTimeout/time.Second))).Run()
 	var exit *exec.ExitError
 	if err == nil || errors.As(err, &exit) && exit.ExitCode() == rejects {
 		return nil
@@ -261,27 +275,10 @@ func (s *Server) Live(ctx context.Context) error {
 func (s *Server) client(ctx context.Context, program string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(s.bin, program), append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser}, arguments...)...)
 	command.Env = append(os.Environ(), "PGPASSWORD="+s.password, "LC_ALL=C", "PGCONNECT_TIMEOUT="+strconv.Itoa(int(clientTimeout/time.Second)))
+	if s.caFile != "" {
+		command.Env = append(command.Env, "PGSSLMODE=verify-full", "PGSSLROOTCERT="+s.caFile)
+	}
 	return command
-}
-
-// URL returns the connection string of a database, with the role that owns it. It contains the password: do not log it.
-func (s *Server) URL(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, s.password), Path: "/" + database,
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), RawQuery: "sslmode=disable"}
-	return u.String()
-}
-
-// CreateDatabase creates a database, as a copy of template unless that is empty. It does nothing if the database exists.
-func (s *Server) CreateDatabase(ctx context.Context, name, template string) error {
-	arguments := []string{"-w", "--maintenance-db=postgres"}
-	if template != "" {
-		arguments = append(arguments, "-T", template)
-	}
-	output, err := s.client(ctx, "createdb", append(arguments, name)...).CombinedOutput()
-	if err == nil || bytes.Contains(output, []byte("already exists")) {
-		return nil
-	}
-	return fmt.Errorf("creating the database %s: %w: %s", name, err, lastLine(output))
 }
 
 // Stop requests a fast shutdown, which rolls back open transactions, and waits for it. It kills the server when ctx ends first.

@@ -3,7 +3,6 @@ package postgresserver
 import (
 	"context"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,28 +30,26 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	dir := dataDir(t)
-	first, err := Start(ctx, Options{DataDir: dir, Throwaway: true})
+	databases := []Database{{Name: "fleet", Owner: Role{Name: "owner"}, Runtime: Role{Name: "service"}}}
+	first, err := Start(ctx, Options{DataDir: dir, Throwaway: true, Databases: databases})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.CreateDatabase(ctx, "fleet", ""); err != nil {
+	if err := first.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	before, err := url.Parse(first.URL("fleet"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := first.AdministratorURL("fleet")
 	first.Kill()
 
-	second, err := Start(ctx, Options{DataDir: dir, Port: first.Port(), Throwaway: true})
+	second, err := Start(ctx, Options{DataDir: dir, Port: first.Port(), Throwaway: true, Databases: databases})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Kill()
-	if after := second.URL("fleet"); after != before.String() {
+	if second.AdministratorURL("fleet") != before {
 		t.Error("the URL changed with a restart")
 	}
-	if err := second.CreateDatabase(ctx, "fleet", ""); err != nil {
+	if err := second.Provision(ctx); err != nil {
 		t.Errorf("creating a database that exists: %v", err)
 	}
 }

@@ -154,12 +154,22 @@ func inMaestro(ctx context.Context) ([]string, error) {
 	return rows(ctx, local.MaestroDatabase, "SELECT id::text || ' of ' || consumer FROM resources")
 }
 
-func rows(ctx context.Context, name, query string) ([]string, error) {
-	address, err := os.ReadFile(region.Endpoints().DatabaseURLFiles[name])
+// administrator connects to a database of the region as the superuser.
+func administrator(ctx context.Context, name string) (*pgx.Conn, error) {
+	address, err := os.ReadFile(region.Endpoints().AdministratorURLFile)
 	if err != nil {
 		return nil, err
 	}
-	connection, err := pgx.Connect(ctx, strings.TrimSpace(string(address)))
+	config, err := pgx.ParseConfig(strings.TrimSpace(string(address)))
+	if err != nil {
+		return nil, err
+	}
+	config.Database = name
+	return pgx.ConnectConfig(ctx, config)
+}
+
+func rows(ctx context.Context, name, query string) ([]string, error) {
+	connection, err := administrator(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,11 +19,7 @@ var restoring = flag.Bool("restored-day", false, "run TestRestoredFleetIsRepaire
 // both.
 func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 	t.Helper()
-	address, err := os.ReadFile(region.Endpoints().DatabaseURLFiles[local.MaestroDatabase])
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection, err := pgx.Connect(ctx, strings.TrimSpace(string(address)))
+	connection, err := administrator(ctx, local.MaestroDatabase)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +35,7 @@ func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 	run("ALTER DATABASE %s ALLOW_CONNECTIONS false", names[from])
 	run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'", from)
 	eventually.Before(ctx, t, "the database is copied", func() error {
-		_, err := connection.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", names[to], names[from]))
+		_, err := connection.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER clusterservice_owner", names[to], names[from]))
 		return err
 	})
 	for _, name := range names {

@@ -124,10 +124,20 @@ func askPostgreSQL(ctx context.Context, address string) error {
 		return ctx.Err()
 	case err != nil:
 		return err
-	case answer[0] != 'S' && answer[0] != 'N':
+	case answer[0] == 'N':
+		return nil
+	case answer[0] != 'S':
 		return &notReadyError{text: "it rejects connections"}
 	}
-	return nil
+	// The server logs a failure if the connection ends before TLS is established. Nothing is sent afterwards, so any certificate will do.
+	encrypted := tls.Client(connection, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true})
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	return encrypted.Close()
 }
 
 // HostedAPIServer asks the API server of a hosted cluster at its URL. Any HTTP response proves that it works. It sends no

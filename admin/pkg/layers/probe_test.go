@@ -2,6 +2,7 @@ package layers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -87,6 +88,16 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 			}
 		})
 	}
+	encrypted := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(encrypted.Close)
+	postgresWithTLS := listen(t, func(c net.Conn) {
+		defer func() { _ = c.Close() }()
+		if _, err := io.ReadFull(c, make([]byte, len(sslRequest))); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "S")
+		_ = tls.Server(c, encrypted.TLS).HandshakeContext(t.Context())
+	})
 	of := func(base string) Target { return Target{Ready: base + "/readyz", Alive: base + "/healthz"} }
 	tests := map[string]struct {
 		target  Target
@@ -101,7 +112,8 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 		"hung":                  {of("http://" + hung(t)), adminv1.ComponentUnresponsive, "no response"},
 		"hung, only ready":      {Target{Ready: "http://" + hung(t)}, adminv1.ComponentUnresponsive, "no response"},
 		"stopped":               {of("http://" + stopped(t)), adminv1.ComponentUnreachable, "no connection"},
-		"PostgreSQL with TLS":   {Target{PostgreSQL: postgres("S")}, adminv1.ComponentReady, ""},
+		"PostgreSQL with TLS":   {Target{PostgreSQL: postgresWithTLS}, adminv1.ComponentReady, ""},
+		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "EOF"},
 		"PostgreSQL":            {Target{PostgreSQL: postgres("N")}, adminv1.ComponentReady, ""},
 		"PostgreSQL rejects":    {Target{PostgreSQL: postgres("E")}, adminv1.ComponentNotReady, "rejects"},
 		"PostgreSQL hung":       {Target{PostgreSQL: hung(t)}, adminv1.ComponentUnresponsive, "no response"},

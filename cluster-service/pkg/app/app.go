@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -45,7 +46,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return err
 	}
-	database, err := store.Open(store.Options{URL: in.databaseURL, MaxConnections: int32(o.MaxConnections), Log: p.Log})
+	database, err := store.Open(store.Options{URL: in.databaseURL, Authentication: in.authentication, MaxConnections: int32(o.MaxConnections), Log: p.Log})
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	defer listener.Close()
-	if err := prepare(ctx, p.Log, database, in.shards); err != nil {
+	if err := prepare(ctx, p.Log, database, in.shards, o.Migrate); err != nil {
 		return err
 	}
 	close(migrated)
@@ -100,10 +101,15 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, p.Log, traces.ServerOption()))
 }
 
-// prepare migrates the database and stores the configured shards. It waits until the database is reachable.
-func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shards []config.Shard) error {
+// prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
+// database is reachable and up to date.
+func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shards []config.Shard, migrate bool) error {
+	schema := database.CheckMigrated
+	if migrate {
+		schema = database.Migrate
+	}
 	for said := false; ; {
-		err := database.Migrate(ctx)
+		err := schema(ctx)
 		if err == nil {
 			err = database.ConfigureShards(ctx, shards)
 		}
@@ -113,7 +119,7 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !store.IsUnavailable(err) {
+		if !store.IsUnavailable(err) && !postgres.IsOutdated(err) {
 			return fmt.Errorf("preparing the database: %w", err)
 		}
 		if !said {

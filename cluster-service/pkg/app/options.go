@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -35,8 +36,9 @@ type Options struct {
 
 	Listen         string
 	IdentityDir    string
-	DatabaseURL    string // file
+	Database       postgres.Settings
 	MaxConnections int
+	Migrate        bool
 	SecretsKey     string // file
 	Maestro        string
 	MaestroPlain   bool
@@ -63,8 +65,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Tracing.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, mTLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
-	flags.StringVar(&o.DatabaseURL, "database-url-file", "", "`file` that holds the URL of the PostgreSQL database")
+	o.Database.AddFlags(flags)
 	flags.IntVar(&o.MaxConnections, "database-connections", 16, "most connections to the database, beside one that listens")
+	flags.BoolVar(&o.Migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
 	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with the Tink keyset that seals secrets in the database; created when missing in environment local")
 	flags.StringVar(&o.Maestro, "maestro-grpc-address", "", "`address` of Maestro's gRPC service")
 	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
@@ -93,6 +96,9 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {
+		return err
+	}
+	if err := o.Database.Validate(); err != nil {
 		return err
 	}
 	if o.BaseDomain == "" {
@@ -152,24 +158,25 @@ func (o *Options) graphClient() (*http.Client, error) {
 
 // inputs are the contents of the files that the options name.
 type inputs struct {
-	databaseURL string
-	identity    *mesh.Identity
-	keeper      *seal.Keys
-	shards      []config.Shard
-	releases    *release.Catalog
-	graphs      *http.Client
-	renderer    *render.Renderer
+	databaseURL    string
+	authentication postgres.Authentication
+	identity       *mesh.Identity
+	keeper         *seal.Keys
+	shards         []config.Shard
+	releases       *release.Catalog
+	graphs         *http.Client
+	renderer       *render.Renderer
 	// azure is nil if clusters have no Azure resources.
 	azure *azure.Steps
 }
 
 func (o *Options) read() (*inputs, error) {
-	text, err := os.ReadFile(o.DatabaseURL)
+	identity, err := mesh.LoadIdentity(o.IdentityDir)
 	if err != nil {
-		return nil, fmt.Errorf("--database-url-file: %w", err)
+		return nil, err
 	}
-	in := &inputs{databaseURL: strings.TrimSpace(string(text))}
-	if in.identity, err = mesh.LoadIdentity(o.IdentityDir); err != nil {
+	in := &inputs{identity: identity}
+	if in.databaseURL, in.authentication, err = o.Database.Read(identity); err != nil {
 		return nil, err
 	}
 	loadKeys := seal.Load

@@ -65,7 +65,7 @@ func concernsOf(t *testing.T, s *store.Store, f store.ConcernFilter) (uids []str
 // TestConcernsAreFoundByAge checks filters, order and pages, and that a page reads as many rows as it has, in a fleet of any size.
 func TestConcernsAreFoundByAge(t *testing.T) {
 	const count = 2000
-	s := open(t, store.Options{})
+	s := openAsOwner(t)
 	waiting := waitingFleet(t, s, count)
 	all, _ := concernsOf(t, s, store.ConcernFilter{Limit: count})
 	if diff := cmp.Diff(waiting, all); diff != "" {

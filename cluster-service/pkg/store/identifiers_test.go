@@ -50,7 +50,7 @@ func fleetOf(t testing.TB, s *store.Store, count int) (uids []string) {
 // of results and not on the number of clusters.
 func TestClustersAreFoundByIndexes(t *testing.T) {
 	const count = 2000
-	s := open(t, store.Options{})
+	s := openAsOwner(t)
 	uids := fleetOf(t, s, count)
 	tests := map[string]struct {
 		reason string

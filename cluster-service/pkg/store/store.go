@@ -56,6 +56,7 @@ type Store struct {
 // Options configure a store.
 type Options struct {
 	URL            string
+	Authentication postgres.Authentication
 	MaxConnections int32
 	Now            func() time.Time
 	// Lease is the time that a process has to publish a due work before another process may; 0 means DefaultLease. It
@@ -74,7 +75,8 @@ const DefaultLease = 5 * time.Second
 
 // Open returns a store with a pool of connections. It does not connect.
 func Open(options Options) (*Store, error) {
-	pool, err := postgres.Open(context.Background(), postgres.Options{URL: options.URL, Application: "cluster-service", MaxConnections: options.MaxConnections})
+	pool, err := postgres.Open(context.Background(), postgres.Options{URL: options.URL, Application: "cluster-service", MaxConnections: options.MaxConnections,
+		Authentication: options.Authentication})
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +116,33 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// Migrate brings the schema up to date, and then completes the rows that another release wrote. One replica does so at a
-// time. A new migration takes the next number that is free.
-func (s *Store) Migrate(ctx context.Context) error {
+// Migrations returns the files of the migrations. A new migration takes the next number that is free.
+func Migrations() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
+		panic(err) // the folder is part of the program
+	}
+	return files
+}
+
+// Migrate brings the schema up to date, which only the owner of the database can, and completes the rows. One replica does so at a time.
+func (s *Store) Migrate(ctx context.Context) error {
+	if err := postgres.Migrate(ctx, s.pool, Migrations(), s.log); err != nil {
 		return err
 	}
-	if err := postgres.Migrate(ctx, s.pool, files, s.log); err != nil {
+	return s.completeRows(ctx)
+}
+
+// CheckMigrated completes the rows of a schema that is up to date. Otherwise it returns a postgres.OutdatedError.
+func (s *Store) CheckMigrated(ctx context.Context) error {
+	if err := postgres.CheckMigrated(ctx, s.pool, Migrations()); err != nil {
 		return err
 	}
+	return s.completeRows(ctx)
+}
+
+// completeRows completes the rows that another release wrote. One replica does so at a time.
+func (s *Store) completeRows(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, 0)", lockClassMigrations); err != nil {
 			return fmt.Errorf("locking the identifiers of clusters: %w", err)

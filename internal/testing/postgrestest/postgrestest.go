@@ -1,10 +1,11 @@
 // Package postgrestest provides tests with a real PostgreSQL: one throwaway server per test binary and one database per
-// test.
+// test. Tests connect as the owner of the database, or as a role that may only read and change rows. Neither is a superuser.
 package postgrestest
 
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -13,6 +14,13 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 )
+
+// owner owns the databases of tests. runtime has the rights that the owner grants it. The passwords are no secrets: the server listens
+// on loopback, and its data is that of a test.
+var owner, runtime = postgresserver.Role{Name: "owner", Password: "passwordofowner"}, postgresserver.Role{Name: Runtime, Password: "passwordofservice"}
+
+// Runtime is the name of the role of RuntimeURL, for postgres.Grant.
+const Runtime = "runtime"
 
 // Server is shared by the tests of one test binary. Create it in TestMain with Main.
 type Server struct {
@@ -35,30 +43,50 @@ func Main(m *testing.M, server **Server) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	running, err := postgresserver.Start(context.Background(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true})
+	ctx := context.Background()
+	// Provision creates the roles with this database. No test connects to it.
+	empty := postgresserver.Database{Name: "empty", Owner: owner, Runtime: runtime}
+	running, err := postgresserver.Start(ctx, postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true, Databases: []postgresserver.Database{empty}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer running.Kill()
+	if err := running.Provision(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	*server = &Server{running: running}
 	return m.Run()
 }
 
-// Database creates an empty database for t and returns its URL.
+// Database creates an empty database for t and returns its URL for the owner.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	return s.DatabaseFrom(t, "")
+	return s.DatabaseFrom(t, "template1")
 }
 
-// DatabaseFrom creates a database for t as a copy of template and returns its URL. No session may be connected to template.
+// DatabaseFrom creates a database for t as a copy of template and returns its URL for the owner. No session may be connected to
+// template.
 func (s *Server) DatabaseFrom(t testing.TB, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", s.created.Add(1))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.running.CreateDatabase(ctx, name, template); err != nil {
+	if err := s.running.CopyDatabase(ctx, name, template, owner); err != nil {
 		t.Fatal(err)
 	}
-	return s.running.URL(name)
+	return s.running.URL(name, owner)
+}
+
+// RuntimeURL returns the URL of a database for the role Runtime, which has no rights until the owner grants them with
+// postgres.Grant.
+func RuntimeURL(t testing.TB, ownerURL string) string {
+	t.Helper()
+	u, err := url.Parse(ownerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(runtime.Name, runtime.Password)
+	return u.String()
 }

@@ -1,5 +1,6 @@
 // Command maestro-server is the Maestro server. It accepts resource bundles from sources over gRPC, stores them in
-// PostgreSQL and delivers them to the agents of the management clusters over MQTT.
+// PostgreSQL and delivers them to the agents of the management clusters over MQTT. The command `maestro-server migrate` migrates the
+// database as its owner.
 package main
 
 import (
@@ -7,11 +8,16 @@ import (
 	"flag"
 	"os"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == migratecommand.Name {
+		migratecommand.Main("maestro-server", store.Migrations(), os.Args[2:])
+	}
 	var options app.Options
 	flags := flag.NewFlagSet("maestro-server", flag.ExitOnError)
 	options.AddFlags(flags)

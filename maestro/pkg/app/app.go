@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
@@ -44,7 +45,10 @@ const restShutdownTimeout = 5 * time.Second
 // Config configures a Server.
 type Config struct {
 	// DatabaseURL is the PostgreSQL connection string. It contains a password: do not log it.
-	DatabaseURL string
+	DatabaseURL            string
+	DatabaseAuthentication postgres.Authentication
+	// AwaitMigration makes the server wait until the command migrate has migrated the database, instead of migrating it.
+	AwaitMigration bool
 	// MQTTAddress is the host:port of the broker. MQTTTLS is the TLS configuration of the client.
 	MQTTAddress string
 	MQTTTLS     *tls.Config
@@ -106,7 +110,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{c: c, id: uuid.NewString(), authorizer: mesh.NewAuthorizer(mesh.MaestroServer, c.Rules, c.Log)}
 	var err error
-	if s.store, err = store.Open(ctx, c.DatabaseURL, c.MaxConnections, c.Log); err != nil {
+	if s.store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseAuthentication, c.MaxConnections, c.Log); err != nil {
 		return nil, err
 	}
 	s.hub = fanout.New(s.store, s.id, c.Sweep, c.Registry, c.Log)
@@ -194,11 +198,15 @@ func (s *Server) Run(parent context.Context) error {
 	return err
 }
 
-// migrate migrates the database. It retries while the database is unavailable.
+// migrate migrates the database, or waits until it is migrated. It retries while the database is unavailable.
 func (s *Server) migrate(ctx context.Context) error {
+	schema := s.store.Migrate
+	if s.c.AwaitMigration {
+		schema = s.store.CheckMigrated
+	}
 	retries := backoff.New(100*time.Millisecond, 5*time.Second)
 	for {
-		err := s.store.Migrate(ctx)
+		err := schema(ctx)
 		if err == nil {
 			s.migrated.Store(true)
 			return nil
@@ -206,7 +214,7 @@ func (s *Server) migrate(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !store.IsUnavailable(err) {
+		if !store.IsUnavailable(err) && !postgres.IsOutdated(err) {
 			return err
 		}
 		pause := retries.Next()

@@ -6,12 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -21,7 +20,8 @@ type Options struct {
 	Process process.Options
 
 	grpc, rest, identity            string
-	databaseURLFile                 string
+	database                        postgres.Settings
+	migrate                         bool
 	mqttAddress, mqttIdentity       string
 	sourceID                        string
 	maxConnections, window          int
@@ -38,7 +38,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.grpc, "listen-grpc", "127.0.0.1:8090", "`address` of the CloudEvents gRPC service")
 	flags.StringVar(&o.rest, "listen-rest", "127.0.0.1:8000", "`address` of the REST API")
 	flags.StringVar(&o.identity, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt: the server's SPIFFE identity")
-	flags.StringVar(&o.databaseURLFile, "database-url-file", "", "`file` with the PostgreSQL URL")
+	o.database.AddFlags(flags)
+	flags.BoolVar(&o.migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
 	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker")
 	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics and events")
@@ -52,20 +53,23 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.tombstoneAge, "tombstone-age", 30*24*time.Hour, "time for which confirmed deletions are stored")
 }
 
-// Validate returns an error that names the first required flag without a value.
+// Validate returns an error that names the first required flag without a value, or a flag with an unsupported value.
 func (o *Options) Validate() error {
-	return process.Required(o.flags, "identity-dir", "database-url-file", "mqtt-address", "mqtt-identity-dir")
+	if err := process.Required(o.flags, "identity-dir", "database-url-file", "mqtt-address", "mqtt-identity-dir"); err != nil {
+		return err
+	}
+	return o.database.Validate()
 }
 
 // Run runs a replica of the server until ctx ends.
 func Run(ctx context.Context, p *process.Process, o *Options) error {
-	url, err := os.ReadFile(o.databaseURLFile)
-	if err != nil {
-		return fmt.Errorf("--database-url-file: %w", err)
-	}
 	identity, err := mesh.LoadIdentity(o.identity)
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
+	}
+	url, authentication, err := o.database.Read(identity)
+	if err != nil {
+		return err
 	}
 	mqtt, err := mqttlink.ClientTLS(o.mqttIdentity, o.mqttAddress)
 	if err != nil {
@@ -83,7 +87,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	defer restListener.Close()
 
 	s, err := New(ctx, Config{
-		DatabaseURL: strings.TrimSpace(string(url)), MaxConnections: int32(o.maxConnections),
+		DatabaseURL: url, DatabaseAuthentication: authentication, AwaitMigration: !o.migrate, MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
 		GRPC: grpcListener, REST: restListener, Identity: identity, Rules: mesh.Rules(),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
@@ -23,12 +24,25 @@ func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &database)) }
 
 func open(t *testing.T) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), database.Database(t), 20, slog.New(slog.DiscardHandler))
+	url := database.Database(t)
+	owner, err := Open(t.Context(), url, postgres.Authentication{}, 2, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	if err := owner.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Grant(t.Context(), owner.Pool(), postgrestest.Runtime); err != nil {
+		t.Fatal(err)
+	}
+	// The tests run with the rights that the server has in a region.
+	s, err := Open(t.Context(), postgrestest.RuntimeURL(t, url), postgres.Authentication{}, 20, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.CheckMigrated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

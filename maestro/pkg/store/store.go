@@ -36,8 +36,8 @@ type Store struct {
 
 // Open returns a store with a pool of connections to the database of a URL. It does not connect, so it succeeds while the
 // database is unreachable.
-func Open(ctx context.Context, url string, maxConnections int32, log *slog.Logger) (*Store, error) {
-	pool, err := postgres.Open(ctx, postgres.Options{URL: url, Application: "maestro-server", MaxConnections: maxConnections})
+func Open(ctx context.Context, url string, authentication postgres.Authentication, maxConnections int32, log *slog.Logger) (*Store, error) {
+	pool, err := postgres.Open(ctx, postgres.Options{URL: url, Application: "maestro-server", MaxConnections: maxConnections, Authentication: authentication})
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +53,24 @@ func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 // Pool returns the pool, for tests and benchmarks.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Migrate brings the schema up to date. Replicas that start together do so one after the other.
-func (s *Store) Migrate(ctx context.Context) error {
+// Migrations returns the files of the migrations.
+func Migrations() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		return err
+		panic(err) // the folder is part of the program
 	}
-	return postgres.Migrate(ctx, s.pool, files, s.log)
+	return files
+}
+
+// Migrate brings the schema up to date, which only the owner of the database can. Replicas that start together do so one after the
+// other.
+func (s *Store) Migrate(ctx context.Context) error {
+	return postgres.Migrate(ctx, s.pool, Migrations(), s.log)
+}
+
+// CheckMigrated returns a postgres.OutdatedError unless the schema is up to date.
+func (s *Store) CheckMigrated(ctx context.Context) error {
+	return postgres.CheckMigrated(ctx, s.pool, Migrations())
 }
 
 // ContentHash returns a hash of the desired state: the bundle, and the fields of the metadata that the source sets. Requests with

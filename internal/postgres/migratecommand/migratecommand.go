@@ -1,0 +1,113 @@
+// Package migratecommand implements the command `migrate` of programs with a database. It runs with the role that owns the database,
+// applies the migrations, and grants the rights of the program's own role. So the program itself needs no right to change tables.
+package migratecommand
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Name is the first argument of a program that selects the command.
+const Name = "migrate"
+
+// firstPause and lastPause bound the pause before the next attempt to reach the database.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// connections are one that holds the lock of the migrations and one that applies them.
+const connections = 2
+
+// Options are the flags of the command.
+type Options struct {
+	Database    postgres.Settings
+	IdentityDir string
+	GrantTo     string
+	LogLevel    string
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Database.AddFlags(flags)
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, for --database-authentication=certificate")
+	flags.StringVar(&o.GrantTo, "grant-to", "", "`role` of the program, which gets the right to read and change rows; empty grants nothing")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "least severe `level` to log: debug, info, warn, error")
+}
+
+// Validate checks the options. An error names the invalid flag.
+func (o *Options) Validate(flags *flag.FlagSet) error {
+	if err := process.Required(flags, "database-url-file"); err != nil {
+		return err
+	}
+	if o.Database.Authentication == postgres.WithCertificate {
+		if err := process.Required(flags, "identity-dir"); err != nil {
+			return err
+		}
+	}
+	return o.Database.Validate()
+}
+
+// Main runs the command with the arguments after its name and does not return. Migrations are the files of the program.
+func Main(program string, migrations fs.FS, arguments []string) {
+	var o Options
+	name := program + " " + Name
+	flags := flag.NewFlagSet(name, flag.ExitOnError)
+	o.AddFlags(flags)
+	process.Parse(flags, arguments, func() error { return o.Validate(flags) })
+	process.Run(name, process.Options{LogLevel: o.LogLevel}, func(ctx context.Context, p *process.Process) error {
+		return Run(ctx, name, &o, migrations, p.Log)
+	})
+}
+
+// Run applies the migrations and grants the rights. It waits while the database is unavailable.
+func Run(ctx context.Context, application string, o *Options, migrations fs.FS, log *slog.Logger) error {
+	var identity *mesh.Identity
+	if o.IdentityDir != "" {
+		var err error
+		if identity, err = mesh.LoadIdentity(o.IdentityDir); err != nil {
+			return fmt.Errorf("--identity-dir: %w", err)
+		}
+	}
+	databaseURL, authentication, err := o.Database.Read(identity)
+	if err != nil {
+		return err
+	}
+	pool, err := postgres.Open(ctx, postgres.Options{URL: databaseURL, Application: application, MaxConnections: connections, Authentication: authentication})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	pauses := backoff.New(firstPause, lastPause)
+	for {
+		err := postgres.Migrate(ctx, pool, migrations, log)
+		if err == nil && o.GrantTo != "" {
+			err = postgres.Grant(ctx, pool, o.GrantTo)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.New("stopped before the database was migrated")
+		}
+		if !postgres.IsUnavailable(err) {
+			return err
+		}
+		pause := pauses.Next()
+		log.WarnContext(ctx, "waiting for the database", logkey.Error, err, logkey.RetryIn, pause.String())
+		if backoff.Sleep(ctx, pause) != nil {
+			return errors.New("stopped before the database was migrated")
+		}
+	}
+}
