@@ -1,0 +1,53 @@
+// Command mesh-policies prints the authorization table of a region as Istio objects, in YAML.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+)
+
+func main() {
+	flags := flag.NewFlagSet("mesh-policies", flag.ExitOnError)
+	options := policy.Options{
+		Workloads:    []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.ClusterService, mesh.MaestroServer},
+		TokenServers: []mesh.Peer{mesh.Admin},
+	}
+	flags.StringVar(&options.TrustDomain, "trust-domain", "", "trust `domain` of the workloads' certificates")
+	flags.StringVar(&options.Gateway.Namespace, "gateway-namespace", "aks-istio-ingress", "`namespace` of the ingress gateway")
+	flags.StringVar(&options.Gateway.Name, "gateway-service-account", "aks-istio-ingressgateway-external", "service `account` of the ingress gateway")
+	flags.StringVar(&options.MonitoringNamespace, "monitoring-namespace", "monitoring", "`namespace` of the Prometheus that reads /metrics")
+	operations := flags.Int("operations-port", 9090, "`port` of the workloads with /metrics")
+	_ = flags.Parse(os.Args[1:]) // ExitOnError
+	if err := run(flags.Args(), *operations, options); err != nil {
+		fmt.Fprintln(os.Stderr, "mesh-policies: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string, operations int, options policy.Options) error {
+	if len(arguments) > 0 {
+		return fmt.Errorf("unexpected argument %q", arguments[0])
+	}
+	if options.TrustDomain == "" {
+		return fmt.Errorf("--trust-domain is required")
+	}
+	if operations < 1 || operations > math.MaxUint16 {
+		return fmt.Errorf("--operations-port %d is not a port: it must be 1 to %d", operations, math.MaxUint16)
+	}
+	options.OperationsPort = uint16(operations)
+	objects, err := policy.Render(mesh.Rules(), options)
+	if err != nil {
+		return err
+	}
+	text, err := policy.YAML(objects)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(text)
+	return err
+}

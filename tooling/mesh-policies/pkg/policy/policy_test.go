@@ -1,0 +1,183 @@
+package policy_test
+
+import (
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	securityapi "istio.io/api/security/v1beta1"
+	security "istio.io/client-go/pkg/apis/security/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+func options() policy.Options {
+	return policy.Options{
+		TrustDomain:         "eastus.prod.public.hcpmesh",
+		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.ClusterService, mesh.MaestroServer},
+		Gateway:             policy.ServiceAccount{Namespace: "aks-istio-ingress", Name: "aks-istio-ingressgateway-external"},
+		TokenServers:        []mesh.Peer{mesh.Admin},
+		OperationsPort:      9090,
+		MonitoringNamespace: "monitoring",
+	}
+}
+
+func render(t *testing.T) []runtime.Object {
+	t.Helper()
+	objects, err := policy.Render(mesh.Rules(), options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func TestRenderMatchesGolden(t *testing.T) {
+	got, err := policy.YAML(render(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "policies.yaml")
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("the policies differ from %s; if the table was changed on purpose, run the test with -update", golden)
+	}
+}
+
+// TestPoliciesAllowWhatServersAllow compares the policies with the table for every workload and every method of it.
+func TestPoliciesAllowWhatServersAllow(t *testing.T) {
+	objects := render(t)
+	allowed, refused := 0, 0
+	for _, rule := range mesh.Rules() {
+		if !slices.Contains(options().Workloads, rule.Server) {
+			continue
+		}
+		method, path := http.MethodPost, rule.Method
+		if rule.Protocol == mesh.HTTP {
+			verb, pattern, ok := strings.Cut(rule.Method, " ")
+			if !ok {
+				verb, pattern = http.MethodPatch, "/any/path"
+			}
+			method, path = verb, strings.NewReplacer("{", "", "}", "").Replace(pattern)
+		}
+		for _, client := range mesh.Peers() {
+			want := slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool { return g.Client == client })
+			got := allows(objects, request{server: rule.Server, client: principal(client), method: method, path: path, port: "8443"})
+			if got != want {
+				t.Errorf("%s %s of %s by %s: the policies allow it: %t, the table: %t", method, path, rule.Server, client, got, want)
+			}
+			if allows(objects, request{server: rule.Server, client: principal(client), method: method, path: path, port: "9090"}) {
+				t.Errorf("%s %s of %s by %s is allowed at the port for operations", method, path, rule.Server, client)
+			}
+			if want {
+				allowed++
+			} else {
+				refused++
+			}
+		}
+	}
+	if allowed == 0 || refused == 0 {
+		t.Fatalf("%d allowed and %d refused calls were compared", allowed, refused)
+	}
+}
+
+func TestPoliciesRefuseOtherCalls(t *testing.T) {
+	objects := render(t)
+	for name, call := range map[string]request{
+		"a method that the table does not have":    {mesh.ClusterService, principal(mesh.Backend), "", "POST", "/hcpmesh.clusterservice.v1.ClusterService/Unknown", "8443"},
+		"a client of another trust domain":         {mesh.Frontend, "other/ns/aks-istio-ingress/sa/aks-istio-ingressgateway-external", "", "GET", "/any", "8443"},
+		"a client without identity":                {mesh.Frontend, "", "", "GET", "/any", "8443"},
+		"the gateway at Cluster Service":           {mesh.ClusterService, principal(mesh.ARMFrontDoor), "", "POST", "/" + mesh.ClusterServiceAPI + "/GetCluster", "8443"},
+		"profiles by Prometheus":                   {mesh.Backend, "", "monitoring", "GET", "/debug/pprof/heap", "9090"},
+		"metrics by another namespace":             {mesh.ClusterService, "", "default", "GET", "/metrics", "9090"},
+		"a path below one that the table contains": {mesh.MaestroServer, principal(mesh.Admin), "", "GET", "/api/maestro/v1/resource-bundles/a/b", "8443"},
+	} {
+		if allows(objects, call) {
+			t.Errorf("the policies allow %s", name)
+		}
+	}
+	for _, workload := range options().Workloads {
+		if !allows(objects, request{workload, "", "monitoring", "GET", "/metrics", "9090"}) {
+			t.Errorf("the policies refuse Prometheus at %s", workload)
+		}
+	}
+	if !allows(objects, request{mesh.Admin, principal(mesh.ARMFrontDoor), "", "DELETE", "/any", "8443"}) {
+		t.Error("the policies refuse the gateway at admin")
+	}
+}
+
+func TestEveryWorkloadRequiresMutualTLS(t *testing.T) {
+	strict := map[string]bool{}
+	for _, object := range render(t) {
+		if o, ok := object.(*security.PeerAuthentication); ok && o.Spec.Selector == nil && len(o.Spec.PortLevelMtls) == 0 {
+			strict[o.Namespace] = o.Spec.Mtls.GetMode() == securityapi.PeerAuthentication_MutualTLS_STRICT
+		}
+	}
+	for _, workload := range options().Workloads {
+		if !strict[string(workload)] {
+			t.Errorf("%s accepts connections without mutual TLS", workload)
+		}
+	}
+}
+
+// rule returns a rule of the frontend.
+func rule(protocol mesh.Protocol, method string, clients ...mesh.Peer) mesh.Rule {
+	rule := mesh.Rule{Server: mesh.Frontend, Protocol: protocol, Method: method}
+	for _, client := range clients {
+		rule.Clients = append(rule.Clients, mesh.Grant{Client: client})
+	}
+	return rule
+}
+
+func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules []mesh.Rule
+		want  string
+	}{
+		"overlapping patterns": {[]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /secret")}, `contains the paths of "GET /secret"`},
+		"a literal in a wildcard": {[]mesh.Rule{rule(mesh.HTTP, "GET /a/{id}", mesh.Backend), rule(mesh.HTTP, "GET /a/b")},
+			`contains the paths of "GET /a/b"`},
+		"a subtree":          {[]mesh.Rule{rule(mesh.HTTP, "GET /a/", mesh.Backend)}, "neither the form"},
+		"the rest of a path": {[]mesh.Rule{rule(mesh.HTTP, "GET /a/{rest...}", mesh.Backend)}, "unsupported segment"},
+		"topics":             {[]mesh.Rule{rule(mesh.MQTT, "publish agentevents", mesh.Backend)}, "has no form in Istio"},
+	} {
+		o := options()
+		o.Workloads = []mesh.Peer{mesh.Frontend}
+		if _, err := policy.Render(c.rules, o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, c.want)
+		}
+	}
+}
+
+func TestRenderRefusesWrongOptions(t *testing.T) {
+	for name, change := range map[string]func(*policy.Options){
+		"TrustDomain":            func(o *policy.Options) { o.TrustDomain = "" },
+		"Workloads":              func(o *policy.Options) { o.Workloads = nil },
+		"no workload \"nosuch\"": func(o *policy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
+		"Gateway":                func(o *policy.Options) { o.Gateway.Name = "" },
+		"TokenServers":           func(o *policy.Options) { o.TokenServers = nil },
+		"OperationsPort":         func(o *policy.Options) { o.OperationsPort = 0 },
+		"MonitoringNamespace":    func(o *policy.Options) { o.MonitoringNamespace = "" },
+	} {
+		o := options()
+		change(&o)
+		if _, err := policy.Render(mesh.Rules(), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
