@@ -93,12 +93,28 @@ func TestNodePoolVersionRules(t *testing.T) {
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetVersion() == "4.20.16" })
 	pool.Generation, pool.Spec.Version.Id = 2, "4.20.15"
 	refused("cannot go back from 4.20.16", "allowed: 4.21.4, 4.21.1, 4.20")
+	// Nodes whose upgrade does not make progress can return to the version that they run, and to no other.
+	r.hypershift.HoldUpgrades(true)
 	pool.Spec.Version.Id = "4.21.4"
 	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
+	pool.Generation, pool.Spec.Version.Id = 3, "4.21.1"
+	refused("cannot go back from 4.21.4", "allowed: 4.21.4")
+	pool.Spec.Version.Id = "4.20.16"
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetVersion() == "4.21.4" && p.GetStatus().GetObservedGeneration() == 2
+		return p.GetStatus().GetVersion() == "4.20.16" && p.GetStatus().GetObservedGeneration() == 3
+	})
+	r.hypershift.HoldUpgrades(false)
+	pool.Generation, pool.Spec.Version.Id = 4, "4.21.4"
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetVersion() == "4.21.4" && p.GetStatus().GetObservedGeneration() == 4
 	})
 }
 

@@ -383,6 +383,8 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 	case work == nil:
 	case work.Refused:
 		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport permanently rejects release "+s.GetToVersion()+" of node pool "+s.GetNodePool()+": "+work.Error)
+	case IsNewer(s.GetToVersion(), p.Release.Version):
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool was returned to version "+p.Release.Version+".")
 	case poolArrived(p, work):
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED, "The node pool runs "+p.Release.Version+".")
 	case work.Observed.Condition("UpdatingVersion").Status == "True":

@@ -196,6 +196,25 @@ func TestUpgradeStepsRunOneByOne(t *testing.T) {
 	}
 }
 
+// TestReturnedNodePoolEndsItsStep: a node pool that returns to the version that it runs is skipped, and the upgrade goes on.
+func TestReturnedNodePoolEndsItsStep(t *testing.T) {
+	w := newWorld(t, "4.20.8")
+	u := w.begin("4.20.16", followAll)
+	w.report(fleet.HostedCluster, "", true)
+	w.settle()
+	w.is(u, stateNP, "Node pool a is being upgraded from 4.20.8 to 4.20.16")
+	w.Pools[0].Release.Version = "4.20.8"
+	w.settle()
+	w.is(u, stateNP, "Node pool b is being upgraded")
+	step := u.Status.GetSteps()[1]
+	if step.GetState() != csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED || step.GetMessage() != "The node pool was returned to version 4.20.8." {
+		t.Errorf("the step of node pool a is %v", step)
+	}
+	w.report(fleet.NodePoolWork, w.Pools[1].UID, true)
+	w.settle()
+	w.is(u, stateDone, "1 node pools are not part of the upgrade")
+}
+
 // TestGatesDelayControlPlane checks that each gate delays the next release of the control plane until its condition is met.
 func TestGatesDelayControlPlane(t *testing.T) {
 	tests := map[string]struct {

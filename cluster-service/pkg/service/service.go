@@ -378,7 +378,7 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 }
 
 // nodePoolRelease chooses the release of a node pool. A release that was chosen for the same version, or by an upgrade, is
-// kept.
+// kept. The nodes can always return to the version that they run, which ends an upgrade that does not make progress.
 func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.ClusterAggregate) (fleet.Release, error) {
 	id, c := spec.GetVersion().GetId(), t.Cluster
 	if old != nil && old.Spec.GetVersion().GetId() == id {
@@ -395,6 +395,10 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	if !ok {
 		return fleet.Release{}, invalidVersion("Unsupported value: %q", id)
 	}
+	chosen := fleet.Release{Version: found.Version.String(), Image: found.Image}
+	if old != nil && old.Status.GetVersion() == chosen.Version {
+		return chosen, nil
+	}
 	controlPlane, err := release.ParseVersion(lowestVersion(c))
 	if err != nil {
 		return fleet.Release{}, err
@@ -410,7 +414,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	if rule := s.o.Releases.Catalog().NodePoolRule(found.Version, current, controlPlane); rule != "" {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Invalid value: " + quote(id) + ": " + rule}})
 	}
-	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
+	return chosen, nil
 }
 
 // lowestVersion returns the lowest version that the control plane runs, or the version that it is to run if it runs none.
