@@ -64,6 +64,12 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.requiredIfNull {
 			entry.Notes = append(entry.Notes, "required if a PATCH has null")
 		}
+		if field.mandatory {
+			entry.Notes = append(entry.Notes, "required if empty")
+		}
+		if field.dropEmpty {
+			entry.Notes = append(entry.Notes, "empty entries are ignored")
+		}
 		if field.immutable {
 			entry.Notes = append(entry.Notes, "immutable at this version")
 		}

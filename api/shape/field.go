@@ -32,6 +32,8 @@ type Field struct {
 	keepIfAbsent   bool
 	keepIfNull     bool
 	immutable      bool
+	mandatory      bool
+	dropEmpty      bool
 	notShown       bool
 	writeZero      bool
 	// other is the field of the same object that ImpliedFrom names.
@@ -99,6 +101,12 @@ func (f Field) OneOf(values ...string) Field { f.enum = values; return f }
 // the stored one: a resource that has such a value keeps it.
 func (f Field) Supported(values ...string) Field { f.supported = values; return f }
 
+// Mandatory makes the empty string in a body a missing value too, in addition to a value that OneOf does not list.
+func (f Field) Mandatory() Field { f.mandatory = true; return f }
+
+// DropEmpty ignores the entries of a map of strings whose value is the empty string.
+func (f Field) DropEmpty() Field { f.dropEmpty = true; return f }
+
 // Default sets the value of a field that a PUT omits. For a PATCH it applies only in elements of lists; see DefaultIfNull.
 func (f Field) Default(value any) Field { f.defaultValue = value; return f }
 
@@ -108,7 +116,7 @@ func (f Field) DefaultIfNull() Field { f.defaultIfNull = true; return f }
 // NotShown omits the field from responses.
 func (f Field) NotShown() Field { f.notShown = true; return f }
 
-// RequiredIfNull rejects a PATCH with null at a field that has a value.
+// RequiredIfNull rejects a PATCH with null at a field that has a value and, unless the field has a default, a PUT without it.
 func (f Field) RequiredIfNull() Field { f.requiredIfNull = true; return f }
 
 // KeepIfAbsent keeps the stored value if a PUT omits the field.

@@ -99,7 +99,7 @@ func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
 	if !o.HasValue(n.name) {
 		switch {
 		case n.keeps(v, defaults):
-		case n.requiredIfNull && o != nil && !defaults && !v.IsZero():
+		case n.requiredIfNull && o != nil && !(defaults && n.defaultValue.IsValid()) && !v.IsZero():
 			o.AddProblem(n.name, "Required value")
 		default:
 			n.setAbsent(v, defaults)
@@ -112,15 +112,25 @@ func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
 	}
 	n.setAbsent(v, defaults)
 	readers[n.typ](o, n.name, v)
+	if n.dropEmpty {
+		for each := v.MapRange(); each.Next(); {
+			if each.Value().IsZero() {
+				v.SetMapIndex(each.Key(), reflect.Value{})
+			}
+		}
+	}
 }
 
 func (n *node) readText(o *wire.Object, v reflect.Value, defaults bool) {
 	before := v.String()
 	n.setAbsent(v, defaults)
 	text := v.String()
-	if n.enum == nil {
+	switch {
+	case n.enum == nil:
 		text = o.String(n.name, text)
-	} else {
+	case n.mandatory:
+		text = o.MandatoryEnum(n.name, text, n.valuesInBody(before)...)
+	default:
 		text = o.Enum(n.name, text, n.valuesInBody(before)...)
 	}
 	if n.immutable && before != "" && text != before {

@@ -142,13 +142,31 @@ func TestReadAndShow(t *testing.T) {
 		"unsupported value": {
 			reason: "a body may contain only the values of the version",
 			table:  inner(value("word").OneOf("x", "y").Default("x"), value("count")),
-			body:   `{"properties":{"word":"new"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
+			body:   `{"properties":{"word":"new"}}`, want: properties{Word: "new"}, shown: `{}`,
 			problems: []string{`properties.word: Unsupported value: "new": supported values: "x", "y"`},
+		},
+		"empty text": {
+			reason: "the empty string is not one of the values",
+			table:  inner(value("word").OneOf("x", "y").Default("x"), value("count")),
+			body:   `{"properties":{"word":""}}`, shown: `{}`,
+			problems: []string{`properties.word: Unsupported value: "": supported values: "x", "y"`},
+		},
+		"empty mandatory text": {
+			reason: "the empty string is a missing value too, but a value of another type is not",
+			table:  inner(value("word").OneOf("x", "y").Mandatory().Default("x"), value("count")),
+			body:   `{"properties":{"word":""}}`, shown: `{}`,
+			problems: []string{`properties.word: Unsupported value: "": supported values: "x", "y"`, "properties.word: Required value"},
+		},
+		"mandatory text of another type": {
+			reason: "the wrong type is the only problem",
+			table:  inner(value("word").OneOf("x", "y").Mandatory(), value("count")),
+			body:   `{"properties":{"word":1}}`, shown: `{}`,
+			problems: []string{"properties.word: Invalid value: 1: must be a string"},
 		},
 		"value of the version that is not supported": {
 			reason: "the problem lists the supported values only",
 			table:  inner(value("word").OneOf("x", "y").Supported("x").Default("x"), value("count")),
-			body:   `{"properties":{"word":"y"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
+			body:   `{"properties":{"word":"y"}}`, want: properties{Word: "y"}, shown: `{"properties":{"word":"y"}}`,
 			problems: []string{`properties.word: Unsupported value: "y": supported values: "x"`},
 		},
 		"stored value that is not supported": {

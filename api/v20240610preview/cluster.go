@@ -18,7 +18,7 @@ func cluster() shape.Field {
 			shape.Value("baseDomainPrefix").KeepIfAbsent(),
 		),
 		shape.Object("network",
-			shape.Value("networkType").OneOf("OVNKubernetes", "Other").Default("OVNKubernetes").DefaultIfNull(),
+			shape.Value("networkType").OneOf("OVNKubernetes", "Other").Mandatory().Default("OVNKubernetes").DefaultIfNull(),
 			shape.Value("podCidr").Default("10.128.0.0/14"),
 			shape.Value("serviceCidr").Default("172.30.0.0/16"),
 			shape.Value("machineCidr").Default("10.0.0.0/16"),
@@ -30,7 +30,7 @@ func cluster() shape.Field {
 		shape.Object("api",
 			shape.FromStatus("url", func(s *hub.ClusterStatus) any { return s.APIURL }),
 			// The service provides no private APIs yet.
-			shape.Value("visibility").OneOf("Public", "Private").Supported("Public").Default("Public").DefaultIfNull(),
+			shape.Value("visibility").OneOf("Public", "Private").Supported("Public").Mandatory().Default("Public").DefaultIfNull(),
 			shape.Value("authorizedCidrs"),
 		),
 		platform(),
@@ -43,7 +43,7 @@ func cluster() shape.Field {
 		etcd(),
 		shape.Value("nodeDrainTimeoutMinutes"),
 		shape.Object("clusterImageRegistry",
-			shape.Value("state").OneOf("Enabled", "Disabled").Default("Enabled").DefaultIfNull(),
+			shape.Value("state").OneOf("Enabled", "Disabled").Mandatory().Default("Enabled").DefaultIfNull(),
 		),
 	)
 }
@@ -54,13 +54,13 @@ func platform() shape.Field {
 		shape.Value("subnetId"),
 		// Later versions require one. A cluster that this version creates uses its own subnet.
 		shape.ImpliedFrom("vnetIntegrationSubnetId", "subnetId"),
-		shape.Value("outboundType").OneOf("LoadBalancer").Default("LoadBalancer").DefaultIfNull(),
+		shape.Value("outboundType").OneOf("LoadBalancer").Mandatory().Default("LoadBalancer").DefaultIfNull(),
 		shape.Value("networkSecurityGroupId"),
 		shape.Object("operatorsAuthentication",
 			shape.Object("userAssignedIdentities",
 				// The contract requires both in responses, even if they are empty.
-				shape.Value("controlPlaneOperators").WriteZero(),
-				shape.Value("dataPlaneOperators").WriteZero(),
+				shape.Value("controlPlaneOperators").WriteZero().DropEmpty(),
+				shape.Value("dataPlaneOperators").WriteZero().DropEmpty(),
 				shape.Value("serviceManagedIdentity"),
 			),
 		),
@@ -71,7 +71,7 @@ func platform() shape.Field {
 func etcd() shape.Field {
 	return shape.Object("etcd",
 		shape.Object("dataEncryption",
-			shape.Value("keyManagementMode").OneOf("PlatformManaged", "CustomerManaged").Supported("CustomerManaged").Default("PlatformManaged"),
+			shape.Value("keyManagementMode").OneOf("PlatformManaged", "CustomerManaged").Supported("CustomerManaged").Mandatory().Default("PlatformManaged"),
 			shape.Object("customerManaged",
 				shape.Value("encryptionType").OneOf("KMS"),
 				shape.Object("kms",

@@ -22,7 +22,7 @@ func externalAuth() shape.Field {
 			),
 			shape.Value("clientId"),
 			shape.Value("extraScopes"),
-			shape.Value("type").OneOf("Confidential", "Public"),
+			shape.Value("type").OneOf("Confidential", "Public").Mandatory(),
 		),
 		shape.Object("claim",
 			shape.Object("mappings",

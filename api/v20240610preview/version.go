@@ -30,7 +30,7 @@ func tracked(properties ...shape.Field) shape.Field {
 		shape.Value("tags").KeepIfAbsent().KeepIfNull(),
 		systemData(),
 		shape.Object("identity",
-			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned"),
+			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned").Mandatory(),
 			shape.ReadOnly("principalId"),
 			shape.ReadOnly("tenantId"),
 			// The service does not have these two. The frontend ignores them in a creation and rejects them in an update.

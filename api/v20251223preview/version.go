@@ -25,14 +25,14 @@ func API() version.Version {
 		// The vault has a field beside the key and may be private.
 		With("properties.etcd.dataEncryption.customerManaged.kms",
 			shape.Value("vaultName"),
-			shape.Value("visibility").OneOf("Public", "Private"),
+			shape.Value("visibility").OneOf("Public", "Private").Mandatory().RequiredIfNull(),
 			shape.Object("activeKey",
 				shape.Value("name"),
 				shape.Value("version").Immutable(),
 			),
 		)
 	v.NodePool = v.NodePool.
-		With("properties.platform.osDisk", shape.Value("diskType").OneOf("Managed", "Ephemeral").Default("Managed").DefaultIfNull()).
+		With("properties.platform.osDisk", shape.Value("diskType").OneOf("Managed", "Ephemeral").Mandatory().Default("Managed").DefaultIfNull()).
 		With("properties",
 			shape.Value("replicas").WriteZero(),
 			shape.Object("autoScaling",

@@ -20,13 +20,13 @@ func API() version.Version {
 		With("properties",
 			shape.Object("ingress",
 				// The contract lists Disabled too. The service provides neither that nor a private ingress.
-				shape.Value("type").OneOf("Public", "Private").Supported("Public").Default("Public").DefaultIfNull(),
+				shape.Value("type").OneOf("Public", "Private").Supported("Public").Mandatory().Default("Public").DefaultIfNull(),
 			),
 			shape.Value("cryptoRestrictions").OneOf("None", "FIPS").Default("None").DefaultIfNull(),
 			version.StatusField(func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
 		).
 		// A cluster with a platform-managed key keeps it while requests omit the object; there is no value for it any more.
-		With("properties.etcd.dataEncryption", shape.Value("keyManagementMode").OneOf("CustomerManaged")).
+		With("properties.etcd.dataEncryption", shape.Value("keyManagementMode").OneOf("CustomerManaged").Mandatory()).
 		With("properties.etcd.dataEncryption.customerManaged.kms.activeKey", shape.Value("version"))
 	v.NodePool = v.NodePool.
 		With("properties", version.StatusField(func(s *hub.NodePoolStatus) any { return version.Status(s.Conditions) }))

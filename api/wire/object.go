@@ -21,6 +21,9 @@ type Problem struct {
 	// Field is the JSON path, for example properties.clients[0].clientId.
 	Field   string
 	Message string
+	// Decoded is set if the field has the right type, so that its value was decoded: it is not one of the supported values,
+	// or it is missing. Other rules apply to the value too.
+	Decoded bool
 }
 
 // Body is a request's content: a JSON object with the problems that were found while decoding it.
@@ -38,6 +41,11 @@ func NewBody(fields map[string]any) *Body {
 
 // Problems returns the problems found so far, in the order of decoding.
 func (b *Body) Problems() []Problem { return b.problems }
+
+// Malformed reports whether a field has a value that could not be decoded.
+func (b *Body) Malformed() bool {
+	return slices.ContainsFunc(b.problems, func(p Problem) bool { return !p.Decoded })
+}
 
 // Object is a JSON object within a body. A nil Object is an absent object: all its fields are absent too.
 type Object struct {
@@ -124,18 +132,31 @@ func (o *Object) String(name, absent string) string {
 	}
 }
 
-// Enum returns a string field, or absent if it is absent or not one of the supported values. The empty string is supported
-// only if it is listed.
+// Enum returns a string field, or absent if it is absent or not a string. A string that is not one of the supported values is
+// a problem, and is returned nevertheless: other rules apply to it too. The empty string is supported only if it is listed.
 func (o *Object) Enum(name, absent string, supported ...string) string {
 	value, isText := o.get(name).(string)
 	if !isText {
 		return o.String(name, absent)
 	}
-	if slices.Contains(supported, value) {
-		return value
+	if !slices.Contains(supported, value) {
+		o.decoded(name, UnsupportedValue(value, supported))
 	}
-	o.problem(o.path(name), "%s", UnsupportedValue(value, supported))
-	return absent
+	return value
+}
+
+// MandatoryEnum is Enum for a field that must have a value: the empty string is a missing value too.
+func (o *Object) MandatoryEnum(name, absent string, supported ...string) string {
+	text := o.Enum(name, absent, supported...)
+	if value, isText := o.get(name).(string); isText && value == "" {
+		o.decoded(name, "Required value")
+	}
+	return text
+}
+
+// decoded records a problem of a field whose value was decoded.
+func (o *Object) decoded(name, message string) {
+	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message, Decoded: true})
 }
 
 // UnsupportedValue returns the message for a value that is not one of the supported ones.

@@ -45,7 +45,7 @@ func TestProblems(t *testing.T) {
 				{Field: "o", Message: "Invalid value: array: must be an object"},
 				{Field: "l", Message: "Invalid value: object: must be an array"},
 				{Field: "t", Message: `Invalid value: "later": must be an RFC 3339 time`},
-				{Field: "e", Message: `Unsupported value: "Blue": supported values: "Green", "Red"`},
+				{Field: "e", Message: `Unsupported value: "Blue": supported values: "Green", "Red"`, Decoded: true},
 			},
 		},
 		"null": {

@@ -117,7 +117,7 @@ func clearIdentityIDs(identity *hub.Identity) []apierror.Violation {
 }
 
 // mergeProblems merges the problems of a body's form with violations of rules. It drops violations at fields that could
-// not be decoded.
+// not be decoded. A value that is not supported can be a forbidden change too; other rules of the field do not matter then.
 func mergeProblems(problems []wire.Problem, violations ...[]apierror.Violation) []apierror.Violation {
 	all := slices.Concat(violations...)
 	if len(problems) == 0 && len(all) == 0 {
@@ -125,11 +125,14 @@ func mergeProblems(problems []wire.Problem, violations ...[]apierror.Violation) 
 	}
 	all = slices.DeleteFunc(all, func(v apierror.Violation) bool {
 		return slices.ContainsFunc(problems, func(p wire.Problem) bool {
+			if p.Decoded {
+				return p.Field == v.Field && v.Message != validation.ImmutableMessage
+			}
 			return validation.Covers(p.Field, v.Field) || validation.Covers(v.Field, p.Field)
 		})
 	})
 	for _, p := range problems {
-		all = append(all, apierror.Violation(p))
+		all = append(all, apierror.Violation{Field: p.Field, Message: p.Message})
 	}
 	validation.Sort(all)
 	return slices.Compact(all)

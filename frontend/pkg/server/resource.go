@@ -226,7 +226,7 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 	clearIdentityIDs(common.Identity)
 	common.SystemData = rq.systemDataOf(nil, now)
 	t.setDefaults(s, rq, resource, p.uid, p.cluster())
-	if tags := s.Rules.ApplyExperiments(common, nil, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
+	if tags := s.Rules.ApplyExperiments(common, nil, rq.subscription); len(tags) > 0 && !body.Malformed() {
 		return resource, tags, nil
 	}
 	t.pin(s, rq, resource)
@@ -252,7 +252,7 @@ func decodeChanged[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		return resource, unknown, nil
 	}
 	t.common(resource).SystemData = rq.systemDataOf(stored.SystemData, now)
-	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && len(body.Problems()) == 0 {
+	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && !body.Malformed() {
 		return resource, tags, nil
 	}
 	t.pin(s, rq, resource)

@@ -24,14 +24,15 @@ type ClusterChange struct {
 func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 	now := func(report *report) { r.cluster(report, change.New, change.Subscription) }
 	if change.Old == nil {
-		return validate(now, nil).violations()
+		found := validate(now, nil)
+		r.offeredVersion(found, change)
+		return found.violations()
 	}
 	found := validate(now, func(report *report) { r.cluster(report, change.Old, change.Subscription) })
-	steps := &report{}
-	immutable{steps}.value("location", normalLocation(change.Old.Location) == normalLocation(change.New.Location), change.New.Location)
-	r.clusterVersionStep(steps, change)
-	found.replace(steps)
+	found.location(change.Old.Location, change.New.Location)
 	// A changed value can violate its own rule too. As in the published service, both are reported.
+	r.clusterVersionStep(found, change)
+	r.offeredVersion(found, change)
 	clusterImmutable(immutable{found}, change.Old, change.New)
 	return found.violations()
 }
@@ -44,7 +45,8 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 
 	if prefix := p.DNS.BaseDomainPrefix; len(prefix) > 15 {
 		report.tooLong("properties.dns.baseDomainPrefix", prefix, 15)
-	} else if !isDNSLabel(prefix) {
+	} else if prefix != "" && !isDNSLabel(prefix) {
+		// A new cluster without a prefix gets one, and the change to none is forbidden.
 		report.invalid("properties.dns.baseDomainPrefix", prefix,
 			"must consist of lower-case letters, digits and '-', start with a letter and end with a letter or digit")
 	}
@@ -129,7 +131,9 @@ func authorizedCIDRs(report *report, cidrs []string) {
 func platform(report *report, cluster *hub.Cluster) {
 	const prefix = "properties.platform."
 	p := &cluster.Properties.Platform
-	if group := p.ManagedResourceGroup; !isManagedGroupName(group) {
+	if group := p.ManagedResourceGroup; group == "" {
+		report.required(prefix + "managedResourceGroup")
+	} else if !isManagedGroupName(group) {
 		report.invalid(prefix+"managedResourceGroup", group,
 			"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
 	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroupName, group) {
@@ -226,6 +230,7 @@ func clusterImmutable(i immutable, old, now *hub.Cluster) {
 	const platform = "properties.platform."
 	i.within("properties.platform", func() {
 		i.text(platform+"managedResourceGroup", o.Platform.ManagedResourceGroup, n.Platform.ManagedResourceGroup)
+		i.text(platform+"outboundType", o.Platform.OutboundType, n.Platform.OutboundType)
 		i.id(platform+"subnetId", o.Platform.SubnetID, n.Platform.SubnetID)
 		if n.Platform.VnetIntegrationSubnetID != "" {
 			i.id(platform+"vnetIntegrationSubnetId", o.Platform.VnetIntegrationSubnetID, n.Platform.VnetIntegrationSubnetID)
@@ -254,8 +259,6 @@ func clusterImmutable(i immutable, old, now *hub.Cluster) {
 	}
 	const kms = encryption + "customerManaged.kms."
 	i.text(kms+"vaultName", oldKMS.VaultName, newKMS.VaultName)
-	if newKMS.Visibility != "" {
-		i.text(kms+"visibility", string(oldKMS.Visibility), string(newKMS.Visibility))
-	}
+	i.text(kms+"visibility", string(oldKMS.Visibility), string(newKMS.Visibility))
 	i.text(kms+"activeKey.name", oldKMS.ActiveKey.Name, newKMS.ActiveKey.Name)
 }

@@ -118,7 +118,7 @@ func TestPrivateClustersAreKept(t *testing.T) {
 			now := version.DecodeCluster(body, old, true)
 			violations := rules(t).Cluster(validation.ClusterChange{Old: old, New: now, Subscription: &hub.Subscription{}})
 			for _, problem := range body.Problems() {
-				violations = append(violations, apierror.Violation(problem))
+				violations = append(violations, apierror.Violation{Field: problem.Field, Message: problem.Message})
 			}
 			return violations
 		}

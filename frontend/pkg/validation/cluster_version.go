@@ -12,25 +12,30 @@ import (
 )
 
 // minClusterVersion is the oldest version that clusters can have.
-var minClusterVersion = version{major: release.OldestCluster.Major, minor: release.OldestCluster.Minor, patch: -1}
+var minClusterVersion = version{major: release.OldestCluster.Major, minor: release.OldestCluster.Minor}
 
 // firstMajorWithFeature is the first version that needs ExperimentalFeature.
 var firstMajorWithFeature = version{major: 5, minor: 0, patch: -1}
 
 func (r *Rules) clusterVersion(report *report, v *hub.Version, subscription *hub.Subscription) {
-	const field = "properties.version.id"
-	parsed, ok := parseVersion(v.ID, 2)
+	const field, form = "properties.version.id", "must be of the form MAJOR.MINOR"
+	parsed, ok := parseClusterVersion(v.ID)
 	switch {
 	case v.ID == "":
 		report.required(field)
 	case !ok:
-		report.invalid(field, v.ID, "must be of the form MAJOR.MINOR")
-	case parsed.compare(minClusterVersion) < 0:
-		report.invalid(field, v.ID, "must be at least %s", minClusterVersion)
-	case parsed.compare(firstMajorWithFeature) >= 0 && !subscription.HasFeature(ExperimentalFeature):
-		report.invalid(field, v.ID, "must be lower than %s", firstMajorWithFeature)
-	case !r.offers(v.ID):
-		report.unsupported(field, v.ID, r.offer.ClusterVersions...)
+		report.invalid(field, v.ID, form)
+	default:
+		// As in the published service, a full version is compared too. With the feature, PinVersion has replaced it.
+		if parsed.patch >= 0 {
+			report.invalid(field, v.ID, form)
+		}
+		if parsed.compare(minClusterVersion) < 0 {
+			report.invalid(field, v.ID, "must be at least %s", minClusterVersion.line())
+		}
+		if parsed.compare(firstMajorWithFeature) >= 0 && !subscription.HasFeature(ExperimentalFeature) {
+			report.invalid(field, v.ID, "must be lower than %s", firstMajorWithFeature)
+		}
 	}
 	channelGroup(report, "properties.version.channelGroup", v.ChannelGroup, subscription)
 }
@@ -50,7 +55,7 @@ func (r *Rules) PinVersion(cluster *hub.Cluster, subscription *hub.Subscription)
 		}
 		cluster.Experiments[experiment.ExactVersion] = *id
 	}
-	*id = version{major: full.major, minor: full.minor, patch: -1}.String()
+	*id = full.line().String()
 }
 
 // StrandedNodePools returns the violation of a new version that leaves node pools too many minor versions behind the
@@ -75,6 +80,18 @@ func (r *Rules) StrandedNodePools(cluster *hub.Cluster, pools map[string][]strin
 	return found.violations()
 }
 
+// offeredVersion requires that the region offers a new or changed version that violates no other rule.
+func (r *Rules) offeredVersion(report *report, change ClusterChange) {
+	const field = "properties.version.id"
+	id := change.New.Properties.Version.ID
+	if change.Old != nil && change.Old.Properties.Version.ID == id || r.offers(id) {
+		return
+	}
+	if !slices.ContainsFunc(report.findings, func(f finding) bool { return f.Field == field }) {
+		report.unsupported(field, id, r.offer.ClusterVersions...)
+	}
+}
+
 // offers reports whether the region offers a version, given as MAJOR.MINOR.
 func (r *Rules) offers(id string) bool {
 	return len(r.offer.ClusterVersions) == 0 || slices.Contains(r.offer.ClusterVersions, id)
@@ -95,17 +112,23 @@ func (r *Rules) clusterVersionStep(report *report, change ClusterChange) {
 	// The running version counts and not the desired one: an upgrade that failed has not changed the control plane.
 	running := old
 	if lowest, ok := lowestVersion(change.ActiveVersions); ok && lowest.ordinal() < old.ordinal() {
-		running = version{major: lowest.major, minor: lowest.minor, patch: -1}
+		running = lowest.line()
 	}
-	now, ok := parseVersion(id, 2)
-	switch {
-	case !ok || now == old:
-	case now.compare(old) < 0:
-		report.invalid(field, id, "must not be lower than the current version %s", old)
-	case now.compare(running) != 0 && !(now.major == running.major && now.minor == running.minor+1) && !running.beforeMajor(now):
-		report.invalid(field, id, "must be at most one minor version above the current version %s", running)
-	case change.New.Experiments[experiment.ExactVersion] == "" && r.offers(id) && !r.offer.HasChannel(change.New.Properties.Version.ChannelGroup, id):
-		report.invalid(field, id, "the channel %s-%s does not exist", change.New.Properties.Version.ChannelGroup, id)
+	if now, ok := parseClusterVersion(id); ok && now != old {
+		before := len(report.findings)
+		if now.compare(old.first()) < 0 {
+			report.invalid(field, id, "must not be lower than the current version %s", old)
+		}
+		switch {
+		case now.major == running.major && now.minor > running.minor+1, now.major > running.major && !running.beforeMajor(now):
+			report.invalid(field, id, "must be at most one minor version above the current version %s", running)
+		case now.major < running.major:
+			report.invalid(field, id, "must not be of a lower major version than the current version %s", running)
+		}
+		if channel := change.New.Properties.Version.ChannelGroup; len(report.findings) == before && now.patch < 0 &&
+			change.New.Experiments[experiment.ExactVersion] == "" && r.offers(id) && !r.offer.HasChannel(channel, id) {
+			report.invalid(field, id, "the channel %s-%s does not exist", channel, id)
+		}
 	}
 
 	oldKey, newKey := keyVersion(change.Old), keyVersion(change.New)

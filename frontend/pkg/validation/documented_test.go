@@ -49,7 +49,7 @@ func fuzzed(t *testing.T, rules rulebook.Book, content []byte, decode func(versi
 		body := wire.NewBody(fields)
 		violations := decode(version, body)
 		for _, problem := range body.Problems() {
-			violations = append(violations, apierror.Violation(problem))
+			violations = append(violations, apierror.Violation{Field: problem.Field, Message: problem.Message})
 		}
 		documented(t, rules, violations)
 	}

@@ -67,21 +67,20 @@ func (r *Rules) ApplyExperiments(resource, stored *hub.Resource, subscription *h
 			continue
 		}
 		tag, ok := known.tags[name]
-		if !ok {
+		switch {
+		case !ok:
 			unknown := &report{}
 			unknown.invalid("tags["+key+"]", value, "is not an experimental tag; the tags are %s", strings.Join(slices.Sorted(maps.Keys(known.tags)), ", "))
 			return unknown.violations()
-		}
-		if tag.createOnly && stored != nil {
+		case tag.createOnly && stored != nil, value == "" && !tag.emptyInvalid:
 			continue
-		}
-		if value == "" && !tag.emptyInvalid {
-			continue
-		}
-		if message := tag.check(r.offer, value); message != "" {
-			found.invalid("tags["+name+"]", value, "%s", message)
 		}
 		inEffect[name] = strings.TrimSpace(value)
+		// A value that is in effect was valid once. A new rule does not block changes of something else.
+		kept := stored != nil && value != "" && stored.Experiments[name] == inEffect[name]
+		if message := tag.check(r.offer, value); message != "" && !kept {
+			found.invalid("tags["+name+"]", value, "%s", message)
+		}
 	}
 	if stored != nil {
 		for name, tag := range known.tags {

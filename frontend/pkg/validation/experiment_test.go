@@ -71,6 +71,22 @@ func TestApplyExperiments(t *testing.T) {
 			tags: map[string]string{experiment.ClusterCreationDeadline: "soon"}, stored: map[string]string{experiment.ClusterCreationDeadline: "2h", experiment.ExactVersion: "4.20.8"},
 			inEffect: map[string]string{experiment.ClusterCreationDeadline: "2h"},
 		},
+		"kept": {
+			reason: "a value in effect is kept even if it is not valid any more, one that is not in effect is validated", resourceType: hub.ClusterResourceType, subscription: experimenting(),
+			tags:     map[string]string{"ARO-HCP.experimental.cluster.single-replica": "true", experiment.ClusterDeletionDeadline: "2h"},
+			stored:   map[string]string{experiment.SingleReplica: "true", experiment.ClusterDeletionDeadline: "1h"},
+			inEffect: map[string]string{experiment.SingleReplica: "true", experiment.ClusterDeletionDeadline: "2h"},
+		},
+		"not in effect": {
+			reason: "a value that is not in effect is validated", resourceType: hub.ClusterResourceType, subscription: experimenting(),
+			tags: map[string]string{experiment.SingleReplica: "true"}, stored: map[string]string{experiment.SizeOverride: "true"},
+			want: []apierror.Violation{violation(tag(experiment.SingleReplica), `Invalid value: "true": must be SingleReplica or empty`)},
+		},
+		"changed": {
+			reason: "a changed tag is validated", resourceType: hub.ClusterResourceType, subscription: experimenting(),
+			tags: map[string]string{experiment.SingleReplica: "yes"}, stored: map[string]string{experiment.SingleReplica: "true"},
+			want: []apierror.Violation{violation(tag(experiment.SingleReplica), `Invalid value: "yes": must be SingleReplica or empty`)},
+		},
 		"other prefix": {
 			reason: "tags of node pools mean nothing on clusters", resourceType: hub.ClusterResourceType, subscription: experimenting(),
 			tags: map[string]string{experiment.NodePoolCreationDeadline: "soon", "aro-hcp.experimental.fast": "x"},

@@ -31,10 +31,8 @@ func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
 		return validate(now, nil).violations()
 	}
 	found := validate(now, func(report *report) { r.nodePool(report, change.Old, change) })
-	steps := &report{}
-	immutable{steps}.value("location", normalLocation(change.Old.Location) == normalLocation(change.New.Location), change.New.Location)
-	nodePoolVersionStep(steps, change)
-	found.replace(steps)
+	found.location(change.Old.Location, change.New.Location)
+	nodePoolVersionStep(found, change)
 	nodePoolImmutable(found, change.Old, change.New)
 	return found.violations()
 }
@@ -136,7 +134,7 @@ func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 		return
 	}
 	lowest, highest, ok := controlPlaneVersions(change)
-	if !ok {
+	if !ok || change.Old != nil && v.ID == change.Running {
 		return
 	}
 	if parsed.compare(lowest) > 0 {
@@ -158,9 +156,14 @@ func controlPlaneVersions(change NodePoolChange) (lowest, highest version, ok bo
 	return desired, desired, ok
 }
 
+// nodePoolVersionStep validates a change of the version. The nodes can always return to the version that they run, so that a
+// customer can end an upgrade that does not make progress.
 func nodePoolVersionStep(report *report, change NodePoolChange) {
 	const field = "properties.version.id"
 	id := change.New.Properties.Version.ID
+	if id == change.Running {
+		return
+	}
 	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 3)
 	now, nowOK := parseVersion(id, 3)
 	if !oldOK || !nowOK {

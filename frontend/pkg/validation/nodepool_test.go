@@ -161,9 +161,10 @@ func TestNodePoolRules(t *testing.T) {
 
 func TestNodePoolUpdates(t *testing.T) {
 	cases := map[string]struct {
-		reason string
-		change func(*hub.NodePool)
-		want   []apierror.Violation
+		reason  string
+		change  func(*hub.NodePool)
+		running string
+		want    []apierror.Violation
 	}{
 		"scale": {reason: "the size may change", change: func(p *hub.NodePool) { p.Properties.Replicas = 5 }},
 		"platform": {
@@ -198,13 +199,20 @@ func TestNodePoolUpdates(t *testing.T) {
 		}},
 		"down": {
 			reason: "nodes do not go back", change: func(p *hub.NodePool) { p.Properties.Version.ID = "4.20.8" },
-			want: []apierror.Violation{violation("properties.version.id", `Invalid value: "4.20.8": must not be lower than the current version 4.21.1`)},
+			want: []apierror.Violation{
+				violation("properties.version.id", `Invalid value: "4.20.8": must be within 2 minor versions of the control plane's version 5.0.0`),
+				violation("properties.version.id", `Invalid value: "4.20.8": must not be lower than the current version 4.21.1`),
+			},
+		},
+		"back": {
+			reason: "nodes can return to the version that they run", change: func(p *hub.NodePool) { p.Properties.Version.ID = "4.20.8" }, running: "4.20.8",
 		},
 		"far up": {
 			reason: "at most two minors at a time", change: func(p *hub.NodePool) { p.Properties.Version.ID = "5.1.0" },
 			want: []apierror.Violation{
 				violation("properties.version.id", `Invalid value: "5.1.0": a new major version needs the feature Microsoft.RedHatOpenShift/ExperimentalReleaseFeatures registered on the subscription`),
 				violation("properties.version.id", `Invalid value: "5.1.0": must be at most 2 minor versions above the current version 4.21.1`),
+				violation("properties.version.id", `Invalid value: "5.1.0": must not be higher than the control plane's version 5.0.0`),
 			},
 		},
 	}
@@ -213,7 +221,7 @@ func TestNodePoolUpdates(t *testing.T) {
 			pool := validNodePool()
 			tc.change(pool)
 			got := rules(t).NodePool(validation.NodePoolChange{
-				New: pool, Old: validNodePool(), Cluster: validCluster(), ActiveVersions: []string{"5.0.0"}, Subscription: &hub.Subscription{},
+				New: pool, Old: validNodePool(), Running: tc.running, Cluster: validCluster(), ActiveVersions: []string{"5.0.0"}, Subscription: &hub.Subscription{},
 			})
 			documented(t, book(t), got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {

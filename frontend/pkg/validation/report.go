@@ -178,13 +178,13 @@ func (f finding) withoutIndices() finding {
 	return f
 }
 
-// replace adds the findings of other and removes earlier findings at the same fields, because those of other are more
-// specific.
-func (r *report) replace(other *report) {
-	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool {
-		return slices.ContainsFunc(other.findings, func(o finding) bool { return Covers(o.Field, f.Field) })
-	})
-	r.findings = append(r.findings, other.findings...)
+// location reports a change of a resource's location, and nothing else of it.
+func (r *report) location(old, now string) {
+	if normalLocation(old) == normalLocation(now) {
+		return
+	}
+	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool { return f.Field == "location" })
+	immutable{r}.changed("location", now)
 }
 
 // violations returns the findings in order of field.

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 )
@@ -204,6 +205,9 @@ func sameNetwork(a, b *arm.ResourceID) bool {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// ImmutableMessage is the message of a violation by the change of a create-only field.
+const ImmutableMessage = "Forbidden: field is immutable"
+
 // immutable reports create-only fields whose values differ.
 type immutable struct {
 	report *report
@@ -246,5 +250,5 @@ func (i immutable) ids(field string, old, now map[string]string) {
 }
 
 func (i immutable) changed(field string, now any) {
-	i.report.forbidden(field, now, "field is immutable")
+	i.report.add(field, wire.FormatValue(now), ImmutableMessage)
 }

@@ -55,6 +55,14 @@ func parseRelease(text string) (version, bool) {
 	return parseVersion(text, 3)
 }
 
+// parseClusterVersion parses MAJOR.MINOR or a full version.
+func parseClusterVersion(text string) (version, bool) {
+	if v, ok := parseVersion(text, 2); ok {
+		return v, true
+	}
+	return parseRelease(text)
+}
+
 // isBuild reports whether text is a list of identifiers separated by dots.
 func isBuild(text string) bool {
 	if len(text) > maxVersion {
@@ -121,6 +129,12 @@ func (v version) String() string {
 	}
 	return text
 }
+
+// line returns the version without its patch.
+func (v version) line() version { return version{major: v.major, minor: v.minor, patch: -1} }
+
+// first returns the first release of the version's MAJOR.MINOR.
+func (v version) first() version { return version{major: v.major, minor: v.minor} }
 
 // compare compares by major, minor, patch and pre-release. A version without a patch equals all of its patches.
 func (v version) compare(other version) int {

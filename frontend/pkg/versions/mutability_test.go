@@ -102,7 +102,7 @@ func mutability(t *testing.T, v *versions.Version, schema string, shown []byte, 
 		body := body(t, tree)
 		violations := judge(body)
 		for _, problem := range body.Problems() {
-			violations = append(violations, apierror.Violation(problem))
+			violations = append(violations, apierror.Violation{Field: problem.Field, Message: problem.Message})
 		}
 		told := slices.ContainsFunc(violations, func(v apierror.Violation) bool {
 			return v.Message == "Forbidden: field is immutable" && validation.Covers(v.Field, field)
