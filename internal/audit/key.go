@@ -1,0 +1,212 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// domain separates signatures of checkpoints from those of other protocols with the same key.
+const domain = "hcpmesh audit checkpoint\n"
+
+// coordinate is the length of each half of an ES256 signature (RFC 7518, section 3.4).
+const coordinate = 32
+
+// SigningKey is the private key with which a service signs the checkpoints of its writers: ECDSA on P-256 with SHA-256 (ES256).
+type SigningKey struct {
+	private *ecdsa.PrivateKey
+	id      string
+}
+
+// GenerateKey returns a new random key.
+func GenerateKey() (*SigningKey, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return newSigningKey(private)
+}
+
+func newSigningKey(private *ecdsa.PrivateKey) (*SigningKey, error) {
+	id, err := keyID(&private.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	return &SigningKey{private, id}, nil
+}
+
+// LoadKey reads a private key from a PEM file (PKCS #8). Errors do not quote the file.
+func LoadKey(path string) (*SigningKey, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit signing key: %w", err)
+	}
+	block, _ := pem.Decode(content)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("reading the audit signing key: %s has no PEM block PRIVATE KEY", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := key.(*ecdsa.PrivateKey)
+	if err != nil || !ok || private.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("reading the audit signing key: the key in %s is not an ECDSA key on P-256", path)
+	}
+	return newSigningKey(private)
+}
+
+// Create writes the private key to a new file that only its owner can read. It returns an error that wraps fs.ErrExist if the file
+// exists.
+func (k *SigningKey) Create(path string) error {
+	encoded, err := x509.MarshalPKCS8PrivateKey(k.private)
+	if err != nil {
+		return err
+	}
+	return writeNew(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), 0o600)
+}
+
+// PublicPEM returns the public key in PEM.
+func (k *SigningKey) PublicPEM() ([]byte, error) {
+	encoded, err := x509.MarshalPKIXPublicKey(&k.private.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), nil
+}
+
+// ID returns the ID of the key: the beginning of the SHA-256 of its public key, in hex.
+func (k *SigningKey) ID() string { return k.id }
+
+func (k *SigningKey) sign(content []byte) ([]byte, error) {
+	r, s, err := ecdsa.Sign(rand.Reader, k.private, digest(content))
+	if err != nil {
+		return nil, fmt.Errorf("signing an audit checkpoint: %w", err)
+	}
+	signature := make([]byte, 2*coordinate)
+	r.FillBytes(signature[:coordinate])
+	s.FillBytes(signature[coordinate:])
+	return signature, nil
+}
+
+func digest(content []byte) []byte {
+	h := sha256.New()
+	h.Write([]byte(domain))
+	h.Write(content)
+	return h.Sum(nil)
+}
+
+func keyID(public *ecdsa.PublicKey) (string, error) {
+	encoded, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:12]), nil
+}
+
+// Keys are the public keys that a verifier trusts, by service and key ID. A service may have several, because checkpoints that were
+// signed with an earlier key stay valid.
+type Keys map[string]map[string]*ecdsa.PublicKey
+
+// LoadKeys reads the files NAME.pem of a folder. Each one has the public keys of the service NAME.
+func LoadKeys(dir string) (Keys, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.pem"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("reading the public audit keys: %s has no file NAME.pem", dir)
+	}
+	keys := Keys{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the public audit keys: %w", err)
+		}
+		service := strings.TrimSuffix(filepath.Base(file), ".pem")
+		if err := keys.add(service, content); err != nil {
+			return nil, fmt.Errorf("reading the public audit keys of %s: %w", file, err)
+		}
+	}
+	return keys, nil
+}
+
+// Trust adds the public key of a service.
+func (k Keys) Trust(service string, key *SigningKey) { k.put(service, key.id, &key.private.PublicKey) }
+
+func (k Keys) put(service, id string, key *ecdsa.PublicKey) {
+	if k[service] == nil {
+		k[service] = map[string]*ecdsa.PublicKey{}
+	}
+	k[service][id] = key
+}
+
+func (k Keys) add(service string, content []byte) error {
+	found := false
+	for {
+		block, rest := pem.Decode(content)
+		if block == nil {
+			break
+		}
+		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+		public, ok := parsed.(*ecdsa.PublicKey)
+		if err != nil || !ok || public.Curve != elliptic.P256() {
+			return errors.New("a PEM block is not an ECDSA public key on P-256")
+		}
+		id, err := keyID(public)
+		if err != nil {
+			return err
+		}
+		k.put(service, id, public)
+		content, found = rest, true
+	}
+	if !found {
+		return errors.New("the file has no public key")
+	}
+	return nil
+}
+
+// Verify checks the signature of a checkpoint. The text is the line that ParseLine accepted, without its newline. The key must be
+// one of the service that the line's writer belongs to.
+func (k Keys) Verify(l Line, text []byte) error {
+	key := k[Service(l.Writer)][l.Key]
+	if key == nil {
+		return fmt.Errorf("its key %s is not a key of the service %s", l.Key, Service(l.Writer))
+	}
+	content, _, ok := split(text)
+	at := bytes.LastIndex(content, []byte(signatureMember))
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(l.Signature)
+	if !ok || at < 0 || err != nil || len(signature) != 2*coordinate || l.Kind != CheckpointLine {
+		return errors.New("it has no signature of ES256")
+	}
+	r, s := new(big.Int).SetBytes(signature[:coordinate]), new(big.Int).SetBytes(signature[coordinate:])
+	if !ecdsa.Verify(key, digest(content[:at]), r, s) {
+		return fmt.Errorf("its signature does not match the key %s of the service %s", l.Key, Service(l.Writer))
+	}
+	return nil
+}
+
+// writeNew writes a file that must not exist, in one step.
+func writeNew(path string, content []byte, mode fs.FileMode) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".audit-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(content)
+	if err := errors.Join(err, part.Chmod(mode), part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	return os.Link(part.Name(), path)
+}

@@ -1,0 +1,233 @@
+package audit_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+)
+
+const chainWriter = "admin-0123456789abcdef"
+
+var now = time.Date(2026, 3, 1, 8, 0, 0, 123456789, time.UTC)
+
+func newKey(t testing.TB) *audit.SigningKey {
+	t.Helper()
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func encode(t testing.TB, r audit.Record) []byte {
+	t.Helper()
+	encoded, err := audit.EncodeRecord(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+func TestLinesAreDecoded(t *testing.T) {
+	record := audit.Record{
+		Peer: "backend", Person: audit.Person{Name: "ada@example.com", ObjectID: "o", TenantID: "t", Role: "operator", Elevation: "e"}, Action: "clusters.dump",
+		Object: audit.Object{Kind: "cluster", ID: "UID", ResourceID: "/subscriptions/x", Cluster: "uid"}, Reason: "a \"reason\"\nwith <lines>", Ticket: "INC-1",
+		Outcome: audit.Succeeded, Code: "c", Operation: "op", Request: "rq", Trace: "tr",
+	}
+	first, at := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(t, record))
+	key := newKey(t)
+	both, end, err := audit.AppendCheckpoint(bytes.Clone(first), chainWriter, at, now, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at.Offset != int64(len(first)) || end.Offset != int64(len(both)) || end.Sequence != 2 {
+		t.Errorf("the positions are %+v and %+v, the lines have %d and %d bytes", at, end, len(first), len(both))
+	}
+	line, err := audit.ParseLine(bytes.TrimSuffix(first, []byte("\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := audit.Line{Kind: audit.RecordLine, Writer: chainWriter, Sequence: 1, Previous: audit.Genesis, Time: now, Record: &record, Hash: at.Hash}
+	if diff := cmp.Diff(want, line); diff != "" {
+		t.Error(diff)
+	}
+	text := bytes.TrimSuffix(both[len(first):], []byte("\n"))
+	checkpoint, err := audit.ParseLine(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !line.Follows(audit.Position{}) || !checkpoint.Follows(at) || checkpoint.Follows(end) || line.Follows(at) {
+		t.Error("the order of the lines is not recognized")
+	}
+	keys := audit.Keys{}
+	keys.Trust("admin", key)
+	if err := keys.Verify(checkpoint, text); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSignaturesOfOtherKeysAreRefused(t *testing.T) {
+	key := newKey(t)
+	line, _, err := audit.AppendCheckpoint(nil, chainWriter, audit.Position{}, now, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := bytes.TrimSuffix(line, []byte("\n"))
+	checkpoint, err := audit.ParseLine(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newKey(t)
+	for reason, trust := range map[string]func(audit.Keys){
+		"no key":                   func(audit.Keys) {},
+		"another key":              func(k audit.Keys) { k.Trust("admin", other) },
+		"the key of other service": func(k audit.Keys) { k.Trust("backend", key) },
+	} {
+		keys := audit.Keys{}
+		trust(keys)
+		if err := keys.Verify(checkpoint, text); err == nil {
+			t.Errorf("%s: the signature was accepted", reason)
+		}
+	}
+	keys := audit.Keys{}
+	keys.Trust("admin", key)
+	forged := bytes.Replace(text, []byte(`"sequence":1`), []byte(`"sequence":2`), 1)
+	if err := keys.Verify(checkpoint, forged); err == nil {
+		t.Error("a signature for other content was accepted")
+	}
+}
+
+func TestRecordsAreBounded(t *testing.T) {
+	long := audit.Record{Reason: strings.Repeat("ж", 10_000), Ticket: "\xff\x00", Action: "a", Outcome: audit.Failed, Object: audit.Object{Cluster: "ABC"}}
+	line, _ := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(t, long))
+	got, err := audit.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !utf8.ValidString(got.Record.Reason) || len(got.Record.Reason) > 4200 || len(got.Record.Reason) < 4000 || got.Record.Ticket != "\ufffd\x00" || got.Record.Object.Cluster != "abc" {
+		t.Errorf("the record is %d bytes of reason, ticket %q, cluster %q", len(got.Record.Reason), got.Record.Ticket, got.Record.Object.Cluster)
+	}
+	full := audit.Record{}
+	for _, text := range []*string{&full.Reason, &full.Ticket, &full.Action, &full.Outcome, &full.Person.Name, &full.Object.ID, &full.Peer, &full.Code, &full.Operation,
+		&full.Request, &full.Trace, &full.Person.ObjectID, &full.Person.TenantID, &full.Person.Role, &full.Person.Elevation, &full.Object.Kind, &full.Object.ResourceID, &full.Object.Cluster} {
+		*text = strings.Repeat("\x01", 10_000) // six bytes each in JSON
+	}
+	if line, _ := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(t, full)); len(line) > 2*audit.MaxLine {
+		t.Errorf("the line has %d bytes", len(line))
+	}
+}
+
+func TestKeysAreLoaded(t *testing.T) {
+	dir, key, second := t.TempDir(), newKey(t), newKey(t)
+	path := filepath.Join(dir, "signing.key")
+	if err := key.Create(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Create(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("an existing key was overwritten: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the key file has %v, %v", info.Mode(), err)
+	}
+	loaded, err := audit.LoadKey(path)
+	if err != nil || loaded.ID() != key.ID() {
+		t.Fatalf("loaded %v, %v", loaded, err)
+	}
+	public := filepath.Join(dir, "keys")
+	if err := os.Mkdir(public, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var content []byte
+	for _, k := range []*audit.SigningKey{second, key} {
+		text, err := k.PublicPEM()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = append(content, text...)
+	}
+	if err := os.WriteFile(filepath.Join(public, "admin.pem"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := audit.LoadKeys(public)
+	if err != nil || keys["admin"][key.ID()] == nil || keys["admin"][second.ID()] == nil {
+		t.Fatalf("the keys are %v, %v", keys, err)
+	}
+	for reason, text := range map[string]string{"no key": "", "a private key": string(mustRead(t, path)), "other content": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"} {
+		if err := os.WriteFile(filepath.Join(public, "admin.pem"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := audit.LoadKeys(public); err == nil {
+			t.Errorf("%s was accepted", reason)
+		}
+	}
+	if _, err := audit.LoadKeys(dir); err == nil {
+		t.Error("a folder without keys was accepted")
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// FuzzParseLine parses arbitrary lines, because everybody with write access to the sink can store one.
+func FuzzParseLine(f *testing.F) {
+	key := newKey(f)
+	line, at := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(f, audit.Record{Action: "a", Outcome: audit.Accepted}))
+	checkpoint, _, err := audit.AppendCheckpoint(nil, chainWriter, at, now, key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	keys := audit.Keys{}
+	keys.Trust("admin", key)
+	f.Add(line[:len(line)-1])
+	f.Add(checkpoint[:len(checkpoint)-1])
+	f.Add([]byte(`{"kind":"record"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := audit.ParseLine(text)
+		if err != nil {
+			return
+		}
+		if !audit.ValidWriter(l.Writer) || l.Sequence == 0 || len(l.Hash) != 64 {
+			t.Errorf("accepted %+v", l)
+		}
+		if keys.Verify(l, text) == nil && !bytes.Equal(text, checkpoint[:len(checkpoint)-1]) {
+			t.Errorf("accepted the signature of %s", text)
+		}
+	})
+}
+
+// BenchmarkCheckpoint signs and verifies a checkpoint.
+func BenchmarkCheckpoint(b *testing.B) {
+	key := newKey(b)
+	keys := audit.Keys{}
+	keys.Trust("admin", key)
+	for b.Loop() {
+		line, _, err := audit.AppendCheckpoint(nil, chainWriter, audit.Position{}, now, key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		text := line[:len(line)-1]
+		parsed, err := audit.ParseLine(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := keys.Verify(parsed, text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+)
+
+const checkpointSuffix = ".checkpoint"
+
+// FileWitness is a Witness in a folder, with one file for each writer.
+type FileWitness struct {
+	dir string
+}
+
+// NewFileWitness returns a Witness in a folder, which it creates.
+func NewFileWitness(dir string) (*FileWitness, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("creating the folder of the audit witness: %w", err)
+	}
+	return &FileWitness{dir}, nil
+}
+
+// OpenFileWitness returns the Witness in a folder, which must exist.
+func OpenFileWitness(dir string) (*FileWitness, error) {
+	if _, err := os.ReadDir(dir); err != nil {
+		return nil, fmt.Errorf("opening the audit witness: %w", err)
+	}
+	return &FileWitness{dir}, nil
+}
+
+// Put implements Witness.
+func (w *FileWitness) Put(_ context.Context, writer string, line []byte) error {
+	if !audit.ValidWriter(writer) {
+		return fmt.Errorf("%q is not the name of an audit writer", writer)
+	}
+	part, err := os.CreateTemp(w.dir, ".part-")
+	if err != nil {
+		return fmt.Errorf("writing to the audit witness: %w", err)
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(line)
+	if err := errors.Join(err, part.Chmod(0o640), part.Sync(), part.Close()); err != nil {
+		return fmt.Errorf("writing to the audit witness: %w", err)
+	}
+	if err := os.Rename(part.Name(), filepath.Join(w.dir, writer+checkpointSuffix)); err != nil {
+		return fmt.Errorf("writing to the audit witness: %w", err)
+	}
+	return syncDir(w.dir)
+}
+
+// Checkpoints implements WitnessReader.
+func (w *FileWitness) Checkpoints(context.Context) (map[string][]byte, error) {
+	entries, err := os.ReadDir(w.dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit witness: %w", err)
+	}
+	lines := map[string][]byte{}
+	for _, e := range entries {
+		writer, ok := strings.CutSuffix(e.Name(), checkpointSuffix)
+		if !ok {
+			continue
+		}
+		if lines[writer], err = os.ReadFile(filepath.Join(w.dir, e.Name())); err != nil {
+			return nil, fmt.Errorf("reading the audit witness: %w", err)
+		}
+	}
+	return lines, nil
+}
