@@ -19,10 +19,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token"
 )
 
 // Options are the flags of the program.
@@ -106,7 +106,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	azure, err := emulator.Open(emulator.Options{
-		DataDir: o.DataDir, Tokens: &token.Verifier{Authority: o.Authority, Client: client}, Tenant: o.Tenant, OperationDelay: o.OperationDelay,
+		DataDir: o.DataDir, Tokens: &entra.Verifier{Authority: o.Authority, Client: client}, Tenant: o.Tenant, OperationDelay: o.OperationDelay,
 		CertificateLifetime: o.CertificateLifetime, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Log: p.Log,
 	})
 	if err != nil {

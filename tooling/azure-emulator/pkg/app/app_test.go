@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/app"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
 )
 
 // runAsEmulator is the environment variable that makes the test binary run the emulator; its value is the folder for the
@@ -46,7 +46,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(signer.CertificatePEM())
-	issuer, err := tokentest.Start()
+	issuer, err := entratest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

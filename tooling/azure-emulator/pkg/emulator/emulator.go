@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/vault"
 )
 
@@ -42,7 +42,7 @@ type Options struct {
 	// DataDir contains the data. It is locked while in use.
 	DataDir string
 	// Tokens verifies the bearer tokens.
-	Tokens *token.Verifier
+	Tokens *entra.Verifier
 	// Tenant is the tenant in challenges to callers without a token; "" means common.
 	Tenant string
 	// OperationDelay is the duration of operations that take long in Azure; 0 completes them at once.
@@ -199,7 +199,11 @@ func (e *Emulator) writeFault(w http.ResponseWriter, service string, rule *fault
 // authenticate verifies the bearer token. If the token is missing or invalid, it writes the service's error response and
 // returns false.
 func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service string) bool {
-	audiences := map[string][]string{ServiceARM: token.ResourceManager, ServiceVault: token.KeyVault, ServiceBlob: token.Storage}[service]
+	audiences := map[string][]string{
+		ServiceARM:   {"https://management.azure.com", "https://management.core.windows.net"},
+		ServiceVault: {"https://vault.azure.net"},
+		ServiceBlob:  {"https://storage.azure.com"},
+	}[service]
 	if service == ServiceBlob && r.Header.Get("Authorization") == "" {
 		if public, err := e.blob.Public(r); err == nil && public {
 			return true
@@ -208,12 +212,12 @@ func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service 
 	text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	err := errors.New("the 'Authorization' header is missing or has no bearer token")
 	if bearer {
-		err = e.options.Tokens.Verify(r.Context(), text, audiences)
+		_, err = e.options.Tokens.Verify(r.Context(), text, audiences)
 	}
 	if err == nil {
 		return true
 	}
-	if errors.Is(err, token.ErrUnavailable) {
+	if errors.Is(err, entra.ErrUnavailable) {
 		arm.WriteError(w, &arm.Error{Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable", RetryAfter: time.Second, Message: "Tokens cannot be verified: " + err.Error()})
 		return false
 	}

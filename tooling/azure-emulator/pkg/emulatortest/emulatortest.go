@@ -14,9 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/hcpmesh/hcpmesh/internal/entra"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
 )
 
 // Subscription is the service's subscription in tests.
@@ -31,7 +31,7 @@ type Azure struct {
 	// URL is the base URL of all services.
 	URL string
 	// Tokens is the credential for clients.
-	Tokens *tokentest.Issuer
+	Tokens *entratest.Issuer
 
 	server *httptest.Server
 	cancel context.CancelFunc
@@ -52,12 +52,12 @@ func Seed(zone string) emulator.Seed {
 
 // Start starts an emulator. It overwrites the Tokens, EnableFaults and Tenant of options.
 func Start(options emulator.Options) (*Azure, error) {
-	tokens, err := tokentest.Start()
+	tokens, err := entratest.Start()
 	if err != nil {
 		return nil, err
 	}
-	options.Tokens = &token.Verifier{Authority: tokens.Authority(), Client: http.DefaultClient}
-	options.EnableFaults, options.Tenant = true, tokentest.Tenant
+	options.Tokens = &entra.Verifier{Authority: tokens.Authority(), Client: http.DefaultClient}
+	options.EnableFaults, options.Tenant = true, entratest.Tenant
 	opened, err := emulator.Open(options)
 	if err != nil {
 		tokens.Close()

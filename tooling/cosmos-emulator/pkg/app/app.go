@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,8 +18,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -29,6 +32,9 @@ type Options struct {
 	DataDir      string
 	KeyFile      string
 	WellKnownKey bool
+	AccountFile  string
+	Authority    string
+	AuthorityCA  string
 	TLSCert      string
 	TLSKey       string
 	Endpoint     string
@@ -47,6 +53,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.DataDir, "data-dir", "", "`folder` for the data")
 	flags.StringVar(&o.KeyFile, "key-file", "", "`file` with the master key in base64")
 	flags.BoolVar(&o.WellKnownKey, "well-known-key", false, "use the public key of all Cosmos DB emulators, which protects nothing, instead of a file")
+	flags.StringVar(&o.AccountFile, "account-file", "", "JSON `file` with the databases, containers, role definitions and role assignments of the account")
+	flags.StringVar(&o.Authority, "authority", "", "base `URL` of the tenants of the token authority; without it only the master key is accepted")
+	flags.StringVar(&o.AuthorityCA, "authority-ca-file", "", "`file` with the PEM certificates to trust for --authority (default: those of the system)")
 	flags.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain in PEM; without it the server uses plain HTTP")
 	flags.StringVar(&o.TLSKey, "tls-key", "", "`file` with the certificate's key in PEM")
 	flags.StringVar(&o.Endpoint, "endpoint", "", "`URL` of the account for clients (default: that of the request)")
@@ -62,10 +71,12 @@ func (o *Options) Validate() error {
 	switch {
 	case o.DataDir == "":
 		return errors.New("--data-dir is required")
-	case o.KeyFile == "" && !o.WellKnownKey:
-		return errors.New("--key-file or --well-known-key is required")
+	case o.KeyFile == "" && !o.WellKnownKey && o.Authority == "":
+		return errors.New("--authority, --key-file or --well-known-key is required")
 	case o.KeyFile != "" && o.WellKnownKey:
 		return errors.New("--key-file and --well-known-key are mutually exclusive")
+	case o.Authority != "" && o.AccountFile == "":
+		return errors.New("--account-file is required with --authority: only its role assignments allow requests")
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key require each other")
 	case o.Gateway != string(emulator.ComputeGateway) && o.Gateway != string(emulator.RoutingGateway):
@@ -88,7 +99,10 @@ const (
 // Run serves until ctx ends.
 func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	process.PaceCollector(gcPercent, memoryLimit)
-	key := emulator.WellKnownKey
+	key := ""
+	if o.WellKnownKey {
+		key = emulator.WellKnownKey
+	}
 	if o.KeyFile != "" {
 		b, err := os.ReadFile(o.KeyFile)
 		if err != nil {
@@ -96,8 +110,12 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		}
 		key = strings.TrimSpace(string(b))
 	}
+	content, tokens, err := o.account()
+	if err != nil {
+		return err
+	}
 	server, err := emulator.Open(emulator.Options{
-		DataDir: o.DataDir, Key: key, Endpoint: o.Endpoint, Region: o.Region, Gateway: emulator.Gateway(o.Gateway),
+		DataDir: o.DataDir, Key: key, Account: content, Tokens: tokens, Endpoint: o.Endpoint, Region: o.Region, Gateway: emulator.Gateway(o.Gateway),
 		ServeCrossPartition: o.ServeCrossPartition, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Logger: p.Log,
 	})
 	if err != nil {
@@ -106,6 +124,45 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	server.Observe = registerMetrics(p.Metrics, server)
 	p.Ready("store", server.Healthy)
 	return errors.Join(o.serve(ctx, p, server), server.Close())
+}
+
+// account returns the content of the account and the verifier of tokens, which is nil without an authority.
+func (o *Options) account() (account.Account, *entra.Verifier, error) {
+	if o.AccountFile == "" {
+		return account.Account{}, nil, nil
+	}
+	content, err := account.Read(o.AccountFile)
+	if err != nil {
+		return account.Account{}, nil, fmt.Errorf("--account-file: %w", err)
+	}
+	if o.Authority == "" {
+		return *content, nil, nil
+	}
+	if content.Tenant == "" {
+		return account.Account{}, nil, errors.New("--account-file: tenant is required with --authority")
+	}
+	client := http.DefaultClient
+	if o.AuthorityCA != "" {
+		if client, err = trusting(o.AuthorityCA); err != nil {
+			return account.Account{}, nil, fmt.Errorf("--authority-ca-file: %w", err)
+		}
+	}
+	return *content, &entra.Verifier{Authority: o.Authority, Tenant: content.Tenant, Client: client}, nil
+}
+
+// trusting returns a client that trusts the certificates in a file.
+func trusting(path string) (*http.Client, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate", path)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport}, nil
 }
 
 // serve serves the emulator until ctx ends.

@@ -32,6 +32,8 @@ func TestValidate(t *testing.T) {
 		"with tls":    {"--data-dir d --key-file k --tls-cert c --tls-key k", ""},
 		"no data":     {"--well-known-key", "--data-dir"},
 		"no key":      {"--data-dir d", "--key-file"},
+		"tokens":      {"--data-dir d --authority a --account-file f", ""},
+		"no account":  {"--data-dir d --authority a", "--account-file"},
 		"two keys":    {"--data-dir d --well-known-key --key-file k", "--well-known-key"},
 		"half of tls": {"--data-dir d --well-known-key --tls-cert c", "--tls-key"},
 		"gateway":     {"--data-dir d --well-known-key --gateway x", "--gateway"},

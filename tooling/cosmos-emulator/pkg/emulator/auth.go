@@ -1,43 +1,67 @@
 package emulator
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"hash"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 )
 
-// clockSkew is the permitted difference between the date of a request and the server's clock.
-const clockSkew = 15 * time.Minute
+// The sub-statuses of rejected requests.
+const (
+	// Of 401: which part of a token is wrong, and that the account has no key.
+	subStatusInvalidHeader      = 5001
+	subStatusMalformedToken     = 5003
+	subStatusInvalidSignature   = 5004
+	subStatusTokenNotYetValid   = 5005
+	subStatusTokenExpired       = 5006
+	subStatusInvalidIssuer      = 5007
+	subStatusInvalidAudience    = 5008
+	subStatusNoObjectID         = 5011
+	subStatusUnknownSigningKey  = 5200
+	subStatusLocalAuthDisabled  = 5202
+	subStatusNotInDataPlane     = 5300
+	subStatusMetadataForbidden  = 5301
+	subStatusDataNamedForbidden = 5302
+)
+
+// caller is the principal of an authenticated request.
+type caller struct {
+	// everything is set for the master key, which allows every request.
+	everything bool
+	// objectID and permissions are those of a principal of Entra ID.
+	objectID    string
+	permissions rbac.Permissions
+}
 
 // unauthorized returns an error with status 401.
 func unauthorized(format string, args ...any) error {
 	return &statusError{status: http.StatusUnauthorized, message: fmt.Sprintf(format, args...)}
 }
 
-// authenticate verifies the Authorization header: a signature with the master key, or the token that SDKs use for Entra
-// authentication on an emulator, which is a JWT with the master key in place of the signature.
+// authenticate verifies the Authorization header and sets the caller of the request. The header has a signature with the master
+// key, a token of Entra ID, or the token that SDKs use for Entra authentication on an emulator.
 func (s *Server) authenticate(req *request) error {
 	h := req.r.Header.Get("Authorization")
 	if h == "" {
 		return unauthorized("Required Header authorization is missing. Ensure a valid Authorization token is passed.")
 	}
+	if known, ok := s.tokens.cached(h, s.now()); ok {
+		req.caller = known
+		return nil
+	}
+	text := h
 	if strings.Contains(h, "%") {
 		decoded, err := url.QueryUnescape(h)
 		if err != nil {
 			return unauthorized("The authorization token is not properly escaped.")
 		}
-		h = decoded
+		text = decoded
 	}
 	var kind, version, sig string
-	for _, field := range strings.SplitN(h, "&", 3) {
+	for _, field := range strings.SplitN(text, "&", 3) {
 		switch name, value, _ := strings.Cut(field, "="); name {
 		case "type":
 			kind = value
@@ -48,93 +72,100 @@ func (s *Server) authenticate(req *request) error {
 		}
 	}
 	if version != "1.0" || sig == "" {
-		return unauthorized("The authorization token has an invalid format: it requires type, ver=1.0 and sig.")
+		return &statusError{status: http.StatusUnauthorized, subStatus: subStatusInvalidHeader,
+			message: "The authorization token has an invalid format: it requires type, ver=1.0 and sig."}
 	}
-	switch kind {
-	case "master":
-		return s.checkSignature(req, sig)
-	case "aad":
-		return s.checkToken(sig)
+	switch {
+	case kind == "aad" && s.tokens != nil && !s.signedForEmulator(sig):
+		return s.authenticateToken(req, h, sig)
+	case kind != "master" && kind != "aad":
+		return unauthorized("Authorization of the type %q is not supported: use a token or the master key.", kind)
+	case s.opts.Key == "":
+		return &statusError{status: http.StatusUnauthorized, subStatus: subStatusLocalAuthDisabled,
+			message: "Local Authorization is disabled. Use an AAD token to authorize all requests."}
 	}
-	return unauthorized("Authorization of the type %q is not supported: use the master key.", kind)
+	req.caller.everything = true
+	if kind == "aad" {
+		return s.checkEmulatorToken(sig)
+	}
+	return s.checkSignature(req, sig)
 }
 
-// checkSignature verifies a signature with the master key.
-func (s *Server) checkSignature(req *request, sig string) error {
-	date := req.r.Header.Get(headerDate)
-	if date == "" {
-		date = req.r.Header.Get("Date")
+// authorize returns an error with status 403 unless the caller may execute the request. The operations of a batch are authorized
+// one by one when its body is parsed; before that the caller needs some right on the container.
+func (s *Server) authorize(req *request) error {
+	if req.caller.everything {
+		return nil
 	}
-	if date == "" {
-		return unauthorized("Required Header date or x-ms-date is missing.")
+	action := actionOf(req)
+	if action == "" {
+		return s.blocked(subStatusNotInDataPlane, "The given request [%s %s] cannot be authorized by AAD token in data plane.", req.r.Method, req.r.URL.EscapedPath())
 	}
-	payload := ""
-	for _, link := range []string{req.link, strings.ToLower(lastSegment(req.link))} {
-		text := strings.ToLower(req.r.Method) + "\n" + strings.ToLower(req.resourceType) + "\n" + link + "\n" + strings.ToLower(date) + "\n\n"
-		if payload == "" {
-			payload = text
+	if req.operation == "batch" && req.caller.permissions.Reach(s.scopeOf(req)) {
+		return nil
+	}
+	return s.require(req, action)
+}
+
+// require returns an error unless the caller may execute an action on the request's resource.
+func (s *Server) require(req *request, action rbac.Action) error {
+	scope := s.scopeOf(req)
+	if req.caller.everything || req.caller.permissions.Allow(action, scope) {
+		return nil
+	}
+	subStatus := subStatusDataNamedForbidden
+	if action == rbac.ReadMetadata {
+		subStatus = subStatusMetadataForbidden
+	}
+	return s.blocked(subStatus, "Request is blocked because principal [%s] does not have required RBAC permissions to perform action [%s] on resource [%s].",
+		req.caller.objectID, action, scope)
+}
+
+// blocked returns an error with status 403.
+func (s *Server) blocked(subStatus int, format string, args ...any) error {
+	return &statusError{status: http.StatusForbidden, subStatus: subStatus, message: "Request blocked by Auth " + s.opts.Account.Name + " : " +
+		fmt.Sprintf(format, args...) + " Learn more: https://aka.ms/cosmos-native-rbac."}
+}
+
+// itemActions maps the operations on items to data actions. The service does not document the action of a patch and of a list of
+// items; here they need those of a replacement and of a query.
+var itemActions = map[string]rbac.Action{
+	"create": rbac.CreateItem, "read": rbac.ReadItem, "replace": rbac.ReplaceItem, "upsert": rbac.UpsertItem, "delete": rbac.DeleteItem,
+	"patch": rbac.ReplaceItem, "query": rbac.ExecuteQuery, "list": rbac.ExecuteQuery, "changefeed": rbac.ReadChangeFeed,
+}
+
+// actionOf returns the data action that a request needs. It is empty if tokens cannot authorize the request at all: they do not
+// change databases, containers and throughput. For a batch it is that of a creation.
+func actionOf(req *request) rbac.Action {
+	switch {
+	case req.resourceType == "docs" && req.operation == "batch":
+		return rbac.CreateItem
+	case req.resourceType == "docs":
+		return itemActions[req.operation]
+	case req.resourceType == "" || req.resourceType == "dbs" || req.resourceType == "colls" || req.resourceType == "pkranges":
+		switch req.operation {
+		case "account", "read", "list", "query":
+			return rbac.ReadMetadata
 		}
-		if s.signed(text, sig) {
-			return s.checkDate(date)
+	}
+	return ""
+}
+
+// scopeOf returns the scope of the request's resource: lists of databases belong to the account, and lists of containers to their
+// database. Resources that are addressed by their RIDs have the scope of their names.
+func (s *Server) scopeOf(req *request) rbac.Scope {
+	var scope rbac.Scope
+	if len(req.segments) > 1 && req.segments[0] == "dbs" {
+		scope.Database = req.segments[1]
+		if d, err := s.store.Database(scope.Database); err == nil {
+			scope.Database = d.Name
 		}
 	}
-	return unauthorized("The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. "+
-		"For more info: https://aka.ms/cosmosdb-tsg-unauthorized. Server used the following payload to sign: '%s'", payload)
-}
-
-// signed reports whether sig is the signature of a text in base64.
-func (s *Server) signed(text, sig string) bool {
-	mac := s.macs.Get().(hash.Hash)
-	defer s.macs.Put(mac)
-	mac.Reset()
-	_, _ = io.WriteString(mac, text) // never fails (hash.Hash)
-	var sum [sha256.Size]byte
-	var want [(sha256.Size + 2) / 3 * 4]byte
-	base64.StdEncoding.Encode(want[:], mac.Sum(sum[:0]))
-	return subtle.ConstantTimeCompare([]byte(sig), want[:]) == 1
-}
-
-// lastSegment returns the RID of a link that is made of RIDs. SDKs sign only the RID of these links.
-func lastSegment(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
-
-// checkDate returns an error if the date of a signature is too far from the server's clock.
-func (s *Server) checkDate(date string) error {
-	t, err := http.ParseTime(date)
-	if err != nil {
-		return unauthorized("The date %q is not in the format of RFC 1123.", date)
+	if len(req.segments) > 3 && req.segments[2] == "colls" {
+		scope.Container = req.segments[3]
+		if c, err := s.store.Container(req.segments[1], scope.Container); err == nil {
+			scope.Container = c.Name
+		}
 	}
-	if d := s.now().Sub(t); d > clockSkew || d < -clockSkew {
-		return &statusError{status: http.StatusForbidden, message: fmt.Sprintf(
-			"The authorization token is not valid at the current time. Please create another token and retry (token start time: %s, current server time: %s).",
-			t.UTC().Format(http.TimeFormat), s.now().UTC().Format(http.TimeFormat))}
-	}
-	return nil
-}
-
-// checkToken verifies an emulator token.
-func (s *Server) checkToken(token string) error {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return unauthorized("The token is not a JWT.")
-	}
-	want := base64.RawURLEncoding.EncodeToString([]byte(s.opts.Key))
-	if subtle.ConstantTimeCompare([]byte(parts[2]), []byte(want)) != 1 {
-		return unauthorized("The token is not signed for this account: a token for an emulator has the master key in place of its signature.")
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return unauthorized("The token's payload is not base64url.")
-	}
-	var claims struct {
-		NotBefore int64 `json:"nbf"`
-		Expires   int64 `json:"exp"`
-	}
-	if err := json.Unmarshal(raw, &claims); err != nil {
-		return unauthorized("The token's payload is not JSON.")
-	}
-	now := s.now()
-	if now.Before(time.Unix(claims.NotBefore, 0).Add(-clockSkew)) || !now.Before(time.Unix(claims.Expires, 0)) {
-		return unauthorized("The token has expired or is not valid yet.")
-	}
-	return nil
+	return scope
 }

@@ -218,7 +218,13 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 	ops := make([]store.Operation, len(v.Arr))
 	for i, o := range v.Arr {
 		ops[i] = store.Operation{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
-		if err := setVerb(&ops[i], o.Get("operationType").Str, c); err != nil {
+		name := o.Get("operationType").Str
+		if action := itemActions[strings.ToLower(name)]; action != "" {
+			if err := s.require(req, action); err != nil {
+				return err
+			}
+		}
+		if err := setVerb(&ops[i], name, c); err != nil {
 			// An invalid operation fails like a rejected one.
 			return req.respondBatchFailure(len(ops), i, toStatusError(err))
 		}

@@ -31,6 +31,7 @@ type request struct {
 	link         string   // the resource link that the signature covers
 	operation    string   // for faults and metrics
 	activityID   string
+	caller       caller
 	status       int      // of the response
 	values       []string // of the response headers
 }

@@ -1,8 +1,8 @@
-// Package emulator implements the REST protocol of Azure Cosmos DB for NoSQL, from the master key's signature to the
-// change feed, on a durable store.
+// Package emulator implements the REST protocol of Azure Cosmos DB for NoSQL, from authentication and data-plane
+// roles to the change feed, on a durable store.
 //
 // A Server is an http.Handler, so that tests of any module can run it with httptest; the cosmos-emulator command serves
-// it on a port. Each request is parsed once, authenticated, matched with the fault rules, and handled by the method for
+// it on a port. Each request is parsed once, authenticated, authorized, matched with the fault rules, and handled by the method for
 // its resource and operation. Features that the emulator does not support are rejected with 400.
 package emulator
 
@@ -21,7 +21,9 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
@@ -43,8 +45,13 @@ const (
 type Options struct {
 	// DataDir is the folder of the data. It is created if it does not exist.
 	DataDir string
-	// Key is the master key in base64.
+	// Key is the master key in base64, which allows everything. It may be empty if there are Tokens.
 	Key string
+	// Account is provisioned when the data is opened. Its role assignments apply to the callers with Tokens.
+	Account account.Account
+	// Tokens verifies tokens of Entra ID; nil means that only the master key is accepted. The verifier's tenant is that of the
+	// Account.
+	Tokens *entra.Verifier
 	// Endpoint is the URL of the account for clients; "" means the URL of the request.
 	Endpoint string
 	// Region is the name of the account's only region; "" means "South Central US", as in other emulators.
@@ -65,7 +72,8 @@ type Options struct {
 // Server is an open emulator. It is safe for concurrent use.
 type Server struct {
 	opts   Options
-	macs   sync.Pool // of hash.Hash: HMAC-SHA256 with the master key
+	tokens *tokenCache // nil without Options.Tokens
+	macs   sync.Pool   // of hash.Hash: HMAC-SHA256 with the master key
 	store  *store.Store
 	faults *faults.Set
 	log    *slog.Logger
@@ -74,11 +82,11 @@ type Server struct {
 	Observe func(resourceType, operation string, status int, took time.Duration)
 }
 
-var errNoKey = errors.New("a master key is required")
+var errNoKey = errors.New("a master key or a verifier of tokens is required")
 
 // Open opens the data and returns a Server. Close it after the HTTP server has stopped.
 func Open(o Options) (*Server, error) {
-	if o.Key == "" {
+	if o.Key == "" && o.Tokens == nil {
 		return nil, errNoKey
 	}
 	key, err := base64.StdEncoding.DecodeString(o.Key)
@@ -104,11 +112,21 @@ func Open(o Options) (*Server, error) {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
+	policy, err := o.Account.Policy()
+	if err != nil {
+		return nil, err
+	}
 	st, err := store.Open(store.Options{Path: filepath.Join(o.DataDir, "cosmos.db"), Now: o.Now, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
+	if err := provision(st, &o.Account); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	s := &Server{opts: o, store: st, faults: faults.New(faults.CosmosDB, o.FaultSeed), log: o.Logger, now: o.Now}
+	if o.Tokens != nil {
+		s.tokens = newTokenCache(policy)
+	}
 	s.macs.New = func() any { return hmac.New(sha256.New, key) }
 	return s, nil
 }
@@ -138,6 +156,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil {
 		err = s.authenticate(req)
+	}
+	if err == nil {
+		err = s.authorize(req)
 	}
 	if err != nil {
 		req.respondError(err)

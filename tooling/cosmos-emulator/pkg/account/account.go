@@ -1,0 +1,50 @@
+// Package account describes what a management client, such as an ARM template, creates in a Cosmos DB account: databases,
+// containers, role definitions and role assignments. Clients of the data plane cannot create them with tokens of Entra ID.
+package account
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
+)
+
+// Account is the content of an account. Its JSON form is the file of the flag --account-file.
+type Account struct {
+	// Name of the account, for error messages.
+	Name string `json:"name"`
+	// Tenant is the only tenant whose principals can use the account.
+	Tenant          string                `json:"tenant"`
+	Databases       []Database            `json:"databases"`
+	RoleDefinitions []rbac.RoleDefinition `json:"roleDefinitions"`
+	RoleAssignments []rbac.RoleAssignment `json:"roleAssignments"`
+}
+
+// Database is a database with its containers.
+type Database struct {
+	Name string `json:"name"`
+	// Containers are the properties of containers in the form of the data plane's API.
+	Containers []json.RawMessage `json:"containers"`
+}
+
+// Read reads the JSON form of an account. It rejects unknown fields.
+func Read(path string) (*Account, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	decoder := json.NewDecoder(file)
+	decoder.DisallowUnknownFields()
+	var a Account
+	if err := decoder.Decode(&a); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &a, nil
+}
+
+// Policy returns the rights of the account's principals.
+func (a *Account) Policy() (*rbac.Policy, error) {
+	return rbac.NewPolicy(a.RoleDefinitions, a.RoleAssignments)
+}

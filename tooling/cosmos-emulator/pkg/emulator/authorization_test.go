@@ -1,0 +1,424 @@
+package emulator_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/hcpmesh/hcpmesh/internal/entra"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
+)
+
+// tokenAccount is an account without a key, with the containers a and b of the database db.
+type tokenAccount struct {
+	url    string
+	issuer *entratest.Issuer
+}
+
+// openAccount starts an emulator whose only principals are those of assignments.
+func openAccount(t testing.TB, definitions []rbac.RoleDefinition, assignments []rbac.RoleAssignment) *tokenAccount {
+	t.Helper()
+	issuer, err := entratest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(issuer.Close)
+	container := func(name string) json.RawMessage {
+		return json.RawMessage(`{"id":"` + name + `","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`)
+	}
+	s, err := emulator.Open(emulator.Options{
+		DataDir: t.TempDir(), Tokens: &entra.Verifier{Authority: issuer.Authority(), Tenant: entratest.Tenant, Client: http.DefaultClient},
+		Account: account.Account{Name: "test", Databases: []account.Database{{Name: "db", Containers: []json.RawMessage{container("a"), container("b")}}},
+			RoleDefinitions: definitions, RoleAssignments: assignments},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(func() {
+		h.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &tokenAccount{url: h.URL, issuer: issuer}
+}
+
+// container returns a client of a container for a credential. The client allows tokens over plain HTTP, which the emulator of a
+// test serves.
+func (a *tokenAccount) container(t testing.TB, credential azcore.TokenCredential, name string) *azcosmos.ContainerClient {
+	t.Helper()
+	client, err := azcosmos.NewClient(a.url, credential, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	c, err := client.NewContainer("db", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// dataOperations are requests with the action that each needs. Each may be repeated. An operation that finds no item fails with
+// 404, which shows that it was authorized.
+var dataOperations = []struct {
+	name   string
+	action rbac.Action
+	do     func(ctx context.Context, c *azcosmos.ContainerClient) error
+}{
+	{"read container", rbac.ReadMetadata, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.Read(ctx, nil)
+		return err
+	}},
+	{"change feed", rbac.ReadChangeFeed, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}})
+		return err
+	}},
+	{"create", rbac.CreateItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.CreateItem(ctx, pk("p"), []byte(`{"id":"i","partitionKey":"p"}`), nil)
+		return err
+	}},
+	{"read", rbac.ReadItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.ReadItem(ctx, pk("p"), "none", nil)
+		return err
+	}},
+	{"replace", rbac.ReplaceItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.ReplaceItem(ctx, pk("p"), "none", []byte(`{"id":"none","partitionKey":"p"}`), nil)
+		return err
+	}},
+	{"upsert", rbac.UpsertItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"u","partitionKey":"p"}`), nil)
+		return err
+	}},
+	{"delete", rbac.DeleteItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.DeleteItem(ctx, pk("p"), "none", nil)
+		return err
+	}},
+	{"patch", rbac.ReplaceItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		var p azcosmos.PatchOperations
+		p.AppendSet("/n", 1)
+		_, err := c.PatchItem(ctx, pk("p"), "none", p, nil)
+		return err
+	}},
+	{"query", rbac.ExecuteQuery, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		_, err := c.NewQueryItemsPager("SELECT * FROM c", pk("p"), nil).NextPage(ctx)
+		return err
+	}},
+	{"batch that creates", rbac.CreateItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		b := c.NewTransactionalBatch(pk("p"))
+		b.CreateItem([]byte(`{"id":"b","partitionKey":"p"}`), nil)
+		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
+		return err
+	}},
+	{"batch that upserts", rbac.UpsertItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		b := c.NewTransactionalBatch(pk("p"))
+		b.UpsertItem([]byte(`{"id":"b","partitionKey":"p"}`), nil)
+		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
+		return err
+	}},
+	{"batch that deletes", rbac.DeleteItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+		b := c.NewTransactionalBatch(pk("p"))
+		b.DeleteItem("none", nil)
+		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
+		return err
+	}},
+}
+
+// TestDataActions executes each operation with a role of each single action, with the built-in roles, and with no role.
+func TestDataActions(t *testing.T) {
+	var definitions []rbac.RoleDefinition
+	assignments := []rbac.RoleAssignment{
+		{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: "reader", Scope: "/"},
+		{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: "contributor", Scope: "/"},
+		{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: "contributor of b", Scope: "/dbs/db/colls/b"},
+	}
+	allowed := map[string][]rbac.Action{
+		"nobody":           nil,
+		"reader":           {rbac.ReadMetadata, rbac.ReadItem, rbac.ExecuteQuery, rbac.ReadChangeFeed},
+		"contributor":      rbac.Actions(),
+		"contributor of b": {},
+	}
+	for _, action := range rbac.Actions() {
+		name := string(action[strings.LastIndexByte(string(action), '/')+1:])
+		definitions = append(definitions, rbac.RoleDefinition{ID: name, DataActions: []string{string(action)}})
+		assignments = append(assignments, rbac.RoleAssignment{RoleDefinitionID: name, PrincipalID: name, Scope: "/dbs/db/colls/a"})
+		allowed[name] = []rbac.Action{action}
+	}
+	// Clients read the account before their first request.
+	definitions = append(definitions, rbac.RoleDefinition{ID: "metadata", DataActions: []string{string(rbac.ReadMetadata)}})
+	for principal, actions := range allowed {
+		if principal != "nobody" {
+			assignments = append(assignments, rbac.RoleAssignment{RoleDefinitionID: "metadata", PrincipalID: principal, Scope: "/"})
+			allowed[principal] = append(actions, rbac.ReadMetadata)
+		}
+	}
+	a := openAccount(t, definitions, assignments)
+	for principal, actions := range allowed {
+		t.Run(principal, func(t *testing.T) {
+			c := a.container(t, a.issuer.Principal(principal), "a")
+			for _, operation := range dataOperations {
+				err := operation.do(t.Context(), c)
+				var response *azcore.ResponseError
+				if err != nil && !errors.As(err, &response) {
+					t.Errorf("%s: %v", operation.name, err)
+					continue
+				}
+				denied := response != nil && response.StatusCode == http.StatusForbidden
+				if want := !slices.Contains(actions, operation.action); denied != want {
+					t.Errorf("%s: denied is %t, want %t: %v", operation.name, denied, want, err)
+				}
+				if !denied {
+					continue
+				}
+				// The first request of nobody's client reads the account.
+				wantSub, wantAction, resource := "5302", operation.action, "dbs/db/colls/a"
+				if principal == "nobody" {
+					wantSub, wantAction, resource = "5301", rbac.ReadMetadata, "/"
+				}
+				message := fmt.Sprintf("Request blocked by Auth test : Request is blocked because principal [%s] does not have required RBAC permissions "+
+					"to perform action [%s] on resource [%s]. Learn more: https://aka.ms/cosmos-native-rbac.", principal, wantAction, resource)
+				if got := response.RawResponse.Header.Get("x-ms-substatus"); got != wantSub || !strings.Contains(response.Error(), message) {
+					t.Errorf("%s: sub-status %s, want %s with %q: %v", operation.name, got, wantSub, message, response)
+				}
+			}
+		})
+	}
+}
+
+// request sends a request with a token and returns the status, followed by the sub-status if there is one.
+func (a *tokenAccount) request(t testing.TB, token, method, path, body string, header http.Header) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	r.Header.Set("Authorization", url.QueryEscape("type=aad&ver=1.0&sig="+token))
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	if sub := response.Header.Get("X-Ms-Substatus"); sub != "" {
+		return fmt.Sprintf("%d/%s", response.StatusCode, sub)
+	}
+	return fmt.Sprint(response.StatusCode)
+}
+
+// TestTokensDoNotManageResources checks that even a contributor of the account can create no database or container with a token, and
+// that principals without rights do not learn which ones exist.
+func TestTokensDoNotManageResources(t *testing.T) {
+	a := openAccount(t, nil, []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: entratest.ObjectID, Scope: "/"}})
+	token, err := a.issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unprivileged, err := a.issuer.Sign(a.issuer.Claims("https://cosmos.azure.com", "unprivileged", time.Now().Add(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/dbs", "/dbs/db", "/dbs/db/colls", "/dbs/db/colls/a", "/dbs/db/colls/a/pkranges", "/dbs/none", "/dbs/db/colls/none"} {
+		if got := a.request(t, unprivileged, http.MethodGet, path, "", nil); got != "403/5301" {
+			t.Errorf("GET %s of a principal without rights: %s, want 403/5301", path, got)
+		}
+	}
+	for _, test := range []struct{ method, path, body, want string }{
+		{"GET", "/dbs", "", "200"},
+		{"GET", "/dbs/db/colls/a/pkranges", "", "200"},
+		{"GET", "/dbs/db/colls/a", "", "200"},
+		{"POST", "/dbs", `{"id":"new"}`, "403/5300"},
+		{"DELETE", "/dbs/db", "", "403/5300"},
+		{"POST", "/dbs/db/colls", `{"id":"new"}`, "403/5300"},
+		{"PUT", "/dbs/db/colls/a", `{"id":"a"}`, "403/5300"},
+		{"DELETE", "/dbs/db/colls/a", "", "403/5300"},
+		{"GET", "/offers", "", "403/5300"},
+		{"POST", "/dbs/db/users", `{"id":"u"}`, "403/5300"},
+		{"POST", "/dbs/db/colls/a/sprocs/s", "[]", "403/5300"},
+	} {
+		if got := a.request(t, token, test.method, test.path, test.body, nil); got != test.want {
+			t.Errorf("%s %s: %s, want %s", test.method, test.path, got, test.want)
+		}
+	}
+}
+
+// TestAddressesByRIDAreAuthorizedByName checks that a container's RID leads to the rights on its name.
+func TestAddressesByRIDAreAuthorizedByName(t *testing.T) {
+	a := openAccount(t, nil, []rbac.RoleAssignment{
+		{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: "reader of a", Scope: "/dbs/db/colls/a"},
+		{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"},
+	})
+	all := a.container(t, a.issuer.Principal(entratest.ObjectID), "a")
+	token, err := a.issuer.Sign(a.issuer.Claims("https://cosmos.azure.com", "reader of a", time.Now().Add(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "200", "b": "403/5301"} {
+		properties, err := a.container(t, a.issuer.Principal(entratest.ObjectID), name).Read(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.request(t, token, http.MethodGet, "/"+strings.Trim(properties.ContainerProperties.SelfLink, "/"), "", nil); got != want {
+			t.Errorf("reading %s by its RID: %s, want %s", name, got, want)
+		}
+	}
+	if _, err := all.Read(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTokensAreVerified checks the sub-status of each invalid token.
+func TestTokensAreVerified(t *testing.T) {
+	a := openAccount(t, nil, []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}})
+	host, err := url.Parse(a.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := a.issuer.Claims("http://"+host.Hostname(), entratest.ObjectID, time.Now().Add(time.Hour))
+	sign := func(change func(c jwt.MapClaims)) string {
+		claims := jwt.MapClaims{}
+		for name, value := range valid {
+			claims[name] = value
+		}
+		change(claims)
+		text, err := a.issuer.Sign(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	accepted := sign(func(jwt.MapClaims) {})
+	for reason, test := range map[string]struct{ token, want string }{
+		"for the account":            {accepted, "200"},
+		"for all accounts":           {sign(func(c jwt.MapClaims) { c["aud"] = "https://cosmos.azure.com" }), "200"},
+		"for Resource Manager":       {sign(func(c jwt.MapClaims) { c["aud"] = "https://management.azure.com" }), "401/5008"},
+		"for another account":        {sign(func(c jwt.MapClaims) { c["aud"] = "https://other.documents.azure.com" }), "401/5008"},
+		"of the customer's tenant":   {sign(func(c jwt.MapClaims) { c["tid"] = "11111111-0000-4000-8000-000000000001" }), "401/5007"},
+		"expired":                    {sign(func(c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Hour).Unix() }), "401/5006"},
+		"not valid yet":              {sign(func(c jwt.MapClaims) { c["nbf"] = time.Now().Add(time.Hour).Unix() }), "401/5005"},
+		"without a principal":        {sign(func(c jwt.MapClaims) { delete(c, "oid") }), "401/5011"},
+		"not a JWT":                  {"x", "401/5003"},
+		"with a changed payload":     {tampered(t, accepted), "401/5004"},
+		"signed with the public key": {"e30.e30." + strings.TrimRight(emulator.WellKnownKey, "="), "401/5003"},
+	} {
+		if got := a.request(t, test.token, http.MethodGet, "/", "", nil); got != test.want {
+			t.Errorf("%s: %s, want %s", reason, got, test.want)
+		}
+	}
+	// The account has no key.
+	response := send(t, a.url, emulator.WellKnownKey, http.MethodGet, "", "", "", nil)
+	if response.StatusCode != http.StatusUnauthorized || response.Header.Get("X-Ms-Substatus") != "5202" {
+		t.Errorf("the public key: %s, sub-status %s", response.Status, response.Header.Get("X-Ms-Substatus"))
+	}
+}
+
+// tampered returns a token with another principal and the same signature.
+func tampered(t *testing.T, token string) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(payload), entratest.ObjectID, "another", 1)
+	return parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(changed)) + "." + parts[2]
+}
+
+// TestCachedTokensExpire checks that a token is refused after its end, also if it was verified before.
+func TestCachedTokensExpire(t *testing.T) {
+	issuer, err := entratest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(issuer.Close)
+	now := time.Now()
+	clock := func() time.Time { return now }
+	s, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Now: clock,
+		Tokens:  &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient, Now: clock},
+		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	token, err := issuer.Token("https://cosmos.azure.com", now.Add(10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 200}, {9 * time.Minute, 200}, {10 * time.Minute, 401}} {
+		now = now.Add(step.after)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", url.QueryEscape("type=aad&ver=1.0&sig="+token))
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != step.want {
+			t.Errorf("after %s more: %d, want %d", step.after, w.Code, step.want)
+		}
+	}
+}
+
+// BenchmarkAuthentication compares a request that is authenticated by a cached token with one that is signed with the key. Both
+// read the account's properties.
+func BenchmarkAuthentication(b *testing.B) {
+	issuer, err := entratest.Start()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(issuer.Close)
+	s, err := emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey,
+		Tokens:  &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient},
+		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	token, err := issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour))
+	if err != nil {
+		b.Fatal(err)
+	}
+	date := time.Now().UTC().Format(http.TimeFormat)
+	for name, authorization := range map[string]string{
+		"token": "type=aad&ver=1.0&sig=" + token,
+		"key":   sign(b, emulator.WellKnownKey, http.MethodGet, "", "", date),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Authorization", authorization)
+			r.Header.Set("X-Ms-Date", date)
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				if s.ServeHTTP(w, r); w.Code != http.StatusOK {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
