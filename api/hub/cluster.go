@@ -135,4 +135,6 @@ type ClusterStatus struct {
 	IssuerURL      string      `json:"issuerUrl,omitempty"`
 	ActiveVersions []string    `json:"activeVersions,omitempty"`
 	Progress       []Progress  `json:"progress,omitempty"`
+	// Identities holds the client and principal IDs that Cluster Service has read from Azure, by the Key of the ARM ID.
+	Identities map[string]UserAssignedIdentity `json:"identities,omitempty"`
 }

@@ -78,8 +78,8 @@ type Identity struct {
 	UserAssigned map[string]UserAssignedIdentity `json:"userAssignedIdentities,omitempty"`
 }
 
-// UserAssignedIdentity holds the IDs of an identity. The service does not set them; documents of earlier releases contain
-// the values that clients sent.
+// UserAssignedIdentity holds the IDs of an identity. In a resource they are what a client sent: the frontend compares them
+// with ClusterStatus.Identities and does not store them. Documents of early releases contain them, and no response does.
 type UserAssignedIdentity struct {
 	ClientID    string `json:"clientId,omitempty"`
 	PrincipalID string `json:"principalId,omitempty"`

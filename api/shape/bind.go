@@ -39,7 +39,7 @@ func (c *Converter[R, S]) WithDefaultsOf(newest *Converter[R, S]) *Converter[R, 
 // Encode returns a json.Marshaler for the resource's wire form at this version. Callers must not change the resource and
 // the status before they marshal the result.
 func (c *Converter[R, S]) Encode(resource *R, state hub.ProvisioningState, status *S) any {
-	return encodedResource{c.root, reflect.ValueOf(resource).Elem(), report{state, status}}
+	return encodedResource{c.root, reflect.ValueOf(resource).Elem(), report{state: state, status: status}}
 }
 
 // Decode applies a body to base and returns the result. base is the stored resource or, for a new one, a resource with an
@@ -126,10 +126,10 @@ func (n *node) bindField(field Field, status reflect.Type) *node {
 	case field.kind == state:
 		return bind(field, nil, status, "")
 	case field.kind == reported:
-		if field.fromStatus.status != status {
-			panic(fmt.Sprintf("shape: %s is computed from a %s, not from a %s", field.name, field.fromStatus.status, status))
-		}
+		field.fromStatus.require(status, field.name)
 		return bind(field, nil, status, "")
+	case field.shown != nil:
+		field.shown.require(status, field.name)
 	case field.from == ".":
 		return bind(field, n.within, status, n.hub)
 	}
@@ -141,6 +141,13 @@ func (n *node) bindField(field Field, status reflect.Type) *node {
 	child := bind(field, typ, status, join(n.hub, path))
 	child.index = index
 	return child
+}
+
+// require panics if a field is not computed from the type of the resource's status.
+func (f *fromStatus) require(status reflect.Type, name string) {
+	if f.status != status {
+		panic(fmt.Sprintf("shape: %s is computed from a %s, not from a %s", name, f.status, status))
+	}
 }
 
 // find returns the index and the type of the struct field at a path of JSON names.

@@ -58,6 +58,9 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.defaultIfNull {
 			entry.Notes = append(entry.Notes, "default if a PATCH has null")
 		}
+		if field.shown != nil {
+			entry.Notes = append(entry.Notes, "in responses from the reported status")
+		}
 		if field.notShown {
 			entry.Notes = append(entry.Notes, "not in responses")
 		}

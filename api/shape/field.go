@@ -40,6 +40,8 @@ type Field struct {
 	other      string
 	fromStatus *fromStatus
 	fields     []Field
+	// shown computes the value of an entry of a map in responses, if it is not the stored one.
+	shown *fromStatus
 }
 
 type kind string

@@ -12,7 +12,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
-type status struct{ URL string }
+type status struct {
+	URL string
+	// ByID has values of entries of thing.Properties.ByID.
+	ByID map[string]string
+}
 
 // thing is a hub resource with one field of each type.
 type thing struct {
@@ -225,6 +229,14 @@ func TestReadAndShow(t *testing.T) {
 			want:   properties{Word: "t"}, shown: `{"properties":{"group":{"title":"t"}}}`,
 			problems: []string{"properties.group.a: Invalid value: 1: must be a string"},
 		},
+		"shown from the status": {
+			reason: "the value of a body is read, and that of the status is written",
+			table: shape.Resource(shape.Object("properties", shape.State("state"),
+				shape.Map("byId", shape.ShownFromStatus(shape.Value("a"), func(s *status, key string) any { return s.ByID[key] }), shape.Value("b")))),
+			body:  `{"properties":{"byId":{"x":{"a":"1"},"y":{"a":"2","b":"3"}}}}`,
+			want:  properties{ByID: map[string]within{"x": {A: "1"}, "y": {A: "2", B: "3"}}},
+			shown: `{"properties":{"state":"Succeeded","byId":{"x":{"a":"of x"},"y":{"b":"3"}}}}`,
+		},
 		"read-only": {
 			reason: "values of the service are written and not read",
 			table: shape.Resource(shape.ReadOnly("id"), shape.Object("properties", shape.State("state"),
@@ -248,7 +260,7 @@ func TestReadAndShow(t *testing.T) {
 			}
 			state, s := hub.ProvisioningState(""), &status{}
 			if strings.Contains(tc.shown, "state") {
-				state, s = hub.Succeeded, &status{"https://u"}
+				state, s = hub.Succeeded, &status{"https://u", map[string]string{"x": "of x"}}
 			}
 			shown, err := json.Marshal(converter.Encode(got, state, s))
 			if err != nil {
@@ -335,6 +347,10 @@ func TestInvalidTablesPanic(t *testing.T) {
 		"a value for a struct":               func() { shape.Bind[thing, status](shape.Resource(shape.Value("properties"))) },
 		"a function of another status": func() {
 			shape.Bind[thing, status](shape.Resource(shape.FromStatus("a", func(*hub.ClusterStatus) any { return nil })))
+		},
+		"an entry shown from another status": func() {
+			shown := shape.ShownFromStatus(shape.Value("a"), func(*hub.ClusterStatus, string) any { return nil })
+			shape.Bind[thing, status](shape.Resource(shape.Object("properties", shape.Map("byId", shown))))
 		},
 		"an edit of what is not there":  func() { shape.Resource().With("properties", shape.Value("a")) },
 		"taking away what is not there": func() { shape.Resource(shape.Value("location")).Without("", "tags") },

@@ -9,10 +9,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// fromStatus computes a field from a resource's reported status.
+// fromStatus computes a field from a resource's reported status and the key of the enclosing entry of a map.
 type fromStatus struct {
 	status  reflect.Type
-	compute func(status any) any
+	compute func(status any, key string) any
 }
 
 // FromStatus returns a value that is computed from the resource's reported status. It is written unless it is nil or the
@@ -20,14 +20,26 @@ type fromStatus struct {
 func FromStatus[S any](name string, value func(status *S) any) Field {
 	return Field{name: name, kind: reported, fromStatus: &fromStatus{
 		status:  reflect.TypeFor[*S](),
-		compute: func(status any) any { return value(status.(*S)) },
+		compute: func(status any, _ string) any { return value(status.(*S)) },
 	}}
+}
+
+// ShownFromStatus returns f, a Value of an entry of a Map, with another value in responses. It is computed from the
+// resource's reported status and the key of the entry, and omitted if it is nil or the empty string.
+func ShownFromStatus[S any](f Field, value func(status *S, key string) any) Field {
+	f.shown = &fromStatus{
+		status:  reflect.TypeFor[*S](),
+		compute: func(status any, key string) any { return value(status.(*S), key) },
+	}
+	return f
 }
 
 // report holds the reported values of a resource.
 type report struct {
 	state  hub.ProvisioningState
 	status any
+	// key is the key of the enclosing entry of a map.
+	key string
 }
 
 // encodedResource is a resource that json.Marshal can write.
@@ -68,13 +80,16 @@ func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 	case implied:
 		return b, nil
 	case value:
-		if n.notShown {
+		switch {
+		case n.notShown:
 			return b, nil
+		case n.shown != nil:
+			return appendAny(b, n.shown.compute(r.status, r.key))
 		}
 	case state:
 		return appendText(b, string(r.state)), nil
 	case reported:
-		return appendAny(b, n.fromStatus.compute(r.status))
+		return appendAny(b, n.fromStatus.compute(r.status, r.key))
 	}
 	v = n.in(v)
 	switch n.kind {
@@ -126,7 +141,8 @@ func (n *node) appendMap(b []byte, v reflect.Value, r *report) (_ []byte, err er
 	for i, key := range keys {
 		b = append(b, "{,"[min(i, 1)])
 		b = append(appendQuoted(b, key.String()), ':')
-		if b, err = n.appendObject(b, v.MapIndex(key), r); err != nil {
+		entry := report{state: r.state, status: r.status, key: key.String()}
+		if b, err = n.appendObject(b, v.MapIndex(key), &entry); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,11 @@ import (
 )
 
 func cluster() shape.Field {
-	return tracked(
+	identityIDs := []shape.Field{
+		shape.ShownFromStatus(shape.Value("clientId"), func(s *hub.ClusterStatus, id string) any { return s.Identities[hub.Key(id)].ClientID }),
+		shape.ShownFromStatus(shape.Value("principalId"), func(s *hub.ClusterStatus, id string) any { return s.Identities[hub.Key(id)].PrincipalID }),
+	}
+	return tracked(identityIDs,
 		shape.State("provisioningState"),
 		shape.Object("version",
 			// The contract marks it create-only; the published service accepts changes.

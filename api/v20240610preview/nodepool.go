@@ -3,7 +3,9 @@ package v20240610preview
 import "github.com/hcpmesh/hcpmesh/api/shape"
 
 func nodePool() shape.Field {
-	return tracked(
+	// The service does not read the identities of node pools.
+	identityIDs := []shape.Field{shape.Value("clientId").NotShown(), shape.Value("principalId").NotShown()}
+	return tracked(identityIDs,
 		shape.State("provisioningState"),
 		shape.Object("version",
 			// Later versions require it in responses. It is empty for a pool of a release that did not require it in requests.

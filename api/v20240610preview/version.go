@@ -20,8 +20,10 @@ func API() version.Version {
 	}
 }
 
-// tracked returns the table of a tracked resource, which has a location and tags.
-func tracked(properties ...shape.Field) shape.Field {
+// tracked returns the table of a tracked resource, which has a location, tags and identities. identityIDs are the fields of
+// an identity. The frontend ignores their values in a creation. In an update it rejects them, unless the service has read
+// the IDs of the identity.
+func tracked(identityIDs []shape.Field, properties ...shape.Field) shape.Field {
 	return shape.Resource(
 		shape.ReadOnly("id"),
 		shape.ReadOnly("name"),
@@ -33,11 +35,7 @@ func tracked(properties ...shape.Field) shape.Field {
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned").Mandatory(),
 			shape.ReadOnly("principalId"),
 			shape.ReadOnly("tenantId"),
-			// The service does not have these two. The frontend ignores them in a creation and rejects them in an update.
-			shape.Map("userAssignedIdentities",
-				shape.Value("clientId").NotShown(),
-				shape.Value("principalId").NotShown(),
-			),
+			shape.Map("userAssignedIdentities", identityIDs...),
 		),
 		shape.Object("properties", properties...),
 	)

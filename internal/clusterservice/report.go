@@ -101,6 +101,7 @@ func ClusterReport(c *clusterservicev1.Cluster) (Report, error) {
 			IssuerURL:      s.GetIssuerUrl(),
 			ActiveVersions: s.GetActiveVersions(),
 			Progress:       progress(s.GetProgress()),
+			Identities:     identitiesRead(s.GetIdentities()),
 		},
 	}, nil
 }
@@ -217,6 +218,17 @@ func conditions(reported []*clusterservicev1.Condition) []hub.Condition {
 		result = append(result, hub.Condition{
 			Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage(), LastTransitionTime: when(c.GetLastTransitionTime()),
 		})
+	}
+	return result
+}
+
+func identitiesRead(reported map[string]*clusterservicev1.UserAssignedIdentity) map[string]hub.UserAssignedIdentity {
+	var result map[string]hub.UserAssignedIdentity
+	for id, identity := range reported {
+		if result == nil {
+			result = make(map[string]hub.UserAssignedIdentity, len(reported))
+		}
+		result[hub.Key(id)] = hub.UserAssignedIdentity{ClientID: identity.GetClientId(), PrincipalID: identity.GetPrincipalId()}
 	}
 	return result
 }

@@ -154,6 +154,7 @@ func TestClusterReport(t *testing.T) {
 			Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ObservedGeneration: 1, ApiUrl: "https://api",
 			Conditions: []*clusterservicev1.Condition{{Type: "Available", Status: "True", Reason: "AsExpected", LastTransitionTime: timestamppb.New(at)}},
 			Progress:   []*clusterservicev1.LayerProgress{{Layer: "placement", State: "Placed", Since: timestamppb.New(at)}},
+			Identities: map[string]*clusterservicev1.UserAssignedIdentity{"/a": {ClientId: "c", PrincipalId: "p"}},
 		},
 	})
 	if err != nil {
@@ -162,7 +163,8 @@ func TestClusterReport(t *testing.T) {
 	conditions := []hub.Condition{{Type: "Available", Status: "True", Reason: "AsExpected", LastTransitionTime: at}}
 	want := Report{
 		UID: "u", ResourceID: clusterID, Revision: 7, Generation: 2, ObservedGeneration: 1, Phase: PhaseReady, Deleting: true, DeleteTime: at, Conditions: conditions,
-		Cluster: &hub.ClusterStatus{Conditions: conditions, APIURL: "https://api", Progress: []hub.Progress{{Layer: "placement", State: "Placed", Since: at}}},
+		Cluster: &hub.ClusterStatus{Conditions: conditions, APIURL: "https://api", Progress: []hub.Progress{{Layer: "placement", State: "Placed", Since: at}},
+			Identities: map[string]hub.UserAssignedIdentity{"/a": {ClientID: "c", PrincipalID: "p"}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("cluster (-want +got):\n%s", diff)

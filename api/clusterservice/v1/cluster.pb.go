@@ -301,7 +301,9 @@ type ClusterSpec struct {
 	// The experimental ARM tags of the resource (`aro-hcp.experimental.…`), which change the behaviour of the service.
 	// The caller has validated them.
 	Experiments map[string]string `protobuf:"bytes,16,rep,name=experiments,proto3" json:"experiments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The user-assigned identities of the ARM resource, by ARM ID in lower case.
+	// The user-assigned identities of the ARM resource, by ARM ID in lower case. The frontend does not store the IDs that
+	// requests contain, so the values are empty, except for clusters that early releases created. Only a region that does
+	// not read identities from Azure uses them.
 	Identities map[string]*UserAssignedIdentity `protobuf:"bytes,17,rep,name=identities,proto3" json:"identities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The identity URL that ARM sent when the cluster was created. The service requests credentials of the identities
 	// from it.
@@ -871,7 +873,7 @@ func (x *Platform) GetServiceManagedIdentity() string {
 	return ""
 }
 
-// UserAssignedIdentity contains the IDs that ARM returns for a user-assigned identity of the resource.
+// UserAssignedIdentity contains the IDs of a user-assigned identity.
 type UserAssignedIdentity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClientId      string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
@@ -1193,7 +1195,10 @@ type ClusterStatus struct {
 	// Absent until the HostedCluster was reported.
 	ControlPlane *ControlPlaneIdentity `protobuf:"bytes,31,opt,name=control_plane,json=controlPlane,proto3" json:"control_plane,omitempty"`
 	// The removals of objects of the cluster and of its node pools, newest first, at most 20.
-	Removals      []*ObjectRemoval `protobuf:"bytes,32,rep,name=removals,proto3" json:"removals,omitempty"`
+	Removals []*ObjectRemoval `protobuf:"bytes,32,rep,name=removals,proto3" json:"removals,omitempty"`
+	// The identities of the cluster that Cluster Service has read from Azure, by ARM ID in lower case. Empty in a region
+	// that does not read identities from Azure.
+	Identities    map[string]*UserAssignedIdentity `protobuf:"bytes,33,rep,name=identities,proto3" json:"identities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1329,6 +1334,13 @@ func (x *ClusterStatus) GetControlPlane() *ControlPlaneIdentity {
 func (x *ClusterStatus) GetRemovals() []*ObjectRemoval {
 	if x != nil {
 		return x.Removals
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetIdentities() map[string]*UserAssignedIdentity {
+	if x != nil {
+		return x.Identities
 	}
 	return nil
 }
@@ -1599,7 +1611,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x10vault_visibility\x18\x04 \x01(\x0e2%.hcpmesh.clusterservice.v1.VisibilityR\x0fvaultVisibility\"E\n" +
 	"\x11ImageDigestMirror\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
-	"\amirrors\x18\x02 \x03(\tR\amirrors\"\x81\x06\n" +
+	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xcb\a\n" +
 	"\rClusterStatus\x12=\n" +
 	"\x05phase\x18\x01 \x01(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -1622,7 +1634,13 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\bprogress\x18\f \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\x12?\n" +
 	"\bdeletion\x18\x1e \x01(\v2#.hcpmesh.clusterservice.v1.DeletionR\bdeletion\x12T\n" +
 	"\rcontrol_plane\x18\x1f \x01(\v2/.hcpmesh.clusterservice.v1.ControlPlaneIdentityR\fcontrolPlane\x12D\n" +
-	"\bremovals\x18  \x03(\v2(.hcpmesh.clusterservice.v1.ObjectRemovalR\bremovals\"\x87\x01\n" +
+	"\bremovals\x18  \x03(\v2(.hcpmesh.clusterservice.v1.ObjectRemovalR\bremovals\x12X\n" +
+	"\n" +
+	"identities\x18! \x03(\v28.hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntryR\n" +
+	"identities\x1an\n" +
+	"\x0fIdentitiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12E\n" +
+	"\x05value\x18\x02 \x01(\v2/.hcpmesh.clusterservice.v1.UserAssignedIdentityR\x05value:\x028\x01\"\x87\x01\n" +
 	"\rLayerProgress\x12\x14\n" +
 	"\x05layer\x18\x01 \x01(\tR\x05layer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -1664,7 +1682,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	(Visibility)(0),               // 0: hcpmesh.clusterservice.v1.Visibility
 	(ClusterPhase)(0),             // 1: hcpmesh.clusterservice.v1.ClusterPhase
@@ -1688,19 +1706,20 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	nil,                           // 19: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
 	nil,                           // 20: hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
 	nil,                           // 21: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*ClusterOverrides)(nil),      // 23: hcpmesh.clusterservice.v1.ClusterOverrides
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*Deletion)(nil),              // 25: hcpmesh.clusterservice.v1.Deletion
-	(*ControlPlaneIdentity)(nil),  // 26: hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	(*ObjectRemoval)(nil),         // 27: hcpmesh.clusterservice.v1.ObjectRemoval
+	nil,                           // 22: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*ClusterOverrides)(nil),      // 24: hcpmesh.clusterservice.v1.ClusterOverrides
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*Deletion)(nil),              // 26: hcpmesh.clusterservice.v1.Deletion
+	(*ControlPlaneIdentity)(nil),  // 27: hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	(*ObjectRemoval)(nil),         // 28: hcpmesh.clusterservice.v1.ObjectRemoval
 }
 var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
 	15, // 1: hcpmesh.clusterservice.v1.Cluster.status:type_name -> hcpmesh.clusterservice.v1.ClusterStatus
-	22, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	22, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
-	23, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
+	23, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	23, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
+	24, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
 	4,  // 5: hcpmesh.clusterservice.v1.ClusterSpec.version:type_name -> hcpmesh.clusterservice.v1.Version
 	5,  // 6: hcpmesh.clusterservice.v1.ClusterSpec.dns:type_name -> hcpmesh.clusterservice.v1.Dns
 	6,  // 7: hcpmesh.clusterservice.v1.ClusterSpec.network:type_name -> hcpmesh.clusterservice.v1.Network
@@ -1710,31 +1729,33 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	11, // 11: hcpmesh.clusterservice.v1.ClusterSpec.autoscaling:type_name -> hcpmesh.clusterservice.v1.ClusterAutoscaling
 	12, // 12: hcpmesh.clusterservice.v1.ClusterSpec.etcd:type_name -> hcpmesh.clusterservice.v1.Etcd
 	14, // 13: hcpmesh.clusterservice.v1.ClusterSpec.image_digest_mirrors:type_name -> hcpmesh.clusterservice.v1.ImageDigestMirror
-	24, // 14: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
+	25, // 14: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
 	18, // 15: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
 	19, // 16: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
 	0,  // 17: hcpmesh.clusterservice.v1.Api.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
 	0,  // 18: hcpmesh.clusterservice.v1.Ingress.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
 	20, // 19: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
 	21, // 20: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	24, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
-	24, // 22: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
+	25, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
+	25, // 22: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
 	13, // 23: hcpmesh.clusterservice.v1.Etcd.kms_key:type_name -> hcpmesh.clusterservice.v1.KmsKey
 	0,  // 24: hcpmesh.clusterservice.v1.KmsKey.vault_visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
 	1,  // 25: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
 	17, // 26: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
 	16, // 27: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	25, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
-	26, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	27, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
-	22, // 31: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	22, // 32: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 33: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	26, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	27, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	28, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
+	22, // 31: hcpmesh.clusterservice.v1.ClusterStatus.identities:type_name -> hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
+	23, // 32: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	23, // 33: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	10, // 34: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	10, // 35: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }
@@ -1751,7 +1772,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

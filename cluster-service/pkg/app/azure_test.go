@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
@@ -550,6 +551,10 @@ func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
 			}
 			if !strings.Contains(text, *found.Properties.ClientID) {
 				t.Errorf("the HostedCluster has no client ID of %s", operator)
+			}
+			want := &csv1.UserAssignedIdentity{ClientId: *found.Properties.ClientID, PrincipalId: *found.Properties.PrincipalID}
+			if got := ready.GetStatus().GetIdentities()[strings.ToLower(id)]; !proto.Equal(got, want) {
+				t.Errorf("the reported identity of %s is %v, want %v", operator, got, want)
 			}
 		}
 	}

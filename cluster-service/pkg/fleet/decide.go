@@ -205,6 +205,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		s.ApiUrl = fmt.Sprintf("https://%s:%d", host, seen.EndpointPort)
 	}
 	s.ActiveVersions = activeVersions(seen, s.ActiveVersions)
+	s.Identities = t.identitiesRead()
 
 	available := seen.Condition(feedback.Available).Status == "True"
 	carried := work.Applied()

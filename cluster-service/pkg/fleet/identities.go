@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 // ErrIdentityUnread is the error of a Renderer for content that needs the client ID of an identity that Azure has not
@@ -67,6 +69,20 @@ func (a *Azure) identityFact(name, armID string) string {
 		return s.Facts[name+strings.ToLower(armID)]
 	}
 	return ""
+}
+
+// identitiesRead returns the IDs of the cluster's identities that Azure has reported, by ARM ID in lower case.
+func (t *ClusterAggregate) identitiesRead() map[string]*csv1.UserAssignedIdentity {
+	var read map[string]*csv1.UserAssignedIdentity
+	for _, identity := range t.Cluster.Identities() {
+		if clientID := t.Azure.ClientID(identity.ID); clientID != "" {
+			if read == nil {
+				read = map[string]*csv1.UserAssignedIdentity{}
+			}
+			read[strings.ToLower(identity.ID)] = &csv1.UserAssignedIdentity{ClientId: clientID, PrincipalId: t.Azure.PrincipalID(identity.ID)}
+		}
+	}
+	return read
 }
 
 // ReadsIdentities reports whether the client IDs of identities come from Azure.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -181,6 +183,7 @@ func (h *harness) finishCluster(ctx context.Context, batch *database.Batch, key 
 		cluster.Value.Status.APIURL = "https://api." + cluster.Value.Cluster.Properties.DNS.BaseDomainPrefix + ".example:443"
 		cluster.Value.Status.BaseDomain = "example"
 		cluster.Value.Status.ActiveVersions = []string{cluster.Value.Cluster.Properties.Version.ID + ".8"}
+		cluster.Value.Status.Identities = readIdentities(cluster.Value.Cluster.Identity)
 		database.Replace(batch, cluster)
 		return nil
 	}
@@ -199,6 +202,20 @@ func (h *harness) finishCluster(ctx context.Context, batch *database.Batch, key 
 		database.Remove(batch, auth)
 		return h.release(ctx, batch, database.ExternalAuthReservations(auth.Key, auth.Value.UID))
 	})
+}
+
+// readIdentities returns IDs as Cluster Service reads them from Azure.
+func readIdentities(identity *hub.Identity) map[string]hub.UserAssignedIdentity {
+	if identity == nil {
+		return nil
+	}
+	read := map[string]hub.UserAssignedIdentity{}
+	for id := range identity.UserAssigned {
+		key := hub.Key(id)
+		read[key] = hub.UserAssignedIdentity{ClientID: uuid.NewSHA1(uuid.NameSpaceURL, []byte("client "+key)).String(),
+			PrincipalID: uuid.NewSHA1(uuid.NameSpaceURL, []byte("principal "+key)).String()}
+	}
+	return read
 }
 
 // release removes reservations.

@@ -97,16 +97,18 @@ func checkNames(body *wire.Body, resource *hub.Resource, nameInURL string) []api
 	return violations
 }
 
-// clearIdentityIDs removes the client and principal IDs from the identities of a body, because only the service may set them.
-// It returns a violation for each, which applies to an update; a creation ignores them.
-func clearIdentityIDs(identity *hub.Identity) []apierror.Violation {
+// clearIdentityIDs removes the client and principal IDs from the identities of a body, because responses contain what the
+// service has read. It returns a violation for each ID that the service has not read, whatever its value. The violations
+// apply to an update; a creation ignores the IDs.
+func clearIdentityIDs(identity *hub.Identity, read map[string]hub.UserAssignedIdentity) []apierror.Violation {
 	if identity == nil {
 		return nil
 	}
 	var violations []apierror.Violation
 	for id, ids := range identity.UserAssigned {
-		for field, value := range map[string]string{"clientId": ids.ClientID, "principalId": ids.PrincipalID} {
-			if value != "" {
+		known := read[hub.Key(id)]
+		for field, values := range map[string][2]string{"clientId": {ids.ClientID, known.ClientID}, "principalId": {ids.PrincipalID, known.PrincipalID}} {
+			if values[0] != "" && values[1] == "" {
 				violations = append(violations, apierror.Violation{Field: "identity.userAssignedIdentities[" + id + "]." + field,
 					Message: "Forbidden: the service sets this value"})
 			}

@@ -29,7 +29,7 @@ func (clusterType) collection(db *database.DB) *database.Collection[database.Clu
 }
 
 func (clusterType) fields(d *database.ClusterDocument) documentFields[hub.Cluster] {
-	return documentFields[hub.Cluster]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.Cluster}
+	return documentFields[hub.Cluster]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.Cluster, d.Status.Identities}
 }
 
 func (clusterType) common(cluster *hub.Cluster) *hub.Resource { return &cluster.Resource }

@@ -25,7 +25,7 @@ func (externalAuthType) collection(db *database.DB) *database.Collection[databas
 }
 
 func (externalAuthType) fields(d *database.ExternalAuthDocument) documentFields[hub.ExternalAuth] {
-	return documentFields[hub.ExternalAuth]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.ExternalAuth}
+	return documentFields[hub.ExternalAuth]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.ExternalAuth, nil}
 }
 
 func (externalAuthType) common(auth *hub.ExternalAuth) *hub.Resource { return &auth.Resource }

@@ -24,7 +24,7 @@ func (nodePoolType) collection(db *database.DB) *database.Collection[database.No
 }
 
 func (nodePoolType) fields(d *database.NodePoolDocument) documentFields[hub.NodePool] {
-	return documentFields[hub.NodePool]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.NodePool}
+	return documentFields[hub.NodePool]{&d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID, &d.NodePool, nil}
 }
 
 func (nodePoolType) common(pool *hub.NodePool) *hub.Resource { return &pool.Resource }

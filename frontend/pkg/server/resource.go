@@ -60,6 +60,8 @@ type documentFields[R any] struct {
 	state       *hub.ProvisioningState
 	operationID *string
 	resource    *R
+	// identities holds the IDs that the service has read for the resource's identities, by hub.Key.
+	identities map[string]hub.UserAssignedIdentity
 }
 
 // handler handles the requests of a route.
@@ -223,7 +225,7 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 		return resource, unknown, nil
 	}
 	common := t.common(resource)
-	clearIdentityIDs(common.Identity)
+	clearIdentityIDs(common.Identity, nil)
 	common.SystemData = rq.systemDataOf(nil, now)
 	t.setDefaults(s, rq, resource, p.uid, p.cluster())
 	if tags := s.Rules.ApplyExperiments(common, nil, rq.subscription); len(tags) > 0 && !body.Malformed() {
@@ -245,7 +247,8 @@ func decodeChanged[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		return nil, nil, err
 	}
 	body := wire.NewBody(fields)
-	before := t.fields(document).resource
+	of := t.fields(document)
+	before := of.resource
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
 	if unknown := unknownField(rq, t.name(), fields); unknown != nil {
@@ -260,7 +263,7 @@ func decodeChanged[D, R any](s *Server, ctx context.Context, rq *request, t reso
 	if err != nil {
 		return nil, nil, err
 	}
-	named := append(checkNames(body, stored, rq.name()), clearIdentityIDs(t.common(resource).Identity)...)
+	named := append(checkNames(body, stored, rq.name()), clearIdentityIDs(t.common(resource).Identity, of.identities)...)
 	return resource, mergeProblems(body.Problems(), named, rq.atVersion(t.name(), t.validate(s, rq, resource, document, p.cluster()), conflicts)), nil
 }
 
