@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 )
 
 // Config is the configuration of a region. Its YAML form is strict: an unknown field is an error that names the field.
@@ -33,6 +35,8 @@ type Config struct {
 	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of the frontend, the backend
 	// and Cluster Service; empty disables tracing.
 	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
+	// Profiling makes our programs serve profiles on Unix sockets in the folder profiling.
+	Profiling bool `json:"profiling,omitempty"`
 	// ReleaseCatalog is a YAML file of the region's OpenShift releases, which all programs that need them read; empty
 	// uses the built-in catalogue.
 	ReleaseCatalog string `json:"releaseCatalog,omitempty"`
@@ -156,6 +160,13 @@ func (c *Config) validate() error {
 		return fmt.Errorf("logLevel: %q is not one of debug, info, warn, error", c.LogLevel)
 	case c.BasePort != nil && (*c.BasePort < 0 || *c.BasePort > 65535-portsPerRegion || (*c.BasePort > 0 && *c.BasePort < 1024)):
 		return fmt.Errorf("basePort: %d is neither 0 nor between 1024 and %d", *c.BasePort, 65535-portsPerRegion)
+	}
+	if c.Profiling {
+		for _, name := range c.processNames() {
+			if socket := ProfilingSocket(c.StateDir, name); len(socket) > control.MaxSocketPath {
+				return fmt.Errorf("profiling: the path %s of a socket is longer than %d bytes; choose a shorter --state-dir", socket, control.MaxSocketPath)
+			}
+		}
 	}
 	for _, name := range c.Without {
 		if known := c.processNames(); !slices.Contains(known, name) {

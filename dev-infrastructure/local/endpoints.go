@@ -138,5 +138,10 @@ func Describe(stateDir string) (Endpoints, error) {
 	return r.Endpoints(), nil
 }
 
+// ProfilingSocket returns the Unix socket of a process of the region in stateDir, which exists if Config.Profiling is set.
+func ProfilingSocket(stateDir, process string) string {
+	return filepath.Join(stateDir, "profiling", process+".sock")
+}
+
 // LogDir returns the folder with one NAME.log per process of the region in stateDir.
 func LogDir(stateDir string) string { return filepath.Join(stateDir, "logs") }

@@ -179,7 +179,7 @@ func (r *Region) allocatePorts(ctx context.Context) error {
 }
 
 func (r *Region) createFolders() error {
-	for _, dir := range []string{"secrets", "identities", "management", "cosmos", "azure", "etcd", "hosted", "front-door"} {
+	for _, dir := range []string{"secrets", "identities", "management", "cosmos", "azure", "etcd", "hosted", "front-door", "profiling"} {
 		if err := os.MkdirAll(r.state.path(dir), 0o700); err != nil {
 			return fmt.Errorf("creating the region's folders: %w", err)
 		}

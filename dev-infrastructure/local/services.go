@@ -46,6 +46,9 @@ func (r *Region) specs() ([]supervisor.Spec, error) {
 // ours returns the common part of the specs of our programs. The parent-death signal of the supervisor covers them;
 // they do not need --die-with-parent.
 func (r *Region) ours(name, program string, ops service, arguments ...string) supervisor.Spec {
+	if r.config.Profiling {
+		arguments = append([]string{"--profiling-socket=" + ProfilingSocket(r.state.dir, name)}, arguments...)
+	}
 	return supervisor.Spec{
 		Name:    name,
 		Program: r.program(program),

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -126,12 +125,9 @@ func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 }
 
 // OpsHandler serves /healthz (200 while the process responds, whatever the state of its dependencies: for liveness probes),
-// /readyz (200 or 503 with a Readiness), /version (a Version), /metrics, and profiles below /debug/pprof/ (net/http/pprof).
+// /readyz (200 or 503 with a Readiness), /version (a Version) and /metrics.
 func (p *Process) OpsHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
@@ -155,15 +151,18 @@ type opsServer struct {
 
 func serveOps(listener net.Listener, p *Process) *opsServer {
 	ops := &opsServer{
-		// There is no write timeout, because the client chooses the duration of a profile.
-		server: &http.Server{Handler: p.OpsHandler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
+		server: &http.Server{Handler: p.OpsHandler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute},
 		done:   make(chan struct{}),
 	}
-	go func() {
-		defer close(ops.done)
-		_ = ops.server.Serve(listener)
-	}()
+	ops.serve(listener)
 	return ops
+}
+
+func (o *opsServer) serve(listener net.Listener) {
+	go func() {
+		defer close(o.done)
+		_ = o.server.Serve(listener)
+	}()
 }
 
 func (o *opsServer) close() {

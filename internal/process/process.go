@@ -25,8 +25,10 @@ import (
 
 // Options are the flags that every process has.
 type Options struct {
-	// OpsListen is the address of /healthz, /readyz, /metrics and /debug/pprof/, plain HTTP, as host:port. Empty serves none.
+	// OpsListen is the address of /healthz, /readyz, /version and /metrics, plain HTTP, as host:port. Empty serves none.
 	OpsListen string
+	// ProfilingSocket is the path of a Unix socket that serves /debug/pprof/. Empty serves none.
+	ProfilingSocket string
 	// LogLevel is the least severe level that is logged: debug, info, warn or error.
 	LogLevel string
 	// DieWithParent makes the kernel kill this process when its parent process terminates for any reason.
@@ -35,7 +37,8 @@ type Options struct {
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:0", "`address` of /healthz, /readyz, /metrics and /debug/pprof/, plain HTTP; empty serves none")
+	flags.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:0", "`address` of /healthz, /readyz, /version and /metrics, plain HTTP; empty serves none")
+	flags.StringVar(&o.ProfilingSocket, "profiling-socket", "", "`path` of a Unix socket that serves profiles below /debug/pprof/ to the user of the process; empty serves none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "least severe `level` to log: debug, info, warn, error")
 	flags.BoolVar(&o.DieWithParent, "die-with-parent", false, "terminate this process when its parent process terminates (Linux only)")
 }
@@ -122,6 +125,14 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 		ops := serveOps(listener, p)
 		defer ops.close()
 		log.Info("serving health and metrics", logkey.Address, listener.Addr().String())
+	}
+	if options.ProfilingSocket != "" {
+		profiling, err := serveProfiles(options.ProfilingSocket)
+		if err != nil {
+			return fmt.Errorf("--profiling-socket: %w", err)
+		}
+		defer profiling.close()
+		log.Info("serving profiles", logkey.Address, options.ProfilingSocket)
 	}
 	err := run(ctx, p)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

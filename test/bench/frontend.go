@@ -76,7 +76,7 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}); err != nil {
 		return err
 	}
-	if err := measurePuts(ctx, c, arm, pid, endpoints.Ops["frontend"], o.runs, report); err != nil {
+	if err := measurePuts(ctx, c, arm, pid, local.ProfilingSocket(region.Status().StateDir, "frontend"), o.runs, report); err != nil {
 		return err
 	}
 	failed := everyCluster(o.runs, "put", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })
@@ -96,9 +96,9 @@ const (
 )
 
 // measurePuts measures the CPU time of the frontend per creating PUT, and its distribution by CPU profile.
-func measurePuts(ctx context.Context, c *customer.Customer, arm *armClient, pid int, ops string, runs int, report *report) error {
+func measurePuts(ctx context.Context, c *customer.Customer, arm *armClient, pid int, socket string, runs int, report *report) error {
 	var each time.Duration
-	path, err := profile(ctx, ops, func() error {
+	path, err := profile(ctx, socket, func() error {
 		before := procfs.CPUTime(pid)
 		for i := range runs {
 			name := fmt.Sprintf("put-%04d", i)

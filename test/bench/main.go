@@ -102,7 +102,7 @@ func withRegion(ctx context.Context, fidelity local.Fidelity, measure func(regio
 	}
 	noDelays, freePorts := 0.0, 0
 	region, err := local.Start(ctx, local.Config{
-		StateDir: dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: fidelity, Build: true, LogLevel: "warn", ReleaseCatalog: catalogue,
+		StateDir: dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: fidelity, Build: true, LogLevel: "warn", ReleaseCatalog: catalogue, Profiling: true,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the region: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,13 +17,13 @@ import (
 // profileTime is the duration of a CPU profile.
 const profileTime = 3 * time.Second
 
-// profile records a CPU profile of the process with the given ops address while during runs. It returns the path of the
+// profile records a CPU profile of the process with the given profiling socket while during runs. It returns the path of the
 // profile after both have ended.
-func profile(ctx context.Context, ops string, during func() error) (path string, err error) {
+func profile(ctx context.Context, socket string, during func() error) (path string, err error) {
 	path = filepath.Join(os.TempDir(), fmt.Sprintf("hcpmesh-bench-%d.pprof", os.Getpid()))
 	sampled := make(chan error, 1)
 	go func() {
-		sampled <- download(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", ops, int(profileTime/time.Second)), path)
+		sampled <- download(ctx, socket, fmt.Sprintf("http://process/debug/pprof/profile?seconds=%d", int(profileTime/time.Second)), path)
 	}()
 	err = during()
 	if sampleErr := <-sampled; err == nil && sampleErr != nil {
@@ -31,12 +32,16 @@ func profile(ctx context.Context, ops string, during func() error) (path string,
 	return path, err
 }
 
-func download(ctx context.Context, url, path string) error {
+// download stores the response of a server on a Unix socket.
+func download(ctx context.Context, socket, url, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 // socketName is the name of the socket in the state folder.
 const socketName = "control.sock"
 
-// maxSocketPath is the maximum length of a unix socket's address (unix(7): 108 bytes with the final zero).
-const maxSocketPath = 107
+// MaxSocketPath is the maximum length of a unix socket's address (unix(7): 108 bytes with the final zero).
+const MaxSocketPath = 107
 
 // ErrNotRunning is returned if no supervisor responds in a state folder.
 var ErrNotRunning = errors.New("the region does not run")
@@ -213,7 +213,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 // of the folder, which must stay open until release is called.
 func shortAddress(stateDir string) (address string, release func(), err error) {
 	path := filepath.Join(stateDir, socketName)
-	if len(path) <= maxSocketPath {
+	if len(path) <= MaxSocketPath {
 		return path, func() {}, nil
 	}
 	dir, err := os.Open(stateDir)
