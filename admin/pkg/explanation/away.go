@@ -94,17 +94,30 @@ func (f *facts) relevantComponents() []adminv1.Component {
 			relevant = append(relevant, adminv1.Component{Name: read.component, Layer: read.component, State: adminv1.ComponentNotReady, Message: f.unavailable[read.layer], Time: f.now})
 		}
 	}
-	for _, c := range silentAgents(f.shards, f.now) {
-		if c.ProvisionShard == shard && !explained(adminv1.ComponentAgent) {
+	for _, c := range silentAgents(f.shards, relevant, f.now) {
+		if c.ProvisionShard == shard {
 			relevant = append(relevant, c)
 		}
 	}
 	return relevant
 }
 
+// heartbeatLayers are the layers through which the heartbeats of agents reach Cluster Service's database. While one is away, silence
+// proves nothing about an agent.
+func heartbeatLayers() []string {
+	return []string{adminv1.ComponentMQTTBroker, adminv1.ComponentMaestroServer, adminv1.ComponentClusterService, adminv1.ComponentPostgreSQL}
+}
+
 // silentAgents returns the agents that send no heartbeats, or, if they have never sent one, those that Cluster Service reports as
-// silent. An agent that sends heartbeats is not away, even if it has nothing to report or does not confirm works.
-func silentAgents(shards []*csv1.ProvisionShard, now time.Time) []adminv1.Component {
+// silent. An agent that sends heartbeats is not away, even if it has nothing to report or does not confirm works. An agent is left out
+// if a component that is away explains its silence.
+func silentAgents(shards []*csv1.ProvisionShard, components []adminv1.Component, now time.Time) []adminv1.Component {
+	explained := func(shard string) bool {
+		return slices.ContainsFunc(components, func(c adminv1.Component) bool {
+			ofShard := c.ProvisionShard == "" || c.ProvisionShard == shard
+			return c.Away() && ofShard && (c.Layer == adminv1.ComponentAgent || layers.Needs(adminv1.ComponentAgent, c.Layer) || slices.Contains(heartbeatLayers(), c.Layer))
+		})
+	}
 	var silent []adminv1.Component
 	for _, s := range shards {
 		since, last := asTime(s.GetUnansweredSince()), asTime(s.GetLastHeardTime())
@@ -112,7 +125,7 @@ func silentAgents(shards []*csv1.ProvisionShard, now time.Time) []adminv1.Compon
 		if heartbeat := asTime(s.GetLastHeartbeatTime()); !heartbeat.IsZero() {
 			since, last, away = heartbeat, heartbeat, now.Sub(heartbeat) > heartbeatOverdue
 		}
-		if away {
+		if away && !explained(s.GetName()) {
 			silent = append(silent, adminv1.Component{Name: s.GetName() + "-" + adminv1.ComponentAgent, Layer: adminv1.ComponentAgent, ProvisionShard: s.GetName(),
 				State: adminv1.ComponentUnresponsive, Since: since, LastReady: last, ReportedBy: adminv1.ComponentClusterService, Time: now})
 		}

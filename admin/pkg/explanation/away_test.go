@@ -216,8 +216,29 @@ func TestOutagesAreFoundWithoutComponents(t *testing.T) {
 // TestAgentWithHeartbeatsIsNotAway checks that an agent which does not confirm works but runs is not called away.
 func TestAgentWithHeartbeatsIsNotAway(t *testing.T) {
 	shards := []*csv1.ProvisionShard{{Name: "mgmt-1", LastHeartbeatTime: stamp(5 * time.Second), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
-	if silent := silentAgents(shards, now); len(silent) > 0 {
+	if silent := silentAgents(shards, nil, now); len(silent) > 0 {
 		t.Errorf("%+v", silent)
+	}
+}
+
+// TestSilenceOfAgentsIsExplainedByOutages is a regression test: while PostgreSQL could not store heartbeats, all agents seemed to be away.
+func TestSilenceOfAgentsIsExplainedByOutages(t *testing.T) {
+	shards := []*csv1.ProvisionShard{{Name: "mgmt-1", LastHeartbeatTime: stamp(5 * time.Minute)}}
+	for _, away := range append(heartbeatLayers(), adminv1.ComponentManagementAPI, adminv1.ComponentEtcd, adminv1.ComponentAgent) {
+		f := withComponents(inFlight()["quiet"], away, adminv1.ComponentNotReady)
+		f.shards = shards
+		region := Region(RegionFacts{Time: now, Components: f.components, Shards: shards})
+		for name, items := range map[string][]adminv1.ExplanationItem{"cluster": f.explain().Items, "region": region.Items} {
+			if len(items) != 1 || items[0].Layer != away {
+				t.Errorf("%s away, %s: %+v", away, name, items)
+			}
+		}
+	}
+	for _, away := range []string{adminv1.ComponentBackend, adminv1.ComponentHyperShift} {
+		items := Region(RegionFacts{Time: now, Components: regionWith(away, adminv1.ComponentNotReady), Shards: shards}).Items
+		if len(items) != 2 {
+			t.Errorf("%s away does not explain the silence of the agent: %+v", away, items)
+		}
 	}
 }
 

@@ -29,15 +29,7 @@ const maxConcernItems = 10
 // Region explains a region: its outages, and what clusters wait for.
 func Region(f RegionFacts) *adminv1.RegionExplanation {
 	e := &adminv1.RegionExplanation{Time: f.Time, Concerns: f.Concerns, Unavailable: f.Unavailable, Partial: len(f.Unavailable) > 0}
-	e.Components = slices.Clone(f.Components)
-	for _, c := range silentAgents(f.Shards, f.Time) {
-		known := slices.ContainsFunc(f.Components, func(other adminv1.Component) bool {
-			return other.Away() && (other.ProvisionShard == "" || other.ProvisionShard == c.ProvisionShard) && (other.Layer == c.Layer || layers.Needs(c.Layer, other.Layer))
-		})
-		if !known {
-			e.Components = append(e.Components, c)
-		}
-	}
+	e.Components = append(slices.Clone(f.Components), silentAgents(f.Shards, f.Components, f.Time)...)
 	for _, s := range f.Shards {
 		e.Clusters += int(s.GetClusters())
 	}
