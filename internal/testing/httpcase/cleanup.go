@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -30,27 +31,54 @@ func (t Target) waitTerminal(ctx context.Context, variables map[string]string) e
 // activeResource returns the first resource of a list, or below one of its items, that is not terminal, with its state. It
 // is empty if there is none, and if the list is refused: then the subscription's state allows no operation.
 func (t Target) activeResource(ctx context.Context, list string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.BaseURL+list+"?api-version="+t.APIVersion, nil)
+	for next := list + "?api-version=" + t.APIVersion; ; {
+		var page resourcePage
+		if err := t.read(ctx, next, &page); err != nil {
+			return "", fmt.Errorf("reading the list %s: %w", list, err)
+		}
+		if active, err := t.activeOfPage(ctx, page); active != "" || err != nil {
+			return active, err
+		}
+		if page.NextLink == "" {
+			return "", nil
+		}
+		link, err := url.Parse(page.NextLink)
+		if err != nil {
+			return "", fmt.Errorf("the next link of the list %s: %w", list, err)
+		}
+		// The link is absolute and may name another host than the target.
+		next = link.RequestURI()
+	}
+}
+
+// resourcePage is one page of a list.
+type resourcePage struct {
+	Value []struct {
+		ID, Type   string
+		Properties struct{ ProvisioningState string }
+	}
+	NextLink string
+}
+
+// read reads one page of a list, which stays empty if the list is refused.
+func (t Target) read(ctx context.Context, target string, page *resourcePage) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.BaseURL+target, nil)
 	if err != nil {
-		return "", err
+		return err
 	}
 	response, err := t.Client.Do(request)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return "", nil
+		return nil
 	}
-	var page struct {
-		Value []struct {
-			ID, Type   string
-			Properties struct{ ProvisioningState string }
-		}
-	}
-	if err := json.NewDecoder(response.Body).Decode(&page); err != nil {
-		return "", fmt.Errorf("reading the list %s: %w", list, err)
-	}
+	return json.NewDecoder(response.Body).Decode(page)
+}
+
+// activeOfPage is activeResource for the items of one page.
+func (t Target) activeOfPage(ctx context.Context, page resourcePage) (string, error) {
 	for _, item := range page.Value {
 		switch state := item.Properties.ProvisioningState; state {
 		case "Failed":
