@@ -228,7 +228,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--credential-key-file="+r.credentialKeyFile(),
 		"--allow-loopback-notifications",
 	)...)
-	spec.Args = slices.Concat(spec.Args, r.authentication(), r.releaseCatalog())
+	spec.Args = append(spec.Args, r.authentication()...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)
 	return spec

@@ -35,8 +35,6 @@ type Options struct {
 	CredentialKeyFile string
 	// ConfigFile is the configuration of the region's catalogue; empty means the built-in one.
 	ConfigFile string
-	// ReleaseCatalog is the region's release catalogue; empty means the built-in one.
-	ReleaseCatalog string
 }
 
 // AddFlags registers the options with flags.
@@ -55,7 +53,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.CredentialKeyFile, "credential-key-file", "",
 		"`file` with the Tink keyset that seals private keys of admin credentials; if empty, the process generates a key that no other replica has")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that the region offers; if empty, the built-in configuration")
-	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` with the region's release catalogue; if empty, the built-in catalogue")
 }
 
 // Validate returns an error for the first missing or invalid flag.

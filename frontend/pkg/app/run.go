@@ -48,7 +48,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 // Serve is like Run with a listener, which it closes.
 func Serve(ctx context.Context, p *process.Process, options Options, listener net.Listener) error {
 	defer func() { _ = listener.Close() }()
-	offer, err := config.Load(options.ConfigFile, options.ReleaseCatalog)
+	offer, err := config.Load(options.ConfigFile)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}

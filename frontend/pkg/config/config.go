@@ -15,7 +15,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/vmsize"
 )
 
@@ -26,9 +25,6 @@ var builtIn []byte
 type Config struct {
 	// ClusterVersions lists the MAJOR.MINOR versions that clusters can have; empty means all that validation allows.
 	ClusterVersions []string `yaml:"clusterVersions"`
-	// Releases lists the OpenShift releases that customers see (hcpOpenShiftVersions). Empty means the releases of the
-	// release catalogue that clusters can have.
-	Releases []Release `yaml:"releases"`
 	// RoleSets lists the identities that a cluster's operators need (hcpOperatorIdentityRoleSets).
 	RoleSets []RoleSet `yaml:"roleSets"`
 	// VMSizes lists the virtual machine sizes of node pools that the region has, in Azure's casing. Without an entry it gets
@@ -41,27 +37,14 @@ type Config struct {
 	AvailabilityZones []string `yaml:"availabilityZones"`
 }
 
-// Default returns the built-in configuration with the built-in release catalogue.
-func Default() (*Config, error) {
-	catalogue, err := release.Default()
-	if err != nil {
-		return nil, err
-	}
-	config, err := parse(builtIn)
-	if err != nil {
-		return nil, fmt.Errorf("reading the built-in configuration: %w", err)
-	}
-	return config, config.offer(catalogue)
-}
+// Default returns the built-in configuration.
+func Default() (*Config, error) { return Load("") }
 
-// Load reads the configuration and the release catalogue from files. An empty path means the built-in one.
-func Load(path, cataloguePath string) (*Config, error) {
-	catalogue, err := release.Load(cataloguePath)
-	if err != nil {
-		return nil, err
-	}
+// Load reads the configuration from a file. The empty path means the built-in one.
+func Load(path string) (*Config, error) {
 	content := builtIn
 	if path != "" {
+		var err error
 		if content, err = os.ReadFile(path); err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
@@ -70,7 +53,7 @@ func Load(path, cataloguePath string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration %s: %w", path, err)
 	}
-	return config, config.offer(catalogue)
+	return config, nil
 }
 
 func parse(content []byte) (*Config, error) {
@@ -90,9 +73,6 @@ func parse(content []byte) (*Config, error) {
 	}
 	if len(config.VMSizes) == 0 {
 		config.VMSizes = vmsize.Names()
-	}
-	if err := config.checkReleases(); err != nil {
-		return nil, err
 	}
 	return config, config.checkRoleSets()
 }

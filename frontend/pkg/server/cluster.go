@@ -132,7 +132,8 @@ func (clusterType) pin(s *Server, rq *request, cluster *hub.Cluster) {
 	s.Rules.PinVersion(cluster, rq.subscription)
 }
 
-// validateChangeAgainstStore rejects a new version that leaves node pools too far behind. A node pool that is created at the
+// validateChangeAgainstStore rejects a new version that leaves node pools too far behind, or that Cluster Service cannot install
+// from the channel group. A node pool that is created at the
 // same time writes the cluster too, so that the later of the two requests is decided again.
 func (clusterType) validateChangeAgainstStore(s *Server, ctx context.Context, rq *request, now, stored *hub.Cluster) ([]apierror.Violation, error) {
 	if now.Properties.Version.ID == stored.Properties.Version.ID {
@@ -151,7 +152,8 @@ func (clusterType) validateChangeAgainstStore(s *Server, ctx context.Context, rq
 		}
 		next = after
 	}
-	return s.Rules.StrandedNodePools(now, pools), nil
+	exists := func(channelGroup, minor string) bool { return s.hasChannel(ctx, channelGroup, minor) }
+	return append(s.Rules.StrandedNodePools(now, pools), s.Rules.MissingChannel(now, exists)...), nil
 }
 
 func (clusterType) keepStoredCasing(now, stored *hub.Cluster) {

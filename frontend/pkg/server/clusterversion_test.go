@@ -50,11 +50,14 @@ func TestFullVersionIsPinnedUntilTheNextUpdate(t *testing.T) {
 // TestUpgradeDoesNotStrandNodePools: a cluster cannot be upgraded to a version that is more than two minor versions above one
 // of its node pools.
 func TestUpgradeDoesNotStrandNodePools(t *testing.T) {
-	y := newHarness(t, func(c *server.Config) {
+	h := newHarness(t, func(c *server.Config) {
 		offer := *c.Offer
-		offer.ClusterVersions, offer.Releases = append(slices.Clone(offer.ClusterVersions), "4.23"), nil
+		offer.ClusterVersions = append(slices.Clone(offer.ClusterVersions), "4.23")
 		c.Offer, c.Rules = &offer, validation.NewRules(&offer, location)
-	}).newSubscription(t)
+	})
+	// Without the list of versions, the channel stable-4.23 may exist.
+	h.clusterService.versionsUnavailable = true
+	y := h.newSubscription(t)
 	finish := func() {
 		if err := y.finishOperations(context.Background()); err != nil {
 			t.Fatal(err)

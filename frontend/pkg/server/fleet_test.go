@@ -42,6 +42,8 @@ type fleet struct {
 	// versionRequests has the etags of the requests for versions.
 	versionRequests     []string
 	versionsUnavailable bool
+	// versionRemoved is a minor version that is not in the list; empty for none.
+	versionRemoved string
 }
 
 // newFleet returns a fleet with a signer for credentials.
@@ -135,6 +137,9 @@ func (f *fleet) ListOpenShiftVersions(_ context.Context, r *clusterservicev1.Lis
 	}
 	response := &clusterservicev1.ListOpenShiftVersionsResponse{Etag: etag}
 	for _, offer := range catalog.Offers() {
+		if offer.Release.Version.MinorID() == f.versionRemoved {
+			continue
+		}
 		response.Versions = append(response.Versions, &clusterservicev1.OpenShiftVersion{Name: offer.Name(), Version: offer.Release.Version.String(),
 			ChannelGroup: offer.ChannelGroup, Enabled: offer.Enabled, EndOfLifeTime: timestamppb.New(offer.EndOfLife)})
 	}

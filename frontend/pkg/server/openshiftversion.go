@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +17,12 @@ type VersionReader interface {
 	OpenShiftVersions(ctx context.Context, last clusterservice.OpenShiftVersions) (clusterservice.OpenShiftVersions, error)
 }
 
-// versionTimeout bounds the call to Cluster Service.
-const versionTimeout = 3 * time.Second
+// The bounds of the call to Cluster Service: versionTimeout for a request of the list, channelTimeout for the change of a
+// cluster, which does not depend on the call.
+const (
+	versionTimeout = 3 * time.Second
+	channelTimeout = time.Second
+)
 
 // versionCache holds the last list of versions that Cluster Service returned. It saves transferring an unchanged list, not
 // asking for it. It is safe for concurrent use.
@@ -26,20 +31,43 @@ type versionCache struct {
 	last clusterservice.OpenShiftVersions
 }
 
-// openShiftVersions returns the versions that Cluster Service can install now, as resources of the request's subscription.
-func (s *Server) openShiftVersions(ctx context.Context, rq *request) ([]hub.OpenShiftVersion, error) {
+// installableVersions returns the versions that Cluster Service can install now. If it does not answer within timeout, the
+// result is an error and the last list, which is empty if there is none.
+func (s *Server) installableVersions(ctx context.Context, timeout time.Duration) (clusterservice.OpenShiftVersions, error) {
 	s.versionCache.mu.Lock()
 	last := s.versionCache.last
 	s.versionCache.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list, err := s.Versions.OpenShiftVersions(ctx, last)
 	if err != nil {
-		return nil, apierror.New(apierror.Unavailable, "The versions cannot be read now. Repeat the request later.").WithCause(err)
+		return last, err
 	}
 	s.versionCache.mu.Lock()
 	s.versionCache.last = list
 	s.versionCache.mu.Unlock()
+	return list, nil
+}
+
+// hasChannel reports whether Cluster Service can install a version, given as MAJOR.MINOR, from a channel group. While it does
+// not answer, its last list counts. Without a list every channel exists, as in the published service: Cluster Service then
+// rejects the version when it receives the change.
+func (s *Server) hasChannel(ctx context.Context, channelGroup, minor string) bool {
+	list, err := s.installableVersions(ctx, channelTimeout)
+	if err != nil && len(list.Versions) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(list.Versions, func(version hub.OpenShiftVersion) bool {
+		return version.ChannelGroup == channelGroup && strings.HasPrefix(version.Name, minor+".")
+	})
+}
+
+// openShiftVersions returns the versions that Cluster Service can install now, as resources of the request's subscription.
+func (s *Server) openShiftVersions(ctx context.Context, rq *request) ([]hub.OpenShiftVersion, error) {
+	list, err := s.installableVersions(ctx, versionTimeout)
+	if err != nil {
+		return nil, apierror.New(apierror.Unavailable, "The versions cannot be read now. Repeat the request later.").WithCause(err)
+	}
 	versions := make([]hub.OpenShiftVersion, len(list.Versions))
 	for i, version := range list.Versions {
 		version.ID = s.locationResourceID(rq, "hcpOpenShiftVersions", version.Name)

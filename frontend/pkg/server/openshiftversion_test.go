@@ -31,3 +31,28 @@ func TestVersionsAreThoseOfClusterService(t *testing.T) {
 	h.clusterService.mu.Unlock()
 	y.mustDo(http.StatusOK, http.MethodGet, list, "")
 }
+
+// TestChannelsAreThoseOfClusterService: a cluster cannot be upgraded to a version that Cluster Service cannot install, also while
+// Cluster Service does not answer any more.
+func TestChannelsAreThoseOfClusterService(t *testing.T) {
+	h := newHarness(t)
+	h.clusterService.versionRemoved = "4.22"
+	y := h.newSubscription(t)
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", `{"properties":{"version":{"id":"4.21"}}}`))
+	if err := y.finishOperations(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, unavailable := range []bool{false, true} {
+		h.clusterService.mu.Lock()
+		h.clusterService.versionsUnavailable = unavailable
+		h.clusterService.mu.Unlock()
+		status, _, body := y.do(http.MethodPatch, y.cluster("cluster"), `{"properties":{"version":{"id":"4.22"}}}`)
+		if status != http.StatusBadRequest || !strings.Contains(body, "the channel stable-4.22 does not exist") {
+			t.Errorf("Cluster Service unavailable: %v: %d %s", unavailable, status, body)
+		}
+		y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"properties":{"nodeDrainTimeoutMinutes":5}}`)
+		if err := y.finishOperations(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func rules(t testing.TB) *validation.Rules {
 		t.Fatal(err)
 	}
 	// All versions that the rules allow.
-	offer.ClusterVersions, offer.Releases = nil, nil
+	offer.ClusterVersions = nil
 	return validation.NewRules(offer, "westus3")
 }
 

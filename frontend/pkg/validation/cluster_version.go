@@ -80,6 +80,18 @@ func (r *Rules) StrandedNodePools(cluster *hub.Cluster, pools map[string][]strin
 	return found.violations()
 }
 
+// MissingChannel returns the violation of a new version that the cluster's channel group does not have, and nil if there is
+// none. exists reports whether a channel group has a version, given as MAJOR.MINOR. An exact version needs no channel.
+func (r *Rules) MissingChannel(cluster *hub.Cluster, exists func(channelGroup, minor string) bool) []apierror.Violation {
+	id, channelGroup := cluster.Properties.Version.ID, cluster.Properties.Version.ChannelGroup
+	if _, ok := parseVersion(id, 2); !ok || cluster.Experiments[experiment.ExactVersion] != "" || !r.offers(id) || exists(channelGroup, id) {
+		return nil
+	}
+	found := &report{}
+	found.invalid("properties.version.id", id, "the channel %s-%s does not exist", channelGroup, id)
+	return found.violations()
+}
+
 // offeredVersion requires that the region offers a new or changed version that violates no other rule.
 func (r *Rules) offeredVersion(report *report, change ClusterChange) {
 	const field = "properties.version.id"
@@ -100,8 +112,8 @@ func (r *Rules) offers(id string) bool {
 // keyRotationVersion is the first control plane version that can rotate etcd's key.
 var keyRotationVersion = version{major: 4, minor: 22, patch: -1}
 
-// clusterVersionStep validates a change of the version: upwards only, by one minor version at a time, to a version that
-// the channel group has. It also validates that the control plane's version supports a rotation of etcd's key.
+// clusterVersionStep validates a change of the version: upwards only, by one minor version at a time. It also validates
+// that the control plane's version supports a rotation of etcd's key.
 func (r *Rules) clusterVersionStep(report *report, change ClusterChange) {
 	const field = "properties.version.id"
 	id := change.New.Properties.Version.ID
@@ -115,7 +127,6 @@ func (r *Rules) clusterVersionStep(report *report, change ClusterChange) {
 		running = lowest.line()
 	}
 	if now, ok := parseClusterVersion(id); ok && now != old {
-		before := len(report.findings)
 		if now.compare(old.first()) < 0 {
 			report.invalid(field, id, "must not be lower than the current version %s", old)
 		}
@@ -124,10 +135,6 @@ func (r *Rules) clusterVersionStep(report *report, change ClusterChange) {
 			report.invalid(field, id, "must be at most one minor version above the current version %s", running)
 		case now.major < running.major:
 			report.invalid(field, id, "must not be of a lower major version than the current version %s", running)
-		}
-		if channel := change.New.Properties.Version.ChannelGroup; len(report.findings) == before && now.patch < 0 &&
-			change.New.Experiments[experiment.ExactVersion] == "" && r.offers(id) && !r.offer.HasChannel(channel, id) {
-			report.invalid(field, id, "the channel %s-%s does not exist", channel, id)
 		}
 	}
 
