@@ -106,14 +106,17 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	}
 	hub, appliedClient := a.uplink.works, c.works.WorkV1().AppliedManifestWorks()
 	lister, locks := freshLister{hub}, newWorkLocks()
+	status := statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll)
 	// The status of a work is read until the work is removed, so that the progress of its deletion is reported.
-	ifExists := func(_ context.Context, name string) (bool, error) {
-		_, err := lister.Get(name)
+	ifExists := func(ctx context.Context, name string) (bool, error) {
+		work, err := lister.Get(name)
 		if err != nil {
 			objects.forget(name)
 			removals.forget(name)
+			return true, nil
 		}
-		return err != nil, nil
+		objects.registerAll(ctx, work, status.SyncContext().Queue())
+		return false, nil
 	}
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: c.dynamic, mapper: c.mapper}
 	releaser := &releaser{works: hub, finalizer: finalizer, objects: c.dynamic, discovery: c.kube.Discovery(), log: a.o.Log}
@@ -133,7 +136,6 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	validator := auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false)
 	apply := manifestcontroller.NewManifestWorkController(c.dynamic, c.kube, c.extensions, hub, works, lister,
 		appliedClient, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
-	status := statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll)
 	removals.apply = func(work string, after time.Duration) { apply.SyncContext().Queue().AddAfter(work, after) }
 	removals.status = func(work string) { status.SyncContext().Queue().Add(work) }
 	register := &applier{finalizer: finalizer, lister: lister, applied: removals}

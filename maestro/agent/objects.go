@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	workv1 "open-cluster-management.io/api/work/v1"
+	"open-cluster-management.io/ocm/pkg/work/helper"
 	"open-cluster-management.io/ocm/pkg/work/spoke/objectreader"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -129,6 +130,21 @@ func (o *objects) RegisterInformer(_ context.Context, work string, m workv1.Mani
 		queue.Add(work)
 	}
 	return nil
+}
+
+// registerAll registers the objects of a work whose feedback is watched, whether they exist or not. The status controller registers
+// an object when it has read it, and so would not notice that another client creates an object that the work only reads.
+func (o *objects) registerAll(ctx context.Context, work *workv1.ManifestWork, queue workqueue.TypedRateLimitingInterface[string]) {
+	for i := range work.Status.ResourceStatus.Manifests {
+		m := work.Status.ResourceStatus.Manifests[i].ResourceMeta
+		option := helper.FindManifestConfiguration(m, work.Spec.ManifestConfigs)
+		if option == nil || option.FeedbackScrapeType != workv1.FeedbackWatchType || m.Resource == "" || m.Version == "" {
+			continue
+		}
+		if err := o.RegisterInformer(ctx, work.Name, m, queue); err != nil {
+			o.log.DebugContext(ctx, "object is not watched for feedback", logkey.Work, work.Name, logkey.Kind, m.Resource, logkey.Name, m.Name, logkey.Error, err)
+		}
+	}
 }
 
 // UnRegisterInformer implements objectreader.ObjectReader. The kind stays watched, for other objects and for deletions.
