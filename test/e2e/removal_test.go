@@ -20,8 +20,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
-// runbookOfRemovals is the runbook whose commands TestRemovedControlPlaneIsNeverHealthy executes.
+// runbookOfRemovals is the runbook whose commands loseControlPlane executes.
 const runbookOfRemovals = "../../docs/operators/removed-objects.md"
+
+// lostRemoval is a removal on a management cluster that destroys a control plane.
+type lostRemoval struct {
+	name, subscription string
+	// namespace returns the namespace to delete, from the HostedCluster's namespace and the control-plane namespace.
+	namespace func(hosted, controlPlane string) string
+	// identity returns the object that is another one afterwards, as arguments of kubectl.
+	identity func(controlPlane string) []string
+}
 
 // TestRemovedControlPlaneIsNeverHealthy deletes the namespace of a hosted cluster on its management cluster. The agent applies it
 // again, and HyperShift builds a new, empty control plane, which becomes available. Every channel must show that the cluster has
@@ -29,22 +38,49 @@ const runbookOfRemovals = "../../docs/operators/removed-objects.md"
 func TestRemovedControlPlaneIsNeverHealthy(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
+	loseControlPlane(t, lostRemoval{name: "removed", subscription: "11111111-0000-0000-0000-0000000000de",
+		namespace: func(hosted, _ string) string { return hosted }, identity: func(string) []string { return []string{"hostedclusters"} }})
+}
+
+// TestRemovedControlPlaneNamespaceIsNeverHealthy deletes only the namespace in which HyperShift runs the control plane. The
+// HostedCluster stays the same, and only the identity of that namespace shows that the data is gone.
+func TestRemovedControlPlaneNamespaceIsNeverHealthy(t *testing.T) {
+	needsRegion(t)
+	t.Parallel()
+	loseControlPlane(t, lostRemoval{name: "emptied", subscription: "11111111-0000-0000-0000-0000000000df",
+		namespace: func(_, controlPlane string) string { return controlPlane },
+		identity: func(controlPlane string) []string {
+			return []string{"namespaces", "--field-selector=metadata.name=" + controlPlane}
+		}})
+}
+
+func loseControlPlane(t *testing.T, removal lostRemoval) {
+	t.Helper()
 	ctx := withTimeout(t, 8*time.Minute)
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000de", "removed")
+	c := newCustomer(t, ctx, removal.subscription, removal.name)
 	parallel.enter()
 	defer func() { parallel.leave(t, c) }()
-	id := c.ClusterID("removed")
+	id := c.ClusterID(removal.name)
 	d := scenario{t: t, ctx: ctx, c: c, id: id}
-	d.put(id, c.ClusterBody("removed"))
-	d.put(c.NodePoolID("removed", "workers"), c.NodePoolBody(1))
+	d.put(id, c.ClusterBody(removal.name))
+	d.put(c.NodePoolID(removal.name, "workers"), c.NodePoolBody(1))
 	reader, mgmt := engineer(t, "reader"), hosting(t, ctx, id)
-	const uid = `{.items[0].metadata.uid}`
-	first := mgmt.get(ctx, "hostedclusters", uid)
+	hosted := mgmt.get(ctx, "hostedclusters", `{.items[0].metadata.uid} {.items[0].metadata.name}`)
+	hostedUID, hostedName, _ := strings.Cut(hosted, " ")
+	controlPlane := mgmt.namespace + "-" + hostedName
+	// identity returns the UID of the object that the removal replaces; empty if it does not exist.
+	identity := func() (string, error) {
+		return mgmt.run(ctx, append([]string{"get", "-o", "jsonpath={.items[*].metadata.uid}"}, removal.identity(controlPlane)...)...)
+	}
+	first, err := identity()
+	if err != nil || first == "" {
+		t.Fatalf("the identity before the removal is %q, %v", first, err)
+	}
 	fleet := clusterService(t)
 	clusterUID := uidOf(t, ctx, fleet, id)
 
 	began := time.Now()
-	if _, err := mgmt.run(ctx, "delete", "namespace", mgmt.namespace, "--wait=false"); err != nil {
+	if _, err := mgmt.run(ctx, "delete", "namespace", removal.namespace(mgmt.namespace, controlPlane), "--wait=false"); err != nil {
 		t.Fatal(err)
 	}
 	deleted := time.Now()
@@ -64,46 +100,35 @@ func TestRemovedControlPlaneIsNeverHealthy(t *testing.T) {
 		if err := isNotReady(ctx, reader, id); err != nil {
 			t.Errorf("after the removal was explained: %v", err)
 		}
-		found, err := mgmt.run(ctx, "get", "hostedclusters", "-o", "jsonpath="+`{range .items[*]}{.metadata.uid} {.status.conditions[?(@.type=="Available")].status}{end}`)
+		now, err := identity()
 		if err != nil {
 			return err
 		}
-		now, available, _ := strings.Cut(found, " ")
 		switch {
 		case now == "" && gone.IsZero():
 			gone = time.Now()
 		case now != "" && now != first && again.IsZero():
 			again = time.Now()
 		}
+		available, err := mgmt.run(ctx, "get", "hostedclusters", "-o", "jsonpath="+`{.items[*].status.conditions[?(@.type=="Available")].status}`)
+		if err != nil {
+			return err
+		}
 		if now == "" || now == first || available != "True" {
-			return fmt.Errorf("the HostedCluster is %q", found)
+			return fmt.Errorf("the identity is %q, before %q; the HostedCluster's condition Available is %q", now, first, available)
 		}
 		return nil
 	})
 	if !gone.IsZero() {
-		t.Logf("the HostedCluster was applied again at most %s after it was gone", again.Sub(gone).Round(time.Millisecond))
+		t.Logf("the object existed again at most %s after it was gone", again.Sub(gone).Round(time.Millisecond))
 	}
 	checkLost(t, ctx, c, reader, id)
 	mgmt.await(ctx, "nodepools", `{.items[*].status.replicas}`, equals("1"))
 	checkLost(t, ctx, c, reader, id)
-
-	commands := commandsOf(t, id)
-	for _, command := range commands {
-		out := d.hcpctl(command...)
-		switch command[0] {
-		case "explain":
-			if !strings.Contains(out, "has lost its control plane") {
-				t.Errorf("hcpctl %s:\n%s", strings.Join(command, " "), out)
-			}
-		case "work", "drift":
-			if !strings.Contains(out, "Replaced") {
-				t.Errorf("hcpctl %s:\n%s", strings.Join(command, " "), out)
-			}
-		}
+	if now, _, _ := strings.Cut(mgmt.get(ctx, "hostedclusters", `{.items[0].metadata.uid}`), " "); (now == hostedUID) != (first != hostedUID) {
+		t.Errorf("the HostedCluster is %s, before %s", now, hostedUID)
 	}
-	if !slices.ContainsFunc(commands, func(command []string) bool { return slices.Contains(command, "accept-control-plane") }) {
-		t.Fatalf("the runbook has no command that accepts the control plane: %q", commands)
-	}
+	followRunbook(t, d)
 	eventually.Before(ctx, t, "the accepted control plane is healthy", func() error {
 		explanation, err := reader.Explanation(ctx, id)
 		if err != nil {
@@ -119,6 +144,28 @@ func TestRemovedControlPlaneIsNeverHealthy(t *testing.T) {
 	})
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// followRunbook executes the commands of the runbook for a cluster whose control plane was replaced.
+func followRunbook(t *testing.T, d scenario) {
+	t.Helper()
+	commands := commandsOf(t, d.id)
+	for _, command := range commands {
+		out := d.hcpctl(command...)
+		switch command[0] {
+		case "explain":
+			if !strings.Contains(out, "has lost its control plane") {
+				t.Errorf("hcpctl %s:\n%s", strings.Join(command, " "), out)
+			}
+		case "work", "drift":
+			if !strings.Contains(out, "Replaced") {
+				t.Errorf("hcpctl %s:\n%s", strings.Join(command, " "), out)
+			}
+		}
+	}
+	if !slices.ContainsFunc(commands, func(command []string) bool { return slices.Contains(command, "accept-control-plane") }) {
+		t.Fatalf("the runbook has no command that accepts the control plane: %q", commands)
 	}
 }
 

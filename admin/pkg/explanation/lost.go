@@ -44,7 +44,7 @@ func (s *subject) lostControlPlane() adminv1.ExplanationItem {
 	}
 	item := s.item(adminv1.ExplanationControlPlaneLost, adminv1.PartySRE, s.fill(summary), since)
 	item.Layer, item.State = layerControlPlane, state
-	item.Evidence = []adminv1.Sentence{sentence(adminv1.SentenceIdentity, fmt.Sprintf("The cluster was installed with HostedCluster %s. %s", cp.GetUid(), successor(cp)))}
+	item.Evidence = []adminv1.Sentence{sentence(adminv1.SentenceIdentity, installed(cp)+" "+successor(cp))}
 	act := func(code, text string) { item.Actions = append(item.Actions, sentence(code, s.fill(text))) }
 	act(adminv1.SentenceAction, "Action for an SRE: find out who removed it (audit log of {shard}), inform the customer, and decide: restore the data, delete the cluster, or accept the new control plane.")
 	switch state {
@@ -52,19 +52,34 @@ func (s *subject) lostControlPlane() adminv1.ExplanationItem {
 		act(adminv1.SentenceOutcome, "Until then ARM shows the cluster as Failed. The customer's objects in the API server are gone; the machines of the node pools are replaced.")
 		item.Command = s.fill("hcpctl cluster accept-control-plane {asked} --reason … --ticket …")
 	default:
-		act(adminv1.SentenceOutcome, "Until then ARM shows the cluster as Failed. The agent applies the control plane again, without its data, as soon as it is removed.")
+		act(adminv1.SentenceOutcome, "Until then ARM shows the cluster as Failed. The control plane is built again, without its data, as soon as it is removed.")
 		item.Command = s.fill("hcpctl cluster dump {asked}")
 	}
 	item.Actions = append(item.Actions, s.activeOperation()...)
 	return item
 }
 
-// successor returns which HostedCluster exists now.
-func successor(cp *csv1.ControlPlaneIdentity) string {
-	if cp.GetReplacementUid() == "" {
-		return "No other one has taken its place yet."
+// installed returns which identities hold the data of the cluster.
+func installed(cp *csv1.ControlPlaneIdentity) string {
+	text := "The cluster was installed with HostedCluster " + cp.GetUid()
+	if uid := cp.GetNamespaceUid(); uid != "" {
+		text += ", whose control-plane namespace had the UID " + uid
 	}
-	return "Its successor is HostedCluster " + cp.GetReplacementUid() + "."
+	return text + "."
+}
+
+// successor returns which HostedCluster or control-plane namespace exists now.
+func successor(cp *csv1.ControlPlaneIdentity) string {
+	hosted, namespace := cp.GetReplacementUid(), cp.GetReplacementNamespaceUid()
+	switch {
+	case hosted != "" && namespace != "":
+		return "Its successor is HostedCluster " + hosted + ", whose control-plane namespace has the UID " + namespace + "."
+	case hosted != "":
+		return "Its successor is HostedCluster " + hosted + "."
+	case namespace != "":
+		return "The HostedCluster is the same; the successor of its control-plane namespace has the UID " + namespace + "."
+	}
+	return "No other one has taken its place yet."
 }
 
 const (
@@ -86,7 +101,7 @@ func (f *facts) removals() []adminv1.Sentence {
 		text := fmt.Sprintf("%s %s was removed from %s at %s by another client than hcpmesh", r.GetKind(), name, r.GetProvisionShard(), f.clock(at))
 		switch again := asTime(r.GetAppliedAgainTime()); {
 		case !again.IsZero():
-			text += ", and applied again at " + f.clock(again)
+			text += ", and exists again since " + f.clock(again)
 		default:
 			text += ", and does not exist again yet"
 		}

@@ -44,6 +44,42 @@ func TestLostControlPlaneIsNeverReady(t *testing.T) {
 	}
 }
 
+// TestLostNamespaceNamesItsSuccessor explains a cluster whose control-plane namespace was removed while its HostedCluster stayed, or
+// together with it. The UID that an SRE accepts must be in the evidence.
+func TestLostNamespaceNamesItsSuccessor(t *testing.T) {
+	const hosted, namespace = "b0f6bb0c-6d57-4f12-9d1e-2f4c8d0e7a55", "0c5e3f3e-55c3-4f5f-b8a0-7b8c2f9a6d31"
+	tests := map[string]struct {
+		state string
+		cp    *csv1.ControlPlaneIdentity
+		want  []string
+	}{
+		"Namespace": {controlPlaneReplaced, &csv1.ControlPlaneIdentity{ReplacementNamespaceUid: namespace}, []string{namespace}},
+		"Both":      {controlPlaneReplaced, &csv1.ControlPlaneIdentity{ReplacementUid: hosted, ReplacementNamespaceUid: namespace}, []string{hosted, namespace}},
+		"None":      {controlPlaneRemoved, &csv1.ControlPlaneIdentity{}, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			cp := tc.cp
+			cp.Uid, cp.NamespaceUid, cp.LostTime = "5a9b1d0c-3c36-4e0b-8c1a-1df1f5ed2a10", "7d1d7c3e-1c5b-4c51-9a0e-6c4f0f0a9b22", stamp(4*time.Minute)
+			f := createdYesterday(cluster(func(c *csv1.Cluster) {
+				c.Status.Phase, c.Status.ControlPlane = csv1.ClusterPhase_CLUSTER_PHASE_LOST, cp
+				c.Status.Progress[3] = layer("control-plane", tc.state, "It was removed.", 4*time.Minute)
+			}))
+			explained := f.explain()
+			item := explained.Items[0]
+			if item.Code != adminv1.ExplanationControlPlaneLost || len(item.Evidence) == 0 {
+				t.Fatalf("%+v", item)
+			}
+			for _, uid := range append([]string{cp.Uid, cp.NamespaceUid}, tc.want...) {
+				if !strings.Contains(item.Evidence[0].Text, uid) {
+					t.Errorf("the evidence does not name %s: %s", uid, item.Evidence[0].Text)
+				}
+			}
+			t.Log(explained.Text())
+		})
+	}
+}
+
 // TestRemovalsOfReadyClusterAreListed explains a cluster whose Secret was removed and applied again, and one with an old removal.
 func TestRemovalsOfReadyClusterAreListed(t *testing.T) {
 	for name, tc := range map[string]struct {

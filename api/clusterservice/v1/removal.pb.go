@@ -128,21 +128,26 @@ func (x *ObjectRemoval) GetAppliedAgainTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ControlPlaneIdentity identifies the HostedCluster that holds the data of a cluster. A HostedCluster with another UID has a
-// new, empty etcd.
+// ControlPlaneIdentity identifies the HostedCluster and the control-plane namespace that hold the data of a cluster. A
+// HostedCluster or a control-plane namespace with another UID has a new, empty etcd.
 type ControlPlaneIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The UID of the HostedCluster when the cluster was installed, or the one that an SRE accepted later.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// When the HostedCluster was removed; absent unless the cluster is in phase LOST.
+	// When the HostedCluster or the control-plane namespace was removed; absent unless the cluster is in phase LOST.
 	LostTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=lost_time,json=lostTime,proto3" json:"lost_time,omitempty"`
 	// The UID of the HostedCluster that took its place and that no SRE has accepted; empty if there is none.
 	ReplacementUid string `protobuf:"bytes,3,opt,name=replacement_uid,json=replacementUid,proto3" json:"replacement_uid,omitempty"`
-	// The SRE who accepted a new HostedCluster last, and when; absent if none was accepted.
-	AcceptedBy    *Actor                 `protobuf:"bytes,4,opt,name=accepted_by,json=acceptedBy,proto3" json:"accepted_by,omitempty"`
-	AcceptTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=accept_time,json=acceptTime,proto3" json:"accept_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The SRE who accepted a new control plane last, and when; absent if none was accepted.
+	AcceptedBy *Actor                 `protobuf:"bytes,4,opt,name=accepted_by,json=acceptedBy,proto3" json:"accepted_by,omitempty"`
+	AcceptTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=accept_time,json=acceptTime,proto3" json:"accept_time,omitempty"`
+	// The UID of the control-plane namespace when the cluster was installed, or the one that an SRE accepted later. Empty until
+	// the management cluster has reported it.
+	NamespaceUid string `protobuf:"bytes,6,opt,name=namespace_uid,json=namespaceUid,proto3" json:"namespace_uid,omitempty"`
+	// The UID of the control-plane namespace that took its place and that no SRE has accepted; empty if there is none.
+	ReplacementNamespaceUid string `protobuf:"bytes,7,opt,name=replacement_namespace_uid,json=replacementNamespaceUid,proto3" json:"replacement_namespace_uid,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *ControlPlaneIdentity) Reset() {
@@ -210,13 +215,28 @@ func (x *ControlPlaneIdentity) GetAcceptTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// AcceptControlPlaneRequest accepts the HostedCluster that took the place of a removed one. The uid identifies the action;
+func (x *ControlPlaneIdentity) GetNamespaceUid() string {
+	if x != nil {
+		return x.NamespaceUid
+	}
+	return ""
+}
+
+func (x *ControlPlaneIdentity) GetReplacementNamespaceUid() string {
+	if x != nil {
+		return x.ReplacementNamespaceUid
+	}
+	return ""
+}
+
+// AcceptControlPlaneRequest accepts the control plane that took the place of a removed one. The uid identifies the action;
 // see ClusterAction.uid.
 type AcceptControlPlaneRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The UID of the HostedCluster to accept, ControlPlaneIdentity.replacement_uid. Empty accepts the current one.
+	// The UID of the control plane to accept: ControlPlaneIdentity.replacement_uid, or replacement_namespace_uid if the
+	// HostedCluster is the same. Empty accepts the current one.
 	ControlPlaneUid string `protobuf:"bytes,3,opt,name=control_plane_uid,json=controlPlaneUid,proto3" json:"control_plane_uid,omitempty"`
 	Actor           *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -295,7 +315,7 @@ const file_hcpmesh_clusterservice_v1_removal_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12;\n" +
 	"\vremove_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"removeTime\x12H\n" +
-	"\x12applied_again_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x10appliedAgainTime\"\x8a\x02\n" +
+	"\x12applied_again_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x10appliedAgainTime\"\xeb\x02\n" +
 	"\x14ControlPlaneIdentity\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x127\n" +
 	"\tlost_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\blostTime\x12'\n" +
@@ -303,7 +323,9 @@ const file_hcpmesh_clusterservice_v1_removal_proto_rawDesc = "" +
 	"\vaccepted_by\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\n" +
 	"acceptedBy\x12;\n" +
 	"\vaccept_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"acceptTime\"\xb2\x01\n" +
+	"acceptTime\x12#\n" +
+	"\rnamespace_uid\x18\x06 \x01(\tR\fnamespaceUid\x12:\n" +
+	"\x19replacement_namespace_uid\x18\a \x01(\tR\x17replacementNamespaceUid\"\xb2\x01\n" +
 	"\x19AcceptControlPlaneRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +

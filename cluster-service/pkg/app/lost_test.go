@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -33,12 +37,7 @@ func TestLostControlPlane(t *testing.T) {
 	_, err := instance.AcceptControlPlane(ctx, accept)
 	wantRefusal(t, err, service.ReasonControlPlaneNotLost)
 
-	work := ""
-	for id, held := range r.maestro.Resources() {
-		if held.Name == c.GetStatus().GetClusterId() {
-			work = id
-		}
-	}
+	work := r.workOf(c)
 	r.maestro.Remove(work)
 	removed := instance.awaitCluster(t, request.Uid, isLost("ControlPlaneRemoved"))
 	if got := statusOf(removed, "Applied"); got != "False" {
@@ -111,6 +110,130 @@ func TestLostControlPlane(t *testing.T) {
 	}
 	lost(0)
 	drift("")
+}
+
+// workOf returns the ID of the work with the HostedCluster of a cluster.
+func (r *region) workOf(c *csv1.Cluster) string {
+	for id, held := range r.maestro.Resources() {
+		if held.Name == c.GetStatus().GetClusterId() {
+			return id
+		}
+	}
+	r.t.Fatal("Maestro has no work of the HostedCluster")
+	return ""
+}
+
+// TestLostNamespace removes the control-plane namespace of an installed cluster. The HostedCluster stays the same and available, and
+// still the cluster is lost until an SRE accepts the new control plane.
+func TestLostNamespace(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	instance := r.start(nil)
+	ctx := t.Context()
+	request := applyRequest("emptied", 1)
+	if _, err := instance.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	c := instance.awaitCluster(t, request.Uid, clusterReady(1))
+	first, work := c.GetStatus().GetControlPlane(), r.workOf(c)
+	if first.GetNamespaceUid() == "" {
+		t.Fatal("the identity of the control-plane namespace is not stored")
+	}
+	accept := &csv1.AcceptControlPlaneRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the customer restores a backup")}
+
+	r.maestro.DeleteRead(work)
+	instance.awaitCluster(t, request.Uid, isLost("ControlPlaneBeingRemoved"))
+	_, err := instance.AcceptControlPlane(ctx, accept)
+	wantRefusal(t, err, service.ReasonControlPlaneMissing)
+	r.maestro.RemoveRead(work)
+	removed := instance.awaitCluster(t, request.Uid, isLost("ControlPlaneRemoved"))
+	if got := statusOf(removed, "Applied"); got != "True" {
+		t.Errorf("Applied is %s although the HostedCluster is applied", got)
+	}
+	_, err = instance.AcceptControlPlane(ctx, accept)
+	wantRefusal(t, err, service.ReasonControlPlaneMissing)
+	r.maestro.ReplaceRead(work)
+	replaced := instance.awaitCluster(t, request.Uid, isLost("ControlPlaneReplaced"))
+	cp := replaced.GetStatus().GetControlPlane()
+	if cp.GetUid() != first.GetUid() || cp.GetReplacementUid() != "" || cp.GetReplacementNamespaceUid() == "" {
+		t.Errorf("%v", cp)
+	}
+	got := replaced.GetStatus().GetRemovals()
+	if len(got) != 1 || got[0].GetKind() != "Namespace" || got[0].GetUid() != first.GetNamespaceUid() || got[0].GetAppliedAgainTime() == nil {
+		t.Errorf("history %v", got)
+	}
+	list, err := instance.ListWorks(ctx, &csv1.ListWorksRequest{Drifting: true})
+	if err != nil || len(list.GetWorks()) != 1 || list.GetWorks()[0].GetId() != work || list.GetWorks()[0].GetDrift() != "Replaced" {
+		t.Errorf("works with drift: %v, %v", list.GetWorks(), err)
+	}
+
+	// A restarted service has stored what it must not forget.
+	instance.stop()
+	instance = r.start(nil)
+	instance.awaitCluster(t, request.Uid, isLost("ControlPlaneReplaced"))
+	accept.ControlPlaneUid = first.GetUid()
+	_, err = instance.AcceptControlPlane(ctx, accept)
+	wantRefusal(t, err, service.ReasonControlPlaneChanged)
+	accept.ControlPlaneUid = cp.GetReplacementNamespaceUid()
+	done, err := instance.AcceptControlPlane(ctx, accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(done.GetEffect(), cp.GetReplacementNamespaceUid()) {
+		t.Errorf("effect %q", done.GetEffect())
+	}
+	healthy := instance.awaitCluster(t, request.Uid, clusterReady(1))
+	if now := healthy.GetStatus().GetControlPlane(); now.GetUid() != first.GetUid() || now.GetNamespaceUid() != cp.GetReplacementNamespaceUid() || now.GetLostTime() != nil {
+		t.Errorf("accepted: %v", now)
+	}
+}
+
+// TestStoredClusterGetsNamespace starts this release with a ready cluster that a release stored which did not read the control-plane
+// namespace. The cluster gets the new content and the identity of the namespace. Customers see no change.
+func TestStoredClusterGetsNamespace(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	earlier := r.start(nil)
+	clusters, pools := readyClusters(t, earlier, 1)
+	uid := clusters[0].Uid
+	stored, err := earlier.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier.stop()
+	r.maestro.DropRead(r.workOf(stored))
+
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer database.Close()
+	var desired int64
+	err = database.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		aggregate := tx.Aggregates[uid]
+		work := aggregate.Work(fleet.HostedCluster, "")
+		desired, work.Digest, work.Observed.Digest, work.Observed.Namespace = work.Desired, "earlier", "earlier", feedback.Namespace{}
+		aggregate.Cluster.Status.ControlPlane.NamespaceUid = ""
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := r.start(nil)
+	later.awaitCluster(t, uid, func(c *csv1.Cluster) bool {
+		if phase := c.GetStatus().GetPhase(); phase != csv1.ClusterPhase_CLUSTER_PHASE_READY {
+			t.Errorf("phase %s", phase)
+		}
+		return c.GetStatus().GetControlPlane().GetNamespaceUid() != ""
+	})
+	expectUnmoved(t, later, clusters, pools)
+	aggregate, err := database.Read(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if work := aggregate.Work(fleet.HostedCluster, ""); work.Desired != desired+1 || !work.Applied() {
+		t.Errorf("the work has content %d, applied %v; want %d", work.Desired, work.Applied(), desired+1)
+	}
 }
 
 func wantRefusal(t *testing.T, err error, want string) {

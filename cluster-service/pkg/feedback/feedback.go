@@ -48,6 +48,8 @@ type Observed struct {
 	UID string `json:"uid,omitempty"`
 	// Missing is true if the main object does not exist. Its values are then absent.
 	Missing bool `json:"missing,omitempty"`
+	// Namespace is the namespace of the control plane of a HostedCluster.
+	Namespace Namespace `json:"namespace,omitzero"`
 	// Removals are the last removals of objects of the work by other clients, at most one per object.
 	Removals []Removal `json:"removals,omitempty"`
 	// Digest is the digest annotation of the main object: it identifies the rendering that the object carries.
@@ -124,8 +126,8 @@ func Decode(body []byte) (*Observed, error) {
 	return FromStatus(&status), nil
 }
 
-// FromStatus reads a decoded status. Components of a control plane are distinguished by their names; all other values belong
-// to the main object.
+// FromStatus reads a decoded status. Components of a control plane are distinguished by their names, and the namespace of a
+// control plane by its kind; all other values belong to the main object.
 func FromStatus(status *Status) *Observed {
 	observed := &Observed{}
 	for _, c := range status.Conditions {
@@ -136,13 +138,15 @@ func FromStatus(status *Status) *Observed {
 			observed.Deleted = c.Status == metav1.ConditionTrue
 		}
 	}
+	ofHostedCluster := hasHostedCluster(status.ResourceStatus)
 	for i := range status.ResourceStatus {
-		observed.readManifest(&status.ResourceStatus[i])
+		observed.readManifest(&status.ResourceStatus[i], ofHostedCluster)
 	}
 	return observed
 }
 
-func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
+// readManifest reads the status of one manifest. ofHostedCluster states whether the work has a HostedCluster.
+func (o *Observed) readManifest(manifest *workv1.ManifestCondition, ofHostedCluster bool) {
 	for _, c := range manifest.Conditions {
 		// The manifest's message names the refused object and the reason. The message of the work only has counts.
 		if c.Type == workv1.ManifestApplied && c.Status == metav1.ConditionFalse && o.Applied.Status == string(metav1.ConditionFalse) {
@@ -150,8 +154,12 @@ func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
 			o.Applied.Message = clip(fmt.Sprintf("%s %s: %s", m.Kind, m.Name, c.Message))
 		}
 	}
-	if manifest.ResourceMeta.Kind == componentKind {
+	switch {
+	case manifest.ResourceMeta.Kind == componentKind:
 		o.readComponent(manifest)
+		return
+	case manifest.ResourceMeta.Kind == kindNamespace && ofHostedCluster:
+		o.readNamespace(manifest)
 		return
 	}
 	o.readRemoval(manifest)

@@ -39,6 +39,8 @@ const (
 	nameServingCA   = "servingCA"
 	nameUses        = "credentialUses"
 	nameFinalizers  = "finalizers"
+	nameCreateTime  = "createTime"
+	nameDeleteTime  = "deleteTime"
 )
 
 // Types of conditions of a HostedCluster.
@@ -158,6 +160,12 @@ func RevocationRules() []workv1.FeedbackRule { return rules(conditions) }
 // NamespaceRules returns the conditions with which the namespace controller explains why a namespace still exists. A
 // namespace has none of them until it is deleted.
 func NamespaceRules() []workv1.FeedbackRule { return rules(conditions) }
+
+// ControlPlaneNamespaceRules returns the identity of the namespace of a control plane, and since when it is being deleted.
+func ControlPlaneNamespaceRules() []workv1.FeedbackRule {
+	return rules(uid, workv1.JsonPath{Name: nameCreateTime, Path: ".metadata.creationTimestamp"},
+		workv1.JsonPath{Name: nameDeleteTime, Path: ".metadata.deletionTimestamp"})
+}
 
 func rules(paths ...workv1.JsonPath) []workv1.FeedbackRule {
 	return []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: paths}}

@@ -217,7 +217,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	switch {
 	case !lost.none():
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_LOST
-	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureReady(t)):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && !seen.Namespace.BeingDeleted() && r.azureReady(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// A change of its external authentication or another rendering is being rolled out. That does not change the phase of

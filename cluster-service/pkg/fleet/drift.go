@@ -1,9 +1,5 @@
 package fleet
 
-import (
-	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-)
-
 // The kinds of drift of a work: how the layers below Cluster Service differ from it. A work that is on its way has no drift.
 const (
 	// DriftRefused: Maestro rejects the content. DriftUnpublished: publishing to Maestro fails.
@@ -12,7 +8,7 @@ const (
 	// DriftRemoved: the main object does not exist on the management cluster. DriftBeingRemoved: another client deletes it.
 	DriftRemoved      = "Removed"
 	DriftBeingRemoved = "BeingRemoved"
-	// DriftReplaced: the HostedCluster is not the one that the cluster was installed with.
+	// DriftReplaced: the HostedCluster or its control-plane namespace is not the one that the cluster was installed with.
 	DriftReplaced = "Replaced"
 	// DriftNotApplied: the management cluster rejects the objects.
 	DriftNotApplied = "NotApplied"
@@ -23,16 +19,18 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 	if w == nil || w.Deleting() || t.Cluster == nil || t.Cluster.Deleting() {
 		return ""
 	}
-	cp := t.Cluster.Status.GetControlPlane()
-	lost := w.Kind == HostedCluster && t.Cluster.Status.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_LOST
+	lost := ""
+	if w.Kind == HostedCluster {
+		lost = t.lostReason()
+	}
 	switch {
 	case w.Refused:
 		return DriftRefused
-	case lost && cp.GetReplacementUid() != "":
+	case lost == ControlPlaneReplaced:
 		return DriftReplaced
-	case w.Observed.Missing:
+	case w.Observed.Missing, lost == ControlPlaneRemoved:
 		return DriftRemoved
-	case w.Observed.BeingRemoved(), lost:
+	case w.Observed.BeingRemoved(), lost == ControlPlaneBeingRemoved:
 		return DriftBeingRemoved
 	case w.Observed.Applied.Status == "False":
 		return DriftNotApplied

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -11,9 +12,10 @@ import (
 )
 
 // A HostedCluster that another client removes takes the data of its control plane with it. The agent applies it again, and
-// HyperShift then builds a new, empty control plane, which becomes available like any other. So the identity of the
-// HostedCluster, its UID, decides whether the control plane of an installed cluster is the customer's. Until an SRE decides
-// otherwise, a cluster with another HostedCluster is in phase LOST and never available.
+// HyperShift then builds a new, empty control plane, which becomes available like any other. The same happens below a HostedCluster
+// that stays, if another client removes the namespace of the control plane. So two identities decide whether the control plane of
+// an installed cluster is the customer's: the UIDs of the HostedCluster and of the control-plane namespace. Until an SRE decides
+// otherwise, a cluster with another one of either is in phase LOST and never available.
 
 // The reasons of a lost control plane, which conditions, operations and the progress have.
 const (
@@ -27,51 +29,160 @@ type lostControlPlane struct{ reason, message string }
 
 func (l lostControlPlane) none() bool { return l.reason == "" }
 
-// identify compares the reported HostedCluster with the one that holds the cluster's data, and stores what it finds in the
-// status. It does nothing without a report about the HostedCluster.
+// presence is what the reports prove about an object with a known identity.
+type presence int
+
+const (
+	// unproven: nothing was reported about the object.
+	unproven presence = iota
+	same
+	beingRemoved
+	removed
+	replaced
+)
+
+func (p presence) gone() bool { return p == beingRemoved || p == removed || p == replaced }
+
+// hostedClusterPresence compares the reported HostedCluster with the one that holds the cluster's data.
+func (t *ClusterAggregate) hostedClusterPresence(cp *csv1.ControlPlaneIdentity, seen *feedback.Observed) presence {
+	removal := seen.Removal(kindHostedCluster)
+	if removal != nil && (!removal.Ongoing() || removal.UID != cp.GetUid()) {
+		removal = nil
+	}
+	switch {
+	case seen.UID != "" && seen.UID != cp.GetUid():
+		return replaced
+	case seen.Missing:
+		return removed
+	case removal != nil && removal.Reason == maestroapi.RemovedBeingDeleted, namespaceRemoved(t):
+		return beingRemoved
+	case removal != nil:
+		return removed
+	case seen.UID != "":
+		return same
+	}
+	return unproven
+}
+
+// namespacePresence compares the reported control-plane namespace with the one that holds the cluster's data. Without a known
+// identity only a deletion in progress proves something.
+func namespacePresence(cp *csv1.ControlPlaneIdentity, seen *feedback.Namespace) presence {
+	switch {
+	case seen.BeingDeleted():
+		return beingRemoved
+	case cp.GetNamespaceUid() == "":
+		return unproven
+	case seen.Missing:
+		return removed
+	case seen.UID == "":
+		return unproven
+	case seen.UID != cp.GetNamespaceUid():
+		return replaced
+	}
+	return same
+}
+
+// identify compares the reported HostedCluster and control-plane namespace with those that hold the cluster's data, and stores what
+// it finds in the status. It does nothing without a report about them.
 func identify(now time.Time, t *ClusterAggregate, seen *feedback.Observed) lostControlPlane {
 	s := t.Cluster.Status
 	cp := s.ControlPlane
-	installed := s.ObservedGeneration > 0
-	if cp == nil || cp.Uid == "" || !installed {
+	if installed := s.ObservedGeneration > 0; cp.GetUid() == "" || !installed {
 		if seen.UID != "" {
-			s.ControlPlane = &csv1.ControlPlaneIdentity{Uid: seen.UID}
+			s.ControlPlane = &csv1.ControlPlaneIdentity{Uid: seen.UID, NamespaceUid: seen.Namespace.UID}
 		}
 		return lostControlPlane{}
 	}
-	removal := seen.Removal(kindHostedCluster)
-	lose := func(replacement string) {
-		cp.ReplacementUid = replacement
-		if cp.LostTime == nil {
-			cp.LostTime = timestamp(now)
-			if removal != nil && removal.UID == cp.Uid {
-				cp.LostTime = timestamp(removal.Time)
-			}
-		}
+	hosted := t.hostedClusterPresence(cp, seen)
+	if cp.NamespaceUid == "" && hosted == same && cp.LostTime == nil {
+		// A release that did not read the namespace stored the cluster, or the namespace was reported after the cluster was ready.
+		cp.NamespaceUid = seen.Namespace.UID
 	}
-	switch {
-	case seen.UID != "" && seen.UID != cp.Uid:
-		lose(seen.UID)
-		if removal == nil || removal.UID != cp.Uid {
+	namespace := namespacePresence(cp, &seen.Namespace)
+	if hosted == same {
+		t.Cluster.recordNamespace(now, namespace, &seen.Namespace)
+	}
+	if cp.LostTime == nil && (hosted.gone() || namespace.gone()) {
+		cp.LostTime = timestamp(lostTime(now, cp, hosted, namespace, seen))
+	}
+	switch hosted {
+	case replaced:
+		cp.ReplacementUid = seen.UID
+		if removal := seen.Removal(kindHostedCluster); removal == nil || removal.UID != cp.Uid {
 			// The agent restarted, or is one that does not report removals.
 			t.Cluster.recordReplacement(now, cp.Uid)
 		}
-	case removal != nil && removal.Ongoing() && removal.UID == cp.Uid, seen.Missing, namespaceRemoved(t):
-		lose("")
-	case seen.UID == cp.Uid:
-		cp.LostTime, cp.ReplacementUid = nil, ""
+	case same, beingRemoved, removed:
+		cp.ReplacementUid = ""
 	}
-	if cp.LostTime == nil {
+	switch namespace {
+	case replaced:
+		cp.ReplacementNamespaceUid = seen.Namespace.UID
+	case same, beingRemoved, removed:
+		cp.ReplacementNamespaceUid = ""
+	}
+	if hosted == same && !namespace.gone() && (namespace == same || cp.NamespaceUid == "") {
+		cp.LostTime = nil
+	}
+	return describeLost(cp, hosted, namespace)
+}
+
+// lostTime returns the time of the removal; the latest possible one if it was not reported.
+func lostTime(now time.Time, cp *csv1.ControlPlaneIdentity, hosted, namespace presence, seen *feedback.Observed) time.Time {
+	removal := seen.Removal(kindHostedCluster)
+	switch {
+	case hosted.gone() && removal != nil && removal.UID == cp.GetUid():
+		return removal.Time
+	case hosted.gone():
+		return now
+	case namespace == beingRemoved:
+		return seen.Namespace.DeleteTime
+	case namespace == replaced && !seen.Namespace.CreateTime.IsZero():
+		return seen.Namespace.CreateTime
+	}
+	return now
+}
+
+// describeLost returns the state of a control plane; the zero value unless it is lost.
+func describeLost(cp *csv1.ControlPlaneIdentity, hosted, namespace presence) lostControlPlane {
+	if cp.GetLostTime() == nil {
 		return lostControlPlane{}
 	}
-	at := cp.LostTime.AsTime().UTC().Format(time.RFC3339)
-	switch {
-	case cp.ReplacementUid != "":
-		return lostControlPlane{ControlPlaneReplaced, "The control plane was removed at " + at + " and was rebuilt without its data. Support must decide how the cluster continues."}
-	case !seen.Missing && (namespaceRemoved(t) || removal != nil && removal.Reason == maestroapi.RemovedBeingDeleted):
-		return lostControlPlane{ControlPlaneBeingRemoved, "The control plane is being removed since " + at + ", although nobody requested the deletion of the cluster. Support must decide how the cluster continues."}
+	const decide = " Support must decide how the cluster continues."
+	at := cp.GetLostTime().AsTime().UTC().Format(time.RFC3339)
+	switch reasonOf(cp, hosted, namespace) {
+	case ControlPlaneBeingRemoved:
+		return lostControlPlane{ControlPlaneBeingRemoved, "The control plane is being removed since " + at + ", although nobody requested the deletion of the cluster." + decide}
+	case ControlPlaneReplaced:
+		return lostControlPlane{ControlPlaneReplaced, "The control plane was removed at " + at + " and was rebuilt without its data." + decide}
+	default:
+		return lostControlPlane{ControlPlaneRemoved, "The control plane was removed at " + at + ", although nobody requested the deletion of the cluster." + decide}
 	}
-	return lostControlPlane{ControlPlaneRemoved, "The control plane was removed at " + at + ", although nobody requested the deletion of the cluster. Support must decide how the cluster continues."}
+}
+
+// reasonOf returns the reason of a lost control plane. It is replaced only when the HostedCluster and the namespace both exist.
+func reasonOf(cp *csv1.ControlPlaneIdentity, hosted, namespace presence) string {
+	switch {
+	case hosted == beingRemoved, namespace == beingRemoved && hosted != removed:
+		return ControlPlaneBeingRemoved
+	case hosted == removed, namespace == removed:
+		return ControlPlaneRemoved
+	case cp.GetReplacementUid() != "", cp.GetReplacementNamespaceUid() != "":
+		return ControlPlaneReplaced
+	}
+	return ControlPlaneRemoved
+}
+
+// lostReason returns the reason of the cluster's lost control plane; empty unless the cluster is in phase LOST.
+func (t *ClusterAggregate) lostReason() string {
+	if t.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_LOST {
+		return ""
+	}
+	cp, seen := t.Cluster.Status.GetControlPlane(), &feedback.Observed{}
+	if work := t.Work(HostedCluster, ""); work != nil {
+		seen = &work.Observed
+	}
+	return reasonOf(cp, t.hostedClusterPresence(cp, seen), namespacePresence(cp, &seen.Namespace))
 }
 
 // namespaceRemoved reports whether another client deletes the namespace of the HostedCluster. The namespace controller deletes the
@@ -108,21 +219,31 @@ type ControlPlaneChangedError struct{ UID string }
 
 // Error implements error.
 func (e *ControlPlaneChangedError) Error() string {
-	return fmt.Sprintf("the control plane is now HostedCluster %s", e.UID)
+	return fmt.Sprintf("the control plane is now the one with UID %s", e.UID)
 }
 
-// AcceptControlPlane makes the HostedCluster that took the place of a removed one the control plane of the cluster. uid is its
-// expected UID; empty accepts any.
-func (c *Cluster) AcceptControlPlane(now time.Time, uid string, actor *csv1.Actor) error {
-	cp := c.Status.GetControlPlane()
-	switch {
-	case cp.GetLostTime() == nil:
+// AcceptControlPlane makes the control plane that took the place of a removed one the control plane of the cluster. uid is its
+// expected UID, that of the HostedCluster or, if the HostedCluster is the same, of the control-plane namespace; empty accepts any.
+func (t *ClusterAggregate) AcceptControlPlane(now time.Time, uid string, actor *csv1.Actor) error {
+	cp := t.Cluster.Status.GetControlPlane()
+	if cp.GetLostTime() == nil {
 		return ErrNotLost
-	case cp.GetReplacementUid() == "":
-		return ErrControlPlaneMissing
-	case uid != "" && uid != cp.GetReplacementUid():
-		return &ControlPlaneChangedError{cp.GetReplacementUid()}
 	}
-	c.Status.ControlPlane = &csv1.ControlPlaneIdentity{Uid: cp.GetReplacementUid(), AcceptedBy: actor, AcceptTime: timestamp(now)}
+	if t.lostReason() != ControlPlaneReplaced {
+		return ErrControlPlaneMissing
+	}
+	if successor := cmp.Or(cp.GetReplacementUid(), cp.GetReplacementNamespaceUid()); uid != "" && uid != successor {
+		return &ControlPlaneChangedError{successor}
+	}
+	t.Cluster.Status.ControlPlane = &csv1.ControlPlaneIdentity{Uid: cmp.Or(cp.GetReplacementUid(), cp.GetUid()),
+		NamespaceUid: cmp.Or(cp.GetReplacementNamespaceUid(), t.Work(HostedCluster, "").namespaceUID()), AcceptedBy: actor, AcceptTime: timestamp(now)}
 	return nil
+}
+
+// namespaceUID returns the UID of the reported control-plane namespace; empty for a nil work.
+func (w *Work) namespaceUID() string {
+	if w == nil {
+		return ""
+	}
+	return w.Observed.Namespace.UID
 }

@@ -104,11 +104,11 @@ func TestReplacedControlPlaneIsNeverHealthy(t *testing.T) {
 		t.Errorf("history %v", got)
 	}
 
-	if err := aggregate.Cluster.AcceptControlPlane(start, "other", nil); !errors.As(err, new(*fleet.ControlPlaneChangedError)) {
+	if err := aggregate.AcceptControlPlane(start, "other", nil); !errors.As(err, new(*fleet.ControlPlaneChangedError)) {
 		t.Errorf("accepting another control plane: %v", err)
 	}
 	actor := &csv1.Actor{Name: "ada"}
-	if err := aggregate.Cluster.AcceptControlPlane(start, "second", actor); err != nil {
+	if err := aggregate.AcceptControlPlane(start, "second", actor); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, aggregate, nil)
@@ -116,7 +116,7 @@ func TestReplacedControlPlaneIsNeverHealthy(t *testing.T) {
 	if s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || conditionOf(s.GetConditions(), "Available").GetStatus() != "True" || s.GetControlPlane().GetAcceptedBy().GetName() != "ada" {
 		t.Errorf("accepted: %v", s)
 	}
-	if err := aggregate.Cluster.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrNotLost) {
+	if err := aggregate.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrNotLost) {
 		t.Errorf("accepting twice: %v", err)
 	}
 }

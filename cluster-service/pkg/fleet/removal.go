@@ -1,17 +1,23 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
 // maxRemovals is the number of removals in the history of a cluster.
 const maxRemovals = 20
 
-// kindHostedCluster is the kind of the object that holds the identity of a control plane.
-const kindHostedCluster = "HostedCluster"
+// The kinds of the objects that hold the identity of a control plane.
+const (
+	kindHostedCluster = "HostedCluster"
+	kindNamespace     = "Namespace"
+)
 
 // recordRemovals adds the reported removals to the history of the cluster. Reports may be repeated, and an agent that restarts no
 // longer reports earlier removals.
@@ -46,6 +52,48 @@ func (c *Cluster) recordRemoval(shard string, r *feedback.Removal) {
 		return b.GetRemoveTime().AsTime().Compare(a.GetRemoveTime().AsTime())
 	})
 	c.Status.Removals = list[:min(len(list), maxRemovals)]
+}
+
+// recordNamespace adds the removal of the control-plane namespace to the history, or updates its entry. No agent reports it, because
+// HyperShift creates the namespace. It does not apply to a HostedCluster that is removed itself: then HyperShift deletes the namespace.
+func (c *Cluster) recordNamespace(now time.Time, found presence, seen *feedback.Namespace) {
+	if !found.gone() || seen.Name == "" {
+		return
+	}
+	cp := c.Status.GetControlPlane()
+	// The last namespace that existed: the accepted one, or one that took its place meanwhile.
+	last := cmp.Or(cp.GetReplacementNamespaceUid(), cp.GetNamespaceUid())
+	r := feedback.Removal{Kind: kindNamespace, Name: seen.Name, UID: last, Reason: maestroapi.RemovedDeleted, Time: now}
+	switch found {
+	case beingRemoved:
+		r.UID, r.Reason, r.Time = seen.UID, maestroapi.RemovedBeingDeleted, seen.DeleteTime
+	case replaced:
+		again := now
+		if !seen.CreateTime.IsZero() {
+			again = seen.CreateTime
+		}
+		open := false
+		for _, e := range c.Status.GetRemovals() {
+			if e.GetKind() == r.Kind && e.GetName() == r.Name && e.GetAppliedAgainTime() == nil {
+				e.AppliedAgainTime, open = timestamp(again), true
+			}
+		}
+		if open || last == seen.UID {
+			return
+		}
+		// The time of the removal is unknown; the creation of the successor is the latest possible one.
+		r.Reason, r.Time, r.AppliedAgain = maestroapi.RemovedReplaced, again, again
+	}
+	for _, e := range c.Status.GetRemovals() {
+		if !sameRemoval(e, r.Kind, r.Namespace, r.Name, r.UID) {
+			continue
+		}
+		if e.GetAppliedAgainTime() != nil {
+			return // its end is recorded
+		}
+		r.Time = e.GetRemoveTime().AsTime()
+	}
+	c.recordRemoval(c.Shard, &r)
 }
 
 // NewRemovals returns the entries of a cluster's history of removals that known does not contain.

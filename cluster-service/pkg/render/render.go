@@ -75,7 +75,7 @@ func (r *Renderer) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, err
 	if err != nil {
 		return "", err
 	}
-	return r.digest(w, main, rest)
+	return r.digest(t, w, main, rest)
 }
 
 // Bundle renders the desired content of a work, secrets included.
@@ -88,7 +88,7 @@ func (r *Renderer) Bundle(t *fleet.ClusterAggregate, w *fleet.Work) (*Bundle, er
 	if err != nil {
 		return nil, err
 	}
-	sum, err := r.digest(w, main, rest)
+	sum, err := r.digest(t, w, main, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +108,15 @@ func (r *Renderer) Bundle(t *fleet.ClusterAggregate, w *fleet.Work) (*Bundle, er
 	// The objects that the main object refers to are applied before it.
 	for _, o := range append(rest, main) {
 		if err := bundle.add(o, manifestConfig(o)); err != nil {
+			return nil, err
+		}
+	}
+	if w.Kind == fleet.HostedCluster {
+		namespace, config, err := r.controlPlaneNamespace(t.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		if err := bundle.addReadOnly(namespace, config); err != nil {
 			return nil, err
 		}
 	}
@@ -184,13 +193,17 @@ func (r *Renderer) typed(t *fleet.ClusterAggregate, w *fleet.Work) (main metav1.
 	return nil, nil, fmt.Errorf("kind %d is unknown", w.Kind)
 }
 
-// digest covers the objects, the feedback rules of the main object, and a hash of the pull secret. The hash does not help to
-// guess the pull secret, which is long and random.
-func (r *Renderer) digest(w *fleet.Work, main *unstructured.Unstructured, rest []*unstructured.Unstructured) (string, error) {
+// digest covers the objects, the feedback rules of the main object, a hash of the pull secret, and what is read of the control
+// plane's namespace. The hash does not help to guess the pull secret, which is long and random.
+func (r *Renderer) digest(t *fleet.ClusterAggregate, w *fleet.Work, main *unstructured.Unstructured, rest []*unstructured.Unstructured) (string, error) {
 	parts := []any{main, rest, manifestConfig(main)}
 	if w.Kind == fleet.HostedCluster {
 		sum := sha256.Sum256(r.PullSecret)
-		parts = append(parts, hex.EncodeToString(sum[:]))
+		namespace, config, err := r.controlPlaneNamespace(t.Cluster)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, hex.EncodeToString(sum[:]), namespace, config)
 	}
 	text, err := json.Marshal(parts) // encoding/json sorts the keys of maps
 	if err != nil {
@@ -202,4 +215,17 @@ func (r *Renderer) digest(w *fleet.Work, main *unstructured.Unstructured, rest [
 
 func (r *Renderer) namespace(c *fleet.Cluster) *corev1.Namespace {
 	return &corev1.Namespace{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Namespace"), ObjectMeta: r.metadata(c, r.namespaceOf(c), "")}
+}
+
+// controlPlaneNamespace returns the namespace that HyperShift creates for a control plane, and which of its values the agent
+// reports. The agent only reads it.
+func (r *Renderer) controlPlaneNamespace(c *fleet.Cluster) (*unstructured.Unstructured, workv1.ManifestConfigOption, error) {
+	namespace, err := manifest(&corev1.Namespace{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Namespace"),
+		ObjectMeta: metav1.ObjectMeta{Name: fleet.ControlPlaneNamespace(r.Environment, c)}})
+	if err != nil {
+		return nil, workv1.ManifestConfigOption{}, err
+	}
+	config := manifestConfig(namespace)
+	config.FeedbackRules = feedback.ControlPlaneNamespaceRules()
+	return namespace, config, nil
 }

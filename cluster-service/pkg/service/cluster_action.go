@@ -144,8 +144,8 @@ func (s *Service) AcceptControlPlane(ctx context.Context, r *csv1.AcceptControlP
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
-		before := t.Cluster.Status.GetControlPlane().GetUid()
-		err := t.Cluster.AcceptControlPlane(s.o.Store.Now(), r.GetControlPlaneUid(), r.GetActor())
+		before := t.Cluster.Status.GetControlPlane()
+		err := t.AcceptControlPlane(s.o.Store.Now(), r.GetControlPlaneUid(), r.GetActor())
 		var changed *fleet.ControlPlaneChangedError
 		switch {
 		case errors.Is(err, fleet.ErrNotLost):
@@ -157,7 +157,11 @@ func (s *Service) AcceptControlPlane(ctx context.Context, r *csv1.AcceptControlP
 		case err != nil:
 			return "", err
 		}
-		return fmt.Sprintf("The control plane %s is accepted in place of %s, whose data is lost.", t.Cluster.Status.GetControlPlane().GetUid(), before), nil
+		after := t.Cluster.Status.GetControlPlane()
+		if after.GetUid() == before.GetUid() {
+			return fmt.Sprintf("The control plane in the namespace with UID %s is accepted in place of the one in %s, whose data is lost.", after.GetNamespaceUid(), before.GetNamespaceUid()), nil
+		}
+		return fmt.Sprintf("The control plane %s is accepted in place of %s, whose data is lost.", after.GetUid(), before.GetUid()), nil
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	workv1 "open-cluster-management.io/api/work/v1"
@@ -105,16 +106,24 @@ func (s *Server) report(r *Resource, calls int, reconcile Reconciler) (again boo
 			config = r.Configs[i]
 		}
 		id := config.ResourceIdentifier
+		incarnation, missing := fmt.Sprint(r.incarnation), r.missing
+		onlyRead := config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly
+		if onlyRead {
+			incarnation, missing = fmt.Sprintf("%s.%d", incarnation, r.read.incarnation), missing || r.read.missing
+		}
 		if metadata, ok := object["metadata"].(Object); ok {
-			metadata["uid"] = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s %s %s %d", r.ID, object["kind"], metadata["name"], r.incarnation)).String()
+			metadata["uid"] = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s %s %s %s", r.ID, object["kind"], metadata["name"], incarnation)).String()
+			if onlyRead && r.read.deleting {
+				metadata["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+			}
 		}
 		available := "True"
-		if r.missing {
+		if missing {
 			available = "False"
 		}
 		manifest := map[string]any{"conditions": []any{condition, map[string]any{"type": "Available", "status": available}}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
 			"kind": object["kind"], "name": id.Name, "namespace": id.Namespace}}
-		if r.missing {
+		if missing {
 			// Agents keep the last values of an object that does not exist.
 			manifest["statusFeedback"] = map[string]any{"values": r.values[id]}
 		} else if rules := config.FeedbackRules; len(rules) > 0 {

@@ -46,6 +46,8 @@ type Resource struct {
 	// exist again.
 	incarnation int
 	missing     bool
+	// read is the state of the objects that the bundle only reads.
+	read readObjects
 	// values are the last reported values of each object.
 	values map[workv1.ResourceIdentifier][]workv1.FeedbackValue
 }
@@ -214,6 +216,40 @@ func (s *Server) Remove(id string) { s.change(id, func(r *Resource) { r.missing 
 // ApplyAgain makes the agent apply the removed objects of a bundle. They have new UIDs.
 func (s *Server) ApplyAgain(id string) {
 	s.change(id, func(r *Resource) { r.missing, r.incarnation = false, r.incarnation+1 })
+}
+
+// readObjects is the state of the objects of other clients that a bundle reads: the number of times that they were replaced, and
+// whether they are being deleted or do not exist.
+type readObjects struct {
+	incarnation       int
+	deleting, missing bool
+}
+
+// DeleteRead begins the deletion of the objects that a bundle only reads, as a client of the management cluster does.
+func (s *Server) DeleteRead(id string) { s.change(id, func(r *Resource) { r.read.deleting = true }) }
+
+// RemoveRead completes the deletion.
+func (s *Server) RemoveRead(id string) {
+	s.change(id, func(r *Resource) { r.read.deleting, r.read.missing = false, true })
+}
+
+// ReplaceRead creates the objects again that a bundle only reads. They have new UIDs.
+func (s *Server) ReplaceRead(id string) {
+	s.change(id, func(r *Resource) { r.read = readObjects{incarnation: r.read.incarnation + 1} })
+}
+
+// DropRead removes the manifests of the objects that a bundle only reads, as if a release had published it that reads none.
+func (s *Server) DropRead(id string) {
+	s.change(id, func(r *Resource) {
+		var manifests []json.RawMessage
+		var configs []workv1.ManifestConfigOption
+		for i, config := range r.Configs {
+			if config.UpdateStrategy == nil || config.UpdateStrategy.Type != workv1.UpdateStrategyTypeReadOnly {
+				manifests, configs = append(manifests, r.Manifests[i]), append(configs, config)
+			}
+		}
+		r.Manifests, r.Configs = manifests, configs
+	})
 }
 
 // change changes a resource and makes its agent report it.

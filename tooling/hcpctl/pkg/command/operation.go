@@ -61,7 +61,7 @@ Restore the data or delete the cluster instead, if the customer wants that.`,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.AcceptControlPlane(ctx, args[0], uid)
 	})
-	c.Flags().StringVar(&uid, "control-plane", "", "`UID` of the HostedCluster to accept, as explain shows it; empty accepts the current one")
+	c.Flags().StringVar(&uid, "control-plane", "", "`UID` of the successor to accept, as explain shows it: of the HostedCluster or, if that is the same, of its namespace; empty accepts the current one")
 	return c
 }
 
