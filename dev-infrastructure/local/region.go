@@ -286,6 +286,11 @@ func (r *Region) Restart(ctx context.Context, name string) error {
 // AwaitReady.
 func (r *Region) Kill(ctx context.Context, name string) error { return r.supervisor.Kill(ctx, name) }
 
+// Hold kills a process with SIGKILL and does not start it again until release is called. It returns when the process has terminated.
+func (r *Region) Hold(ctx context.Context, name string) (release func(), err error) {
+	return r.supervisor.Hold(ctx, name)
+}
+
 // Signal sends a signal to a process.
 func (r *Region) Signal(name string, signal syscall.Signal) error {
 	return r.supervisor.Signal(name, signal)

@@ -26,6 +26,7 @@ type process struct {
 	needs     []*process
 	neededBy  []*process
 	restartCh chan chan struct{}
+	holdCh    chan *hold
 
 	// everReady is closed when the process is ready for the first time. failed receives the error if it never becomes
 	// ready.
@@ -44,7 +45,7 @@ type process struct {
 func newProcess(spec Spec, log *logFile, events *eventLog, options *Options) *process {
 	return &process{
 		spec: spec, log: log, events: events, onChange: options.OnChange, probes: options.Probes,
-		restartCh: make(chan chan struct{}), everReady: make(chan struct{}), failed: make(chan error, 1),
+		restartCh: make(chan chan struct{}), holdCh: make(chan *hold), everReady: make(chan struct{}), failed: make(chan error, 1),
 		done: make(chan struct{}), changed: make(chan struct{}),
 		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path},
 	}
@@ -135,6 +136,13 @@ func (p *process) keep(ctx context.Context) {
 			pauses.Reset()
 			continue
 		}
+		if held, ok := errors.AsType[*hold](err); ok {
+			if !p.awaitRelease(ctx, held) {
+				return
+			}
+			pauses.Reset()
+			continue
+		}
 		if !p.wasReady() && starts >= maxFirstStarts {
 			p.set(BackingOff, p.withDisk(err.Error()))
 			p.failed <- fmt.Errorf("starting %s failed after %d attempts: %w; see its log %s", p.spec.Name, starts, err, p.log.path)
@@ -151,6 +159,11 @@ func (p *process) keep(ctx context.Context) {
 		case started := <-p.restartCh:
 			p.event(EventRestarting, 0, "requested")
 			close(started)
+			pauses.Reset()
+		case held := <-p.holdCh:
+			if !p.awaitRelease(ctx, held) {
+				return
+			}
 			pauses.Reset()
 		case <-time.After(pauses.Next()):
 		}
@@ -230,6 +243,11 @@ func (p *process) runOnce(ctx context.Context) error {
 		p.shutDown(running, p.grace())
 		close(started)
 		return errRestart
+	case held := <-p.holdCh:
+		stopWatching()
+		<-watched
+		kill(running)
+		return held
 	case err := <-hung:
 		p.event(EventHung, running.Pid(), p.withDisk(err.Error()))
 		p.shutDown(running, p.probes.HungGrace)
@@ -307,12 +325,17 @@ func (p *process) shutDown(running Running, grace time.Duration) {
 	select {
 	case <-running.Exited():
 	case <-timer.C:
-		// Descendants can have groups of their own, as PostgreSQL's do. Those that are hung would not notice that their
-		// parent has terminated.
-		for _, descendant := range descendants(running.Pid()) {
-			_ = syscall.Kill(descendant, syscall.SIGKILL)
-		}
-		_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
-		<-running.Exited()
+		kill(running)
 	}
+}
+
+// kill kills a process, its group and its descendants, and returns when the process has terminated.
+func kill(running Running) {
+	// Descendants can have groups of their own, as PostgreSQL's do. Those that are hung would not notice that their
+	// parent has terminated.
+	for _, descendant := range descendants(running.Pid()) {
+		_ = syscall.Kill(descendant, syscall.SIGKILL)
+	}
+	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
+	<-running.Exited()
 }

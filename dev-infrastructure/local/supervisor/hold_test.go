@@ -1,0 +1,105 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// TestHeldProcessIsNotRestarted checks that a held process and its descendants are gone until the hold is released, that other
+// processes keep running, and that the supervisor can be stopped during a hold.
+func TestHeldProcessIsNotRestarted(t *testing.T) {
+	ctx := testContext(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	s := newSupervisor(t, shell("other", "exec sleep 1000"), shell("held", "sleep 1000 & echo $! >"+file+".part; mv "+file+".part "+file+"; wait"))
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	child := awaitNumber(t, file)
+	before := s.Status()
+	release, err := s.Hold(ctx, "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the child to end", func() bool { return gone(child) })
+	if during := s.Status(); during[1].State != Stopped || during[1].Pid != 0 || during[0].Pid != before[0].Pid {
+		t.Errorf("during the hold: %+v", during)
+	}
+	if events := s.Events(); events[len(events)-1].Signal != "SIGKILL" {
+		t.Errorf("the last event is %+v, want the exit by SIGKILL", events[len(events)-1])
+	}
+	if err := s.Signal("held", syscall.SIGCONT); err == nil {
+		t.Error("a held process received a signal")
+	}
+	release()
+	release()
+	if err := s.AwaitReady(ctx, "held"); err != nil {
+		t.Fatal(err)
+	}
+	if after := s.Status()[1]; after.Restarts != 1 {
+		t.Errorf("after the release: %+v", after)
+	}
+	if _, err := s.Hold(ctx, "held"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restart(ctx, "held"); err != nil {
+		t.Errorf("Restart ends a hold: %v", err)
+	}
+	if _, err := s.Hold(ctx, "held"); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+}
+
+// TestProcessIsHeldDuringItsPause checks that a process that waits for its next start is held as well, and starts at once afterwards.
+func TestProcessIsHeldDuringItsPause(t *testing.T) {
+	ctx := testContext(t)
+	var broken atomic.Bool
+	spec := shell("short", "exec sleep 1000")
+	spec.Prepare = func(context.Context) error {
+		if broken.Load() {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	s := newSupervisor(t, spec)
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	if err := s.Kill(ctx, "short"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a pause", func() bool { return s.Status()[0].State == BackingOff })
+	release, err := s.Hold(ctx, "short")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(false)
+	if status := s.Status()[0]; status.State != Stopped {
+		t.Errorf("during the hold: %+v", status)
+	}
+	release()
+	if err := s.AwaitReady(ctx, "short"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPortOfHeldProcessRefusesConnections checks what clients of a held process see.
+func TestPortOfHeldProcessRefusesConnections(t *testing.T) {
+	ctx := testContext(t)
+	spec := responder(t)
+	s := newSupervisor(t, spec)
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Hold(ctx, "responder"); err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.Ready(ctx); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a connection to a held process: %v", err)
+	}
+}
