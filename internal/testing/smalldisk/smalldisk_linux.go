@@ -1,6 +1,7 @@
 package smalldisk
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,9 +25,7 @@ const bytesPerFile = 4096
 func Run(t *testing.T, size int64, test func(t *testing.T, dir string)) {
 	t.Helper()
 	if dir := os.Getenv(variable); dir != "" {
-		if err := unix.Mount("smalldisk", dir, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755", size, 16+size/bytesPerFile)); err != nil {
-			t.Fatalf("mounting a tmpfs in a mount namespace: %v", err)
-		}
+		Mount(t, dir, size)
 		test(t, dir)
 		return
 	}
@@ -36,7 +36,7 @@ func Run(t *testing.T, size int64, test func(t *testing.T, dir string)) {
 			break
 		}
 	}
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	child := exec.CommandContext(t.Context(), os.Args[0], arguments(t)...)
 	child.Env = append(os.Environ(), variable+"="+dir)
 	// With Unshareflags, package syscall makes all mounts of the namespace private.
 	child.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -51,5 +51,41 @@ func Run(t *testing.T, size int64, test func(t *testing.T, dir string)) {
 	}
 	if !strings.Contains(string(output), "--- PASS: "+t.Name()) {
 		t.Fatalf("the test on a small disk did not run:\n%s", output)
+	}
+	if testing.Verbose() {
+		t.Logf("the test on a small disk:\n%s", output)
+	}
+}
+
+// margin is the time by which the child process ends before this one at their deadlines, so that its stacks are reported.
+const margin = 10 * time.Second
+
+// arguments returns the arguments of the child process: the flags that the test package defines are the same.
+func arguments(t *testing.T) []string {
+	timeout := 5 * time.Minute
+	if deadline, ok := t.Deadline(); ok {
+		timeout = max(time.Until(deadline)-margin, margin)
+	}
+	list := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=" + timeout.String()}
+	flag.Visit(func(f *flag.Flag) {
+		if !strings.HasPrefix(f.Name, "test.") {
+			list = append(list, "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	return list
+}
+
+// Mount mounts a disk of the given size in bytes on a folder, which it creates. It may be called only within Run, and the disk exists
+// until the process of the test ends.
+func Mount(t *testing.T, dir string, size int64) {
+	t.Helper()
+	if os.Getenv(variable) == "" {
+		t.Fatal("Mount was called outside Run")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("smalldisk", dir, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755", size, 16+size/bytesPerFile)); err != nil {
+		t.Fatalf("mounting a tmpfs in a mount namespace: %v", err)
 	}
 }
