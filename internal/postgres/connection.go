@@ -68,6 +68,7 @@ func Open(ctx context.Context, options Options) (*pgxpool.Pool, error) {
 	connection.RuntimeParams["application_name"] = options.Application
 	connection.ConnectTimeout = connectTimeout
 	connection.DialFunc = dial
+	connection.Tracer = &DiskWatch{}
 	if options.Authentication.TLS != nil {
 		requireTLS(&connection.Config, options.Authentication.TLS)
 	}

@@ -110,11 +110,8 @@ func (s *Store) Lease() time.Duration { return s.lease }
 // Now returns the time of the store's clock in the resolution of the database.
 func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
-// Ping reports whether the database responds.
-func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.pool.Exec(ctx, "SELECT 1")
-	return err
-}
+// Ping reports whether the database responds and its disk is not full.
+func (s *Store) Ping(ctx context.Context) error { return postgres.Ping(ctx, s.pool) }
 
 // Migrations returns the files of the migrations. A new migration takes the next number that is free.
 func Migrations() fs.FS {

@@ -23,6 +23,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -145,7 +146,10 @@ func (s *Server) Dispatcher() *delivery.Dispatcher { return s.dispatcher }
 func (s *Server) Checks() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"database": func(ctx context.Context) error {
-			if err := s.store.Ping(ctx); err != nil {
+			switch err := s.store.Ping(ctx); {
+			case errors.Is(err, diskspace.ErrFull):
+				return err
+			case err != nil:
 				return errors.New("PostgreSQL is unreachable")
 			}
 			if !s.migrated.Load() {

@@ -47,8 +47,8 @@ func Open(ctx context.Context, url string, authentication postgres.Authenticatio
 // Close closes all connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// Ping checks that the database responds.
-func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
+// Ping checks that the database responds and that its disk is not full.
+func (s *Store) Ping(ctx context.Context) error { return postgres.Ping(ctx, s.pool) }
 
 // Pool returns the pool, for tests and benchmarks.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
