@@ -8,6 +8,9 @@ import "time"
 // Root is the common prefix of all paths.
 const Root = "/admin/v1"
 
+// IntentKeysPath is the path of the JSON Web Key Set of the keys with which admin signs what engineers ask for. It needs no token.
+const IntentKeysPath = Root + "/intent-keys"
+
 // IdempotencyKey is the header that makes a request repeatable after a lost response: requests of one caller with the same key
 // create one operation. The key has 1 to 128 printable ASCII characters and identifies one request.
 const IdempotencyKey = "Idempotency-Key"

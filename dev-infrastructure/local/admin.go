@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
@@ -66,6 +67,7 @@ func (r *Region) admin() supervisor.Spec {
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--maestro-url=https://"+r.address(maestroRESTPort),
 		"--roles-file="+r.rolesFile(),
+		"--intent-key-file="+r.intentKeyFile(),
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
 		"--authentication-audience="+adminAudience,
@@ -75,4 +77,9 @@ func (r *Region) admin() supervisor.Spec {
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(adminPort)
 	return r.withComponents(spec)
+}
+
+// intentKeysURL returns the URL of the keys with which admin signs what engineers ask for.
+func (r *Region) intentKeysURL() string {
+	return "https://" + r.address(adminPort) + adminv1.IntentKeysPath
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -81,6 +82,9 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
+	if err := intent.CreateKeys(r.intentKeyFile()); err != nil {
+		return err
+	}
 	if err := r.createCredentials(); err != nil {
 		return err
 	}
@@ -95,6 +99,9 @@ func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "ski
 
 // credentialKeyFile returns the file of the keyset with which the frontend seals private keys of admin credentials.
 func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "credential.key") }
+
+// intentKeyFile returns the file of the keyset with which admin signs what engineers ask for.
+func (r *Region) intentKeyFile() string { return r.state.path("secrets", "intent.key") }
 
 // createCosmosKey writes a random account key of 64 bytes, the length of Azure's keys, in base64. It does nothing if the file
 // exists.

@@ -211,6 +211,7 @@ func (r *Region) backend() supervisor.Spec {
 	spec := r.ours("backend", "backend", backendOps, append(append(r.cosmosFlags(), r.tracing()...),
 		"--identity-dir="+r.identityDir("backend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
+		"--intent-keys-url="+r.intentKeysURL(),
 		"--replica=local",
 		"--allow-loopback-notifications",
 	)...)

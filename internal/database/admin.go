@@ -75,6 +75,9 @@ type AdminOperationDocument struct {
 	// RequestDigest identifies the content of the request, so that a repeated request returns the same operation. It
 	// may be empty.
 	RequestDigest string `json:"requestDigest,omitempty"`
+	// Intent is what the engineer asked for, signed by admin; see package intent. Nothing else in the document authorizes its
+	// execution, because whoever can write to the database can write it. It is never shown.
+	Intent string `json:"intent,omitempty"`
 }
 
 // End makes the operation terminal.

@@ -43,29 +43,31 @@ const (
 
 // What happened.
 const (
-	Error      = "error"      // Text of an error.
-	Reason     = "reason"     // Machine-readable reason.
-	Message    = "message"    // Text for people that another system reported.
-	Actor      = "actor"      // Person who requested an action, in audit records.
-	Ticket     = "ticket"     // Ticket that an engineer named as the occasion of an action.
-	Desired    = "desired"    // Number of resources in Cosmos DB that were compared.
-	InFleet    = "in_fleet"   // Number of resources in Cluster Service that were compared.
-	Applied    = "applied"    // Number of desired states that were sent again.
-	Deleted    = "deleted"    // Number of deletions that were sent again.
-	Findings   = "findings"   // Findings of a comparison and their numbers.
-	Outcome    = "outcome"    // How an attempt ended.
-	Action     = "action"     // Admin action or other named action.
-	Step       = "step"       // Step of a graph, for example of a deletion.
-	State      = "state"      // State of an object.
-	Status     = "status"     // HTTP status code or status of an object.
-	Kind       = "kind"       // Kind of an object.
-	Type       = "type"       // Type of an event or a difference.
-	Attempt    = "attempt"    // Number of the attempt, from 1.
-	RetryIn    = "retry_in"   // Time until the next attempt.
-	Duration   = "duration"   // How long something took.
-	Count      = "count"      // Number of objects.
-	Limit      = "limit"      // Upper bound that applied.
-	Generation = "generation" // Generation of a desired state.
+	Error    = "error"    // Text of an error.
+	Reason   = "reason"   // Machine-readable reason.
+	Message  = "message"  // Text for people that another system reported.
+	Actor    = "actor"    // Person who requested an action, in audit records.
+	Ticket   = "ticket"   // Ticket that an engineer named as the occasion of an action.
+	Desired  = "desired"  // Number of resources in Cosmos DB that were compared.
+	InFleet  = "in_fleet" // Number of resources in Cluster Service that were compared.
+	Applied  = "applied"  // Number of desired states that were sent again.
+	Deleted  = "deleted"  // Number of deletions that were sent again.
+	Findings = "findings" // Findings of a comparison and their numbers.
+	// ClaimedActor is the person that a document without a valid intent names; it proves nothing.
+	ClaimedActor = "claimed_actor"
+	Outcome      = "outcome"    // How an attempt ended.
+	Action       = "action"     // Admin action or other named action.
+	Step         = "step"       // Step of a graph, for example of a deletion.
+	State        = "state"      // State of an object.
+	Status       = "status"     // HTTP status code or status of an object.
+	Kind         = "kind"       // Kind of an object.
+	Type         = "type"       // Type of an event or a difference.
+	Attempt      = "attempt"    // Number of the attempt, from 1.
+	RetryIn      = "retry_in"   // Time until the next attempt.
+	Duration     = "duration"   // How long something took.
+	Count        = "count"      // Number of objects.
+	Limit        = "limit"      // Upper bound that applied.
+	Generation   = "generation" // Generation of a desired state.
 	// Generation that Cluster Service had accepted, and the one that it has now.
 	AcceptedGeneration = "accepted_generation"
 	FleetGeneration    = "fleet_generation"

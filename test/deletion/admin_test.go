@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
@@ -67,7 +68,9 @@ func (r *region) startAdmin() {
 	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
 	monitor := must(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
+	r.intents = intenttest.New(r.t)
 	api := server.New(server.Config{
+		Intents:  r.intents.Signer,
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Log: logger(), Metrics: prometheus.NewRegistry(),
 	})
@@ -90,7 +93,7 @@ func (r *region) startAdmin() {
 		}
 	}
 	all := func(partition.Group) bool { return true }
-	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, all, adminoperation.Options{}, prometheus.NewRegistry(), logger())
+	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, r.intents.Verifier, all, adminoperation.Options{}, prometheus.NewRegistry(), logger())
 	r.Run("backend", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		defer group.Wait()

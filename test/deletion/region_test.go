@@ -46,6 +46,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
@@ -85,8 +86,10 @@ type region struct {
 	fleet       *atomic.Pointer[string]
 	databaseURL string
 	admin       adminclient.Options
-	agent       *maestrotest.Process
-	service     *maestrotest.Process
+	// intents signs the intents of admin.
+	intents *intenttest.Admin
+	agent   *maestrotest.Process
+	service *maestrotest.Process
 	// ClusterServiceClient has the identity of the backend, reads that of admin.
 	csv1.ClusterServiceClient
 	reads csv1.ClusterServiceClient

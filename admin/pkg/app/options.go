@@ -27,6 +27,8 @@ type Options struct {
 	RolesFile string
 	// ComponentsFile lists the components of the region that admin observes; may be empty.
 	ComponentsFile string
+	// IntentKeyFile holds the Tink keyset that signs what engineers ask for.
+	IntentKeyFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 }
@@ -41,6 +43,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
 	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000")
 	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that maps groups to roles")
+	flags.StringVar(&o.IntentKeyFile, "intent-key-file", "", "`file` with the Tink keyset (JWT_ES256) that signs what engineers ask for; all replicas share it")
 	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
@@ -53,6 +56,7 @@ func (o *Options) Validate() error {
 		{"cluster-service-address", o.ClusterServiceAddress},
 		{"maestro-url", o.MaestroURL},
 		{"roles-file", o.RolesFile},
+		{"intent-key-file", o.IntentKeyFile},
 		{"environment", o.Environment},
 	} {
 		if required.value == "" {

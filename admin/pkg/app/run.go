@@ -17,6 +17,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -44,6 +45,11 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	identity, err := mesh.LoadIdentity(options.IdentityDir)
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
+	}
+	issuer, audience := intent.RegionIssuer(identity.ID().TrustDomain)
+	signer, err := intent.LoadSigner(options.IntentKeyFile, issuer, audience)
+	if err != nil {
+		return fmt.Errorf("--intent-key-file: %w", err)
 	}
 	db, err := database.Open(ctx, options.Database)
 	if err != nil {
@@ -84,7 +90,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
 			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles,
-			Authenticator: authenticator, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+			Authenticator: authenticator, Intents: signer, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second,

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -78,6 +79,9 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 		}
 		document.Parameters = content
 	}
+	if err := s.sign(&document, rq, now); err != nil {
+		return nil, err
+	}
 	batch := s.Database.NewBatch(database.AdminPartition)
 	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(id), document)
 	err := batch.Commit(ctx)
@@ -91,6 +95,20 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 		return nil, err
 	}
 	return rq.accepted(&document), nil
+}
+
+// sign adds to an operation the signed intent that authorizes its execution.
+func (s *Server) sign(document *database.AdminOperationDocument, rq *request, now time.Time) error {
+	roles := make([]string, len(rq.roles))
+	for i, role := range rq.roles {
+		roles[i] = string(role)
+	}
+	asked, err := adminaction.NewIntent(document, roles, rq.elevation, now)
+	if err != nil {
+		return err
+	}
+	document.Intent, err = s.Intents.Sign(asked)
+	return err
 }
 
 // accepted returns an operation as the response to the request that created it.

@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	// Authenticator identifies callers, Access maps them to roles.
 	Access        *access.Config
 	Authenticator authn.Authenticator
+	// Intents signs what callers ask for.
+	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
 	Environment string
 	Log         *slog.Logger
@@ -79,6 +82,10 @@ func New(config Config) *Server {
 	s.mux.HandleFunc("GET "+adminv1.Root+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(openapi.Document())
+	})
+	s.mux.HandleFunc("GET "+adminv1.IntentKeysPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/jwk-set+json")
+		_, _ = w.Write(s.Intents.KeySet())
 	})
 	s.mux.HandleFunc("/", s.noRoute)
 	return s

@@ -1,25 +1,21 @@
 package adminoperation
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
-	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 )
 
 // action executes an operation, with its effect once per operation ID, and returns the result to store.
@@ -57,8 +53,8 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionDriftReconcile: e.reconcile,
 		adminv1.ActionDriftDelete:    e.deleteDrift,
 
-		adminv1.ActionCredentialRequest: decoded(e.requestCredential),
-		adminv1.ActionCredentialRevoke:  decoded(e.revokeCredentials),
+		adminv1.ActionCredentialRequest: e.requestCredential,
+		adminv1.ActionCredentialRevoke:  e.revokeCredentials,
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
 		adminv1.ActionARMOperationRetry:  e.retryARMOperation,
@@ -66,36 +62,36 @@ func (e *Executor) table() map[string]action {
 	}
 }
 
-// forward returns an action that calls Cluster Service. The operation's parameters are the request; the actor and a
-// missing UID are set from the operation.
+// forward returns an action that sends the request of the operation to Cluster Service, with the engineer's intent.
 func forward[Q, A proto.Message](call func(ctx context.Context, request Q, options ...grpc.CallOption) (A, error)) action {
 	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-		var none Q
-		request := none.ProtoReflect().New().Interface().(Q)
-		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(o.Parameters, request); err != nil {
-			return nil, invalidParameters(err)
-		}
-		message := request.ProtoReflect()
-		fields := message.Descriptor().Fields()
-		if field := fields.ByName("actor"); field != nil {
-			message.Set(field, protoreflect.ValueOfMessage(actorOf(o).ProtoReflect()))
-		}
-		if field := fields.ByName("uid"); field != nil && !message.Has(field) {
-			message.Set(field, protoreflect.ValueOfString(o.OperationID))
-		} else {
-			// The request has no UID. Cluster Service recognizes a repetition by the call ID; otherwise it would reject
-			// or repeat it.
-			ctx = metadata.AppendToOutgoingContext(ctx, clusterservice.CallIDKey, o.OperationID)
-		}
-		response, err := call(ctx, request)
+		response, err := send(ctx, o, call)
 		switch {
-		case err != nil && apierror.As(apierror.FromGRPC(err)).Reason == clusterservice.ReasonCallDone:
+		case err != nil && apierror.As(err).Reason == clusterservice.ReasonCallDone:
 			return nil, nil // an earlier attempt has succeeded, and its response was lost
 		case err != nil:
-			return nil, apierror.FromGRPC(err)
+			return nil, err
 		}
 		return adminv1.Message[A]{Of: response}, nil
 	}
+}
+
+// send sends the request of an operation to Cluster Service.
+func send[Q, A proto.Message](ctx context.Context, o *database.AdminOperationDocument, call func(ctx context.Context, request Q, options ...grpc.CallOption) (A, error)) (response A, err error) {
+	request, err := adminaction.RequestOf(o)
+	if err != nil {
+		return response, err
+	}
+	message, ok := request.Message.(Q)
+	if !ok {
+		return response, fmt.Errorf("the request of action %s is a %T", o.Action, request.Message)
+	}
+	if !request.OwnUID {
+		// Cluster Service recognizes a repetition by the call ID; otherwise it would reject or repeat it.
+		ctx = metadata.AppendToOutgoingContext(ctx, clusterservice.CallIDKey, o.OperationID)
+	}
+	response, err = call(intent.AppendToOutgoingContext(ctx, o.Intent), message)
+	return response, apierror.FromGRPC(err)
 }
 
 // decoded returns an action with decoded parameters.
@@ -103,85 +99,25 @@ func decoded[P any](do func(ctx context.Context, o *database.AdminOperationDocum
 	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 		var parameters P
 		if err := json.Unmarshal(o.Parameters, &parameters); err != nil {
-			return nil, invalidParameters(err)
+			return nil, adminaction.InvalidParameters(err)
 		}
 		return do(ctx, o, parameters)
 	}
 }
 
-func invalidParameters(err error) error {
-	return apierror.New(apierror.Invalid, "The parameters of the operation cannot be read.").WithCause(fmt.Errorf("decoding: %w", err))
-}
-
-// actorOf returns the actor in the form of Cluster Service's API.
-func actorOf(o *database.AdminOperationDocument) *clusterservicev1.Actor {
-	return &clusterservicev1.Actor{Name: nameOf(o), Reason: o.Actor.Reason, Ticket: o.Actor.Ticket}
-}
-
-// maxActorName and maxReason are the limits of Cluster Service, in bytes.
-const (
-	maxActorName = 256
-	maxReason    = 1024
-)
-
-func nameOf(o *database.AdminOperationDocument) string {
-	return truncate(cmp.Or(o.Actor.Name, o.Actor.ObjectID), maxActorName)
-}
-
-// reasonOf returns the ticket and the reason as one text.
-func reasonOf(o *database.AdminOperationDocument) string {
-	text := o.Actor.Reason
-	if o.Actor.Ticket != "" {
-		text = o.Actor.Ticket + ": " + text
-	}
-	return truncate(text, maxReason)
-}
-
-// truncate returns at most limit bytes of a text. It does not split a character, because protobuf requires valid UTF-8.
-func truncate(text string, limit int) string {
-	for ; len(text) > limit; limit-- {
-		if utf8.RuneStart(text[limit]) {
-			return text[:limit]
-		}
-	}
-	return text
-}
-
-func (e *Executor) requestCredential(ctx context.Context, o *database.AdminOperationDocument, p adminv1.CredentialRequest) (any, error) {
-	lifetime, err := time.ParseDuration(p.Duration)
+func (e *Executor) requestCredential(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+	c, err := send(ctx, o, e.rpc.ApplyBreakGlassCredential)
 	if err != nil {
-		return nil, invalidParameters(err)
-	}
-	c, err := e.rpc.ApplyBreakGlassCredential(ctx, &clusterservicev1.ApplyBreakGlassCredentialRequest{
-		Uid: o.OperationID, ClusterUid: o.Target.ClusterUID,
-		Spec: &clusterservicev1.BreakGlassCredentialSpec{
-			Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, CertificateSigningRequest: p.CertificateSigningRequest,
-			Lifetime: durationpb.New(lifetime), Requester: nameOf(o), Reason: reasonOf(o),
-		},
-	})
-	if err != nil {
-		return nil, apierror.FromGRPC(err)
+		return nil, err
 	}
 	// The certificate signing request is left out, because the parameters contain it.
 	return adminv1.FleetCredential{Of: &clusterservicev1.BreakGlassCredential{Uid: c.GetUid(), ClusterUid: c.GetClusterUid(), CreateTime: c.GetCreateTime()}}, nil
 }
 
-// revocableClasses maps the classes of adminv1.RevokeRequest to those of Cluster Service.
-var revocableClasses = map[string]clusterservicev1.BreakGlassClass{
-	"customer": clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER,
-	"sre":      clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE,
-}
-
-func (e *Executor) revokeCredentials(ctx context.Context, o *database.AdminOperationDocument, p adminv1.RevokeRequest) (any, error) {
-	class, ok := revocableClasses[p.Class]
-	if !ok {
-		return nil, apierror.New(apierror.Invalid, "Unsupported value: %q: supported values: customer, sre", p.Class).WithTarget("class")
-	}
-	v, err := e.rpc.RevokeBreakGlassCredentials(ctx, &clusterservicev1.RevokeBreakGlassCredentialsRequest{
-		Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Class: class, Requester: nameOf(o), Reason: reasonOf(o),
-	})
+func (e *Executor) revokeCredentials(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+	v, err := send(ctx, o, e.rpc.RevokeBreakGlassCredentials)
 	if err != nil {
-		return nil, apierror.FromGRPC(err)
+		return nil, err
 	}
 	return adminv1.FleetRevocation{Of: &clusterservicev1.BreakGlassRevocation{Uid: v.GetUid(), ClusterUid: v.GetClusterUid(), Class: v.GetClass(), CreateTime: v.GetCreateTime()}}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -15,7 +16,7 @@ import (
 func (e *Executor) scale(ctx context.Context, o *database.AdminOperationDocument, p adminv1.ScaleRequest) (any, error) {
 	key, err := database.ResourceKey(o.Target.ResourceID)
 	if err != nil {
-		return nil, invalidParameters(err)
+		return nil, adminaction.InvalidParameters(err)
 	}
 	result := adminv1.ScaleResult{ARMOperationID: o.OperationID}
 	err = database.Retry(ctx, func(ctx context.Context) error {
@@ -52,7 +53,7 @@ func (e *Executor) scale(ctx context.Context, o *database.AdminOperationDocument
 		database.Create(batch, e.db.Operations(), begun, database.OperationDocument{
 			OperationID: o.OperationID, Request: database.UpdateRequest, ResourceID: d.NodePool.ID, ResourceType: d.NodePool.Type, UID: d.UID,
 			Generation: d.Generation, Location: d.NodePool.Location, Status: hub.Updating, StartTime: now, LastTransitionTime: now,
-			Requester: nameOf(o), CorrelationID: o.OperationID,
+			Requester: adminaction.ActorName(o), CorrelationID: o.OperationID,
 		})
 		return batch.Commit(ctx)
 	})
@@ -118,7 +119,7 @@ func (e *Executor) updateARMOperation(ctx context.Context, o *database.AdminOper
 func (e *Executor) clearActiveOperation(ctx context.Context, batch *database.Batch, op *database.OperationDocument) error {
 	key, err := database.ResourceKey(op.ResourceID)
 	if err != nil {
-		return invalidParameters(err)
+		return adminaction.InvalidParameters(err)
 	}
 	switch op.ResourceType {
 	case hub.ClusterResourceType:

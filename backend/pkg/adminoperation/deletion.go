@@ -7,6 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -38,7 +39,7 @@ func (e *Executor) retryDeletion(ctx context.Context, o *database.AdminOperation
 func (e *Executor) rewriteDeletions(ctx context.Context, target database.AdminTarget) ([]string, error) {
 	key, err := database.ResourceKey(target.ResourceID)
 	if err != nil {
-		return nil, invalidParameters(err)
+		return nil, adminaction.InvalidParameters(err)
 	}
 	cluster, err := e.db.Clusters().Find(ctx, key)
 	if err != nil || cluster == nil || cluster.Removed != nil || cluster.Value.UID != target.ClusterUID {

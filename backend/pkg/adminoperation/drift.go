@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
@@ -26,7 +27,7 @@ func (e *Executor) reconcile(ctx context.Context, _ *database.AdminOperationDocu
 func (e *Executor) deleteDrift(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 	key, err := database.ResourceKey(o.Target.ResourceID)
 	if err != nil {
-		return nil, invalidParameters(err)
+		return nil, adminaction.InvalidParameters(err)
 	}
 	kind := database.Kind(o.Target.Kind)
 	exists, err := reconciliation.Exists(ctx, e.db, reconciliation.Drift{Kind: kind, Key: key, UID: o.Target.ID})

@@ -2,6 +2,9 @@
 // admin writes before it accepts the request. The change feed brings it to the replica that owns the admin partition.
 // The Executor calls Cluster Service or changes ARM's documents, and stores the outcome.
 //
+// The document authorizes nothing: before every attempt, the Executor verifies the intent that admin signed for the engineer,
+// and that the engineer's elevation is still active. It records a refused operation as failed, in the audit and in a metric.
+//
 // Every action has its effect once per operation ID, however often it is executed. A crash between the effect and the
 // write of the outcome is harmless, and so are two replicas that execute one operation. Transient failures are retried
 // for a limited time; rejected requests are not.
@@ -14,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,8 +27,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -47,10 +53,12 @@ type Executor struct {
 	rpc clusterservicev1.ClusterServiceClient
 	// reconciler compares the desired state with the fleet.
 	reconciler Reconciler
+	intents    IntentVerifier
 	owns       func(partition.Group) bool
 	options    Options
 	log        *slog.Logger
 	finished   *prometheus.CounterVec
+	refused    *prometheus.CounterVec
 	queue      workqueue.TypedRateLimitingInterface[database.Key]
 	actions    map[string]action
 }
@@ -61,19 +69,22 @@ type Reconciler interface {
 }
 
 // New returns an Executor.
-func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, intents IntentVerifier, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
 	if options.RetryTimeout == 0 {
 		options.RetryTimeout = 10 * time.Minute
 	}
 	e := &Executor{
-		db: db, rpc: rpc, reconciler: reconciler, owns: owns, options: options, log: log,
+		db: db, rpc: rpc, reconciler: reconciler, intents: intents, owns: owns, options: options, log: log,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "backend_admin_operations_total", Help: "Admin operations that have ended, by action and state.",
 		}, []string{"action", "state"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "backend_admin_operations_refused_total", Help: "Admin operations that no valid intent of an engineer authorized, by reason.",
+		}, []string{"reason"}),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[database.Key](100*time.Millisecond, 15*time.Second)),
 	}
 	e.actions = e.table()
-	metrics.MustRegister(e.finished)
+	metrics.MustRegister(e.finished, e.refused)
 	return e
 }
 
@@ -146,13 +157,18 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 		return false, err
 	}
 	o := &item.Value
-	do := e.actions[o.Action]
-	if do == nil {
-		return false, e.end(ctx, item, nil, apierror.New(apierror.NotFound, "This release of the backend does not support the action %s.", o.Action))
-	}
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	result, failure := do(callCtx, o)
+	var result any
+	asked, failure := e.authorize(callCtx, o)
+	if asked != nil {
+		o.Actor = adminaction.ActorOf(asked)
+	}
+	if failure == nil {
+		result, failure = e.do(callCtx, o)
+	} else if !transient(failure) {
+		e.refused.WithLabelValues(apierror.As(failure).Reason).Inc()
+	}
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -164,7 +180,16 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 		}
 		failure = apierror.New(apierror.Unavailable, "The action failed for %s: %s", e.options.RetryTimeout, apierror.As(failure).Message).WithCause(failure)
 	}
-	return false, e.end(ctx, item, result, failure)
+	return false, e.end(ctx, item, asked, result, failure)
+}
+
+// do executes an authorized operation.
+func (e *Executor) do(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+	execute := e.actions[o.Action]
+	if execute == nil {
+		return nil, apierror.New(apierror.NotFound, "This release of the backend does not support the action %s.", o.Action)
+	}
+	return execute(ctx, o)
 }
 
 // transient reports whether a repetition may succeed.
@@ -202,9 +227,14 @@ func (e *Executor) begin(ctx context.Context, key database.Key) (*database.Item[
 	return begun, err
 }
 
-// end stores the outcome. Another replica that executed the same operation has the same outcome.
-func (e *Executor) end(ctx context.Context, item *database.Item[database.AdminOperationDocument], result any, failure error) error {
+// end stores the outcome. Another replica that executed the same operation has the same outcome. The engineer is that of the
+// verified intent. If asked is nil, the document's writer is unknown: it may name any engineer, so that nobody is recorded.
+func (e *Executor) end(ctx context.Context, item *database.Item[database.AdminOperationDocument], asked *intent.Intent, result any, failure error) error {
 	o := &item.Value
+	claimed := o.Actor.Name
+	if asked == nil {
+		o.Actor = database.AdminActor{}
+	}
 	state := database.AdminSucceeded
 	var shown *database.OperationError
 	if failure != nil {
@@ -232,8 +262,21 @@ func (e *Executor) end(ctx context.Context, item *database.Item[database.AdminOp
 	if shown != nil {
 		attributes = append(attributes, logkey.Error, shown.Message)
 	}
+	if asked == nil {
+		attributes = append(attributes, logkey.ClaimedActor, truncate(claimed))
+	}
 	e.log.InfoContext(ctx, "audit", attributes...)
 	return nil
+}
+
+// maxClaimedName limits the name that an unverified document claims, in an audit record.
+const maxClaimedName = 256
+
+func truncate(name string) string {
+	if len(name) > maxClaimedName {
+		return strings.ToValidUTF8(name[:maxClaimedName], "")
+	}
+	return name
 }
 
 func errorOf(err error) *database.OperationError {

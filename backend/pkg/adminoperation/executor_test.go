@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
 // timeout bounds each wait.
@@ -93,6 +95,10 @@ type environment struct {
 	db    *database.DB
 	fleet *fleet
 	rpc   clusterservicev1.ClusterServiceClient
+	admin *intenttest.Admin
+	// metrics are those of the executor that was started last, and log its records.
+	metrics *prometheus.Registry
+	log     *strings.Builder
 }
 
 // ReconcileAll returns a result in which half of the resources were lost.
@@ -100,19 +106,50 @@ func (h *environment) ReconcileAll(context.Context) (reconcile.Result, error) {
 	return reconcile.Result{Desired: 4, Fleet: 2, Applied: 2, Findings: map[reconcile.Finding]int{reconcile.Newer: 1}}, nil
 }
 
+// synchronized is a writer with concurrent callers.
+type synchronized struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *synchronized) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(line)
+}
+
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	db, _ := databasetest.New(t)
-	h := &environment{db: db, fleet: &fleet{}}
+	h := &environment{db: db, fleet: &fleet{}, admin: intenttest.New(t), log: &strings.Builder{}}
 	h.rpc = clusterservicev1.NewClusterServiceClient(h.fleet.serve(t))
 	return h
+}
+
+// refused returns the counter of refused operations with a reason, of the executor that was started last.
+func (h *environment) refused(t *testing.T, reason string) prometheus.Collector {
+	t.Helper()
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "backend_admin_operations_refused_total", Help: "Admin operations that no valid intent of an engineer authorized, by reason."}, []string{"reason"})
+	err := h.metrics.Register(counter)
+	var registered prometheus.AlreadyRegisteredError
+	if !errors.As(err, &registered) {
+		t.Fatalf("the metric is not registered: %v", err)
+	}
+	return registered.ExistingCollector.(*prometheus.CounterVec).WithLabelValues(reason)
 }
 
 // run runs an executor until stop is called. stop waits for its end.
 func (h *environment) run(t *testing.T, options adminoperation.Options) (stop func()) {
 	t.Helper()
+	return h.runWith(t, h.admin.Verifier, options)
+}
+
+// runWith is run with a verifier of intents.
+func (h *environment) runWith(t *testing.T, intents adminoperation.IntentVerifier, options adminoperation.Options) (stop func()) {
+	t.Helper()
 	all := func(partition.Group) bool { return true }
-	executor := adminoperation.New(h.db, h.rpc, h, all, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	h.metrics = prometheus.NewRegistry()
+	executor := adminoperation.New(h.db, h.rpc, h, intents, all, options, h.metrics, slog.New(slog.NewTextHandler(&synchronized{w: h.log}, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { executor.Run(ctx) })
@@ -147,13 +184,12 @@ func (h *environment) request(t *testing.T, id, action string, parameters any, c
 	for _, change := range changes {
 		change(&document)
 	}
-	key := database.AdminOperationKey(id)
 	batch := h.db.NewBatch(database.AdminPartition)
-	database.Create(batch, h.db.AdminOperations(), key, document)
+	h.admin.Create(t, h.db, batch, document)
 	if err := batch.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return key
+	return database.AdminOperationKey(id)
 }
 
 // await waits until an operation has a state.

@@ -34,6 +34,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -67,11 +68,17 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return err
 	}
 	defer db.Close()
-	return Work(ctx, p, db, connection, options)
+	intents := intent.NewRegionVerifier(identity, options.IntentKeysURL)
+	fetching, stop := context.WithCancel(ctx)
+	var fetched sync.WaitGroup
+	fetched.Go(func() { intents.Run(fetching) })
+	defer fetched.Wait()
+	defer stop()
+	return Work(ctx, p, db, connection, intents, options)
 }
 
 // Work works with existing connections until ctx ends. Tests call it directly.
-func Work(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, options Options) error {
+func Work(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, intents adminoperation.IntentVerifier, options Options) error {
 	var schema atomic.Bool
 	p.Ready("cosmos", func(ctx context.Context) error {
 		if !schema.Load() {
@@ -97,7 +104,7 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	resources := resourcecount.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
-	adminOperations := adminoperation.New(db, rpc, reconciler, owner.Owns, adminoperation.Options{}, p.Metrics, p.Log)
+	adminOperations := adminoperation.New(db, rpc, reconciler, intents, owner.Owns, adminoperation.Options{}, p.Metrics, p.Log)
 	feed := changefeed.New(db, owner.Owns, database.FeedOptions{BusyInterval: options.FeedBusy, IdleInterval: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
 		finder, deletions, notifications, resources, adminOperations)
 	owner.Subscribe(

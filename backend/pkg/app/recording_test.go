@@ -69,7 +69,7 @@ func (r *region) startWithin(deadline time.Duration) (stop func()) {
 	db := r.cosmos.Open(r.t)
 	go func() {
 		defer close(done)
-		_ = app.Work(ctx, process.New("backend", slog.New(slog.DiscardHandler)), db, r.connection, app.Options{
+		_ = app.Work(ctx, process.New("backend", slog.New(slog.DiscardHandler)), db, r.connection, r.admin.Verifier, app.Options{
 			Replica: "backend-0", Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
 			Timing: decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
 		})

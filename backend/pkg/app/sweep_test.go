@@ -173,7 +173,7 @@ func (r *region) requestAction(action string, target database.AdminTarget, param
 	}
 	id, now := uuid.NewString(), time.Now().UTC()
 	r.commit(database.AdminPartition, func(batch *database.Batch) {
-		database.Create(batch, r.db.AdminOperations(), database.AdminOperationKey(id), database.AdminOperationDocument{
+		r.admin.Create(r.t, r.db, batch, database.AdminOperationDocument{
 			OperationID: id, SortKey: database.AdminSortKey(now, id), Action: action, Target: target, Parameters: content, State: database.AdminAccepted,
 			StartTime: now, LastTransitionTime: now,
 			Actor: database.AdminActor{Name: "ada@example.com", ObjectID: "ada", Role: "operator", Reason: "the customer asked for it", Ticket: "INC-1"},

@@ -17,7 +17,7 @@ import (
 type requestFunc func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
 
 // justification is the reason and the ticket of an SRE. With both, the command creates an elevation for its request and ends it
-// afterwards. Without them it uses an elevation that exists.
+// when the operation has ended. Without them it uses an elevation that exists.
 type justification struct{ reason, ticket string }
 
 func (b *justification) add(c *cobra.Command) {
@@ -27,30 +27,52 @@ func (b *justification) add(c *cobra.Command) {
 }
 
 const (
-	// elevationDuration limits an elevation for one command whose end cannot be sent. The minimum of admin is 1m.
-	elevationDuration = "2m"
+	// elevationDuration limits an elevation for one command whose end cannot be sent. The backend executes an action only while its
+	// elevation is active, and retries transient failures for 10 minutes.
+	elevationDuration = 15 * time.Minute
 	// elevationEndTimeout bounds the request that ends it.
 	elevationEndTimeout = 10 * time.Second
 )
 
-// withElevation calls do with an elevation of its own if a reason is given, else with the elevations that the caller has.
+// withElevation calls do with an elevation of its own if a reason is given, else with the elevations that the caller has. It ends
+// its own elevation after do, unless do returns an operation that has not ended: that one is executed only while the elevation is
+// active.
 func (e *environment) withElevation(ctx context.Context, client *adminclient.Client, role adminv1.Role, why justification, do func(context.Context) (*adminv1.Operation, error)) (*adminv1.Operation, error) {
-	if why.reason == "" {
-		return do(ctx)
-	}
-	elevation, err := client.Elevate(ctx, adminv1.ElevationRequest{Role: role, Reason: why.reason, Ticket: why.ticket, Duration: elevationDuration})
+	elevation, err := elevateFor(ctx, client, role, why, elevationDuration)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		// An interrupted command does not keep the role.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elevationEndTimeout)
-		defer cancel()
-		if _, err := client.EndElevation(ctx, elevation.ID); err != nil {
-			fmt.Fprintf(e.err, "warning: elevation %s could not be ended and lasts until %s: %v\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), err)
-		}
-	}()
-	return do(ctx)
+	operation, err := do(ctx)
+	switch {
+	case elevation == nil:
+	case operation != nil && !operation.State.Terminal():
+		e.printElevationLasts(elevation)
+	default:
+		e.endElevation(ctx, client, elevation)
+	}
+	return operation, err
+}
+
+// elevateFor creates an elevation if a reason is given; else it returns nil.
+func elevateFor(ctx context.Context, client *adminclient.Client, role adminv1.Role, why justification, duration time.Duration) (*adminv1.Elevation, error) {
+	if why.reason == "" {
+		return nil, nil
+	}
+	return client.Elevate(ctx, adminv1.ElevationRequest{Role: role, Reason: why.reason, Ticket: why.ticket, Duration: duration.String()})
+}
+
+// printElevationLasts prints until when an elevation lasts that the command does not end.
+func (e *environment) printElevationLasts(elevation *adminv1.Elevation) {
+	fmt.Fprintf(e.err, "your elevation %s lasts until %s; `hcpctl elevation end %s` ends it\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
+}
+
+// endElevation ends an elevation, also for an interrupted command.
+func (e *environment) endElevation(ctx context.Context, client *adminclient.Client, elevation *adminv1.Elevation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elevationEndTimeout)
+	defer cancel()
+	if _, err := client.EndElevation(ctx, elevation.ID); err != nil {
+		fmt.Fprintf(e.err, "warning: elevation %s could not be ended and lasts until %s: %v\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), err)
+	}
 }
 
 // requestAction completes a command of an SRE that changes something: it sends the request to admin, waits for the operation
@@ -104,7 +126,13 @@ func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role
 		if err != nil {
 			return err
 		}
-		operation, err := e.withElevation(c.Context(), client, role(), why, func(ctx context.Context) (*adminv1.Operation, error) { return ask(ctx, client, args) })
+		operation, err := e.withElevation(c.Context(), client, role(), why, func(ctx context.Context) (*adminv1.Operation, error) {
+			operation, err := ask(ctx, client, args)
+			if err != nil || noWait {
+				return operation, err
+			}
+			return client.Await(ctx, operation)
+		})
 		if err != nil {
 			return err
 		}
@@ -113,9 +141,6 @@ func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role
 				_, err := fmt.Fprintln(e.out, "operation "+operation.ID)
 				return err
 			})
-		}
-		if operation, err = client.Await(c.Context(), operation); err != nil {
-			return err
 		}
 		return e.printAs(operation, func() error { return show(operation) })
 	}

@@ -48,6 +48,11 @@ func TestReasonElevatesForOneCommand(t *testing.T) {
 	if out, err := a.hcpctl(t, scale("demo", "np", "--replicas", "5", "--no-wait")...); err != nil || !strings.Contains(out, "operation o") {
 		t.Errorf("it says %q: %v", out, err)
 	}
+	// An operation that has not ended needs its elevation.
+	a.asked, a.pending = nil, map[string]bool{pool: true}
+	if _, err := a.hcpctl(t, append(scale("demo", "np", "--replicas", "5", "--no-wait"), because...)...); err != nil || !slices.Equal(a.asked, []string{elevate, pool + five}) {
+		t.Errorf("without waiting: admin was asked %q: %v", a.asked, err)
+	}
 	a.Close()
 	if _, err := a.hcpctl(t, scale("demo", "np", "--replicas", "5")...); err == nil || !strings.Contains(err.Error(), "admin") || !strings.Contains(err.Error(), "hcpctl region") {
 		t.Errorf("while admin is away: %v", err)

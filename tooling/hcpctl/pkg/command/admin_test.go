@@ -30,6 +30,8 @@ type sres struct {
 	shown, results map[string]any
 	// refused holds the messages of rejected requests by method and path.
 	refused map[string]string
+	// pending lists the requests whose operations do not end, by method and path.
+	pending map[string]bool
 }
 
 func newSREs(t *testing.T) *sres {
@@ -95,6 +97,8 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch result, known := a.results[line]; {
 	case strings.HasPrefix(path, "/elevations/"):
 		reply(w, http.StatusOK, adminv1.Elevation{ID: "e"})
+	case a.pending[line]:
+		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", Target: target, State: adminv1.Accepted})
 	case a.refused[line] != "":
 		problem(w, http.StatusConflict, "Conflict", a.refused[line])
 	case known:

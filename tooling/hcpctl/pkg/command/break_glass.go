@@ -15,6 +15,13 @@ import (
 // credentialTimeout limits the wait for a credential or a revocation that Cluster Service has accepted.
 const credentialTimeout = 2 * time.Minute
 
+const (
+	// signingTime is the part of an elevation that is left for requesting and signing a credential.
+	signingTime = 5 * time.Minute
+	// minCredential and maxCredential limit the duration of access. An elevation lasts at most 8 hours.
+	minCredential, maxCredential = 10 * time.Minute, 8*time.Hour - signingTime
+)
+
 // breakGlass returns the commands for access of SREs to hosted API servers.
 func (e *environment) breakGlass() *cobra.Command {
 	return group("break-glass", "Manage break-glass access to the API servers of clusters", e.breakGlassRequest(), e.breakGlassRevoke(),
@@ -22,7 +29,8 @@ func (e *environment) breakGlass() *cobra.Command {
 }
 
 func (e *environment) breakGlassRequest() *cobra.Command {
-	var file, duration string
+	var file string
+	var duration time.Duration
 	var why justification
 	c := &cobra.Command{
 		Use: "request CLUSTER", Short: "Request a credential of class sre and write its kubeconfig", Args: cobra.ExactArgs(1),
@@ -30,7 +38,14 @@ func (e *environment) breakGlassRequest() *cobra.Command {
 		Long: `Request a credential of class sre and write its kubeconfig. Requires the role break-glass.
 
 The private key is created locally and stored only in the kubeconfig. The kubeconfig is a secret that gives full access to the
-cluster until the credential expires or its class is revoked.`,
+cluster until the credential expires or its class is revoked. The credential does not outlive the elevation with which it was
+requested: with --reason and --ticket the command creates one that lasts as long, and does not end it.`,
+		PreRunE: func(*cobra.Command, []string) error {
+			if duration < minCredential || duration > maxCredential {
+				return fmt.Errorf("--for: %s is not 10m to 7h55m", duration)
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.adminClient()
 			if err != nil {
@@ -44,16 +59,19 @@ cluster until the credential expires or its class is revoked.`,
 			if err != nil {
 				return err
 			}
-			operation, err := e.withElevation(c.Context(), client, adminv1.BreakGlass, why, func(ctx context.Context) (*adminv1.Operation, error) {
-				return client.Act(ctx, args[0], "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration})
-			})
+			// The certificate ends before the elevation.
+			elevation, err := elevateFor(c.Context(), client, adminv1.BreakGlass, why, duration+signingTime)
 			if err != nil {
 				return err
 			}
-			if _, err := client.Await(c.Context(), operation); err != nil {
-				return err
+			operation, issued, err := requestSigned(c.Context(), client, args[0], adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration.String()})
+			switch {
+			case elevation == nil:
+			case err != nil:
+				e.endElevation(c.Context(), client, elevation)
+			default:
+				e.printElevationLasts(elevation)
 			}
-			issued, err := awaitSigned(c.Context(), client, operation.ID)
 			if err != nil {
 				return err
 			}
@@ -66,9 +84,22 @@ cluster until the credential expires or its class is revoked.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
-	c.Flags().StringVar(&duration, "for", "1h", "`duration` of the access, 10m to 24h")
+	c.Flags().DurationVar(&duration, "for", time.Hour, "`duration` of the access, 10m to 7h55m")
 	why.add(c)
 	return e.addAdminFlags(c)
+}
+
+// requestSigned requests a credential and waits until the control plane has signed it.
+func requestSigned(ctx context.Context, client *adminclient.Client, cluster string, asked adminv1.CredentialRequest) (*adminv1.Operation, *csv1.BreakGlassCredentialStatus, error) {
+	operation, err := client.Act(ctx, cluster, "credentials", asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	if operation, err = client.Await(ctx, operation); err != nil {
+		return nil, nil, err
+	}
+	issued, err := awaitSigned(ctx, client, operation.ID)
+	return operation, issued, err
 }
 
 // awaitSigned waits until the control plane has signed a credential.

@@ -1,0 +1,30 @@
+package intent
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// keysTimeout limits a request for the published keys.
+const keysTimeout = 3 * time.Second
+
+// RegionIssuer returns the issuer and the audience of intents in the region of a trust domain: admin's SPIFFE ID, and that of the
+// trust domain. An intent of another region is not accepted.
+func RegionIssuer(trustDomain string) (issuer, audience string) {
+	id := mesh.ID{TrustDomain: trustDomain, Peer: mesh.Admin}
+	return id.URL().String(), "spiffe://" + trustDomain
+}
+
+// NewRegionVerifier returns a Verifier of the intents of the identity's region. It fetches the keys from keysURL, only from a
+// server that has the identity of admin.
+func NewRegionVerifier(identity *mesh.Identity, keysURL string) *Verifier {
+	issuer, audience := RegionIssuer(identity.ID().TrustDomain)
+	client := &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Admin), DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       keysTimeout,
+	}
+	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: client})
+}

@@ -1,0 +1,68 @@
+// Package intenttest signs intents for tests, as admin does, and verifies them with the keys that it serves over HTTP.
+package intenttest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+)
+
+// TrustDomain is the trust domain of the intents. It is that of the identities of package meshtest.
+const TrustDomain = "test"
+
+// Admin signs intents with a key of its own.
+type Admin struct {
+	Signer *intent.Signer
+	// Verifier accepts the intents of Signer.
+	Verifier *intent.Verifier
+}
+
+// New returns an Admin whose keys are served until the test ends.
+func New(t testing.TB) *Admin {
+	t.Helper()
+	issuer, audience := intent.RegionIssuer(TrustDomain)
+	signer, err := intent.NewSigner(issuer, audience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(signer.KeySet()) }))
+	t.Cleanup(keys.Close)
+	return &Admin{Signer: signer, Verifier: intent.NewVerifier(intent.VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keys.URL, Client: keys.Client()})}
+}
+
+// Elevation returns an elevation of the actor of an operation that ends after a duration.
+func Elevation(o *database.AdminOperationDocument, duration time.Duration) database.ElevationDocument {
+	id, now := uuid.NewString(), time.Now().UTC()
+	actor := o.Actor
+	actor.ElevationID = id
+	return database.ElevationDocument{ElevationID: id, SortKey: database.AdminSortKey(now, id), Actor: actor, StartTime: now, ExpirationTime: now.Add(duration)}
+}
+
+// Sign adds the signed intent of an operation that was requested with an elevation.
+func (a *Admin) Sign(t testing.TB, o *database.AdminOperationDocument, elevation *database.ElevationDocument) {
+	t.Helper()
+	o.Actor.ElevationID = elevation.ElevationID
+	i, err := adminaction.NewIntent(o, []string{elevation.Actor.Role}, elevation, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Intent, err = a.Signer.Sign(i); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Create adds to a batch an operation with its signed intent, and an elevation of one hour for it.
+func (a *Admin) Create(t testing.TB, db *database.DB, batch *database.Batch, o database.AdminOperationDocument) {
+	t.Helper()
+	elevation := Elevation(&o, time.Hour)
+	a.Sign(t, &o, &elevation)
+	database.Create(batch, db.Elevations(), database.ElevationKey(elevation.ElevationID), elevation)
+	database.Create(batch, db.AdminOperations(), database.AdminOperationKey(o.OperationID), o)
+}
