@@ -181,6 +181,7 @@ func (r *Region) clusterService() supervisor.Spec {
 	spec := r.ours("cluster-service", "cluster-service", clusterServiceOps,
 		"--listen="+r.address(clusterServicePort),
 		"--identity-dir="+r.identityDir("cluster-service"),
+		"--intent-keys-url="+r.intentKeysURL(),
 		"--secrets-key-file="+r.state.path("secrets", "cluster-service.key"),
 		"--maestro-grpc-address="+r.address(maestroGRPCPort),
 		"--shards-file="+r.shardsFile(),

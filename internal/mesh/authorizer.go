@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -28,7 +30,18 @@ type Authorizer struct {
 	grants map[Protocol]map[string]map[Peer]Condition
 	// paths matches HTTP requests to the patterns of the rules. Its handlers are not used.
 	paths *http.ServeMux
-	log   *slog.Logger
+	// intents verifies intents; nil refuses all calls that need one.
+	intents IntentVerifier
+	log     *slog.Logger
+}
+
+// IntentVerifier verifies the signed intents of engineers that calls carry. *intent.Verifier implements it.
+type IntentVerifier interface {
+	// CarriesIntent reports whether a call carries an intent, valid or not.
+	CarriesIntent(ctx context.Context) bool
+	// VerifyIntent returns a context with the verified intent of a call, or an error if that is not for this method and request.
+	// engineer is the name of the engineer who asked for exactly this call, if that is proven, also with an error.
+	VerifyIntent(ctx context.Context, method string, request proto.Message) (verified context.Context, engineer string, err error)
 }
 
 // NewAuthorizer returns an Authorizer with those of the rules that belong to server. Rules with the same method are combined.
@@ -64,6 +77,13 @@ func NewAuthorizer(server Peer, rules []Rule, log *slog.Logger) *Authorizer {
 	return a
 }
 
+// WithIntents makes the Authorizer accept calls that need an intent. Without it, all of them are refused. It must be called before
+// the Authorizer is used.
+func (a *Authorizer) WithIntents(intents IntentVerifier) *Authorizer {
+	a.intents = intents
+	return a
+}
+
 // Clients returns the workloads that may call the server at all, in a stable order. The server accepts connections of no
 // other workload; see Identity.ServerTLS.
 func (a *Authorizer) Clients() []Peer { return slices.Clone(a.clients) }
@@ -84,7 +104,16 @@ func (a *Authorizer) denied(client Peer, method, limit string) error {
 
 // audit logs a refused call.
 func (a *Authorizer) audit(ctx context.Context, client Peer, method string, err error) {
-	a.log.WarnContext(ctx, "audit", logkey.Record, "audit", logkey.Action, method, logkey.Client, string(client), logkey.Outcome, "refused", logkey.Error, err)
+	a.auditEngineer(ctx, client, method, "", err)
+}
+
+// auditEngineer is audit for a call that a proven engineer asked for.
+func (a *Authorizer) auditEngineer(ctx context.Context, client Peer, method, engineer string, err error) {
+	attributes := []any{logkey.Record, "audit", logkey.Action, method, logkey.Client, string(client), logkey.Outcome, "refused", logkey.Error, err}
+	if engineer != "" {
+		attributes = append(attributes, logkey.Actor, engineer)
+	}
+	a.log.WarnContext(ctx, "audit", attributes...)
 }
 
 // Topic reports whether a client of the broker may publish or subscribe to the channel of a consumer; see MQTT. The name is
@@ -102,6 +131,12 @@ func (a *Authorizer) Topic(client Peer, name, action, consumer, channel string) 
 
 // limit describes the condition of a call in an error.
 func (c Condition) limit() string {
+	switch {
+	case c.Intent && c.Field != "":
+		return fmt.Sprintf(" without the signed intent of an engineer unless %s of the request is %s", c.Field, strings.Join(c.Values, " or "))
+	case c.Intent:
+		return " without the signed intent of an engineer"
+	}
 	message := "request"
 	if c.InResponse {
 		message = "response"

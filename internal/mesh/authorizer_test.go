@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,10 +15,12 @@ import (
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
@@ -178,6 +181,49 @@ func TestConditionsOfStreams(t *testing.T) {
 			allowed := region.AllowedCalls(mesh.ClusterService, serveEcho(region, rules), []meshtest.Call{{Method: watch, Request: &csv1.WatchRequest{}}})
 			if slices.Equal(allowed, []string{"admin " + watch}) != c.allowed {
 				t.Errorf("allowed are %q: %s", allowed, c.reason)
+			}
+		})
+	}
+}
+
+// fixedIntents returns the same result for every intent.
+type fixedIntents struct{ err error }
+
+func (fixedIntents) CarriesIntent(context.Context) bool { return true }
+
+func (f fixedIntents) VerifyIntent(ctx context.Context, _ string, _ proto.Message) (context.Context, string, error) {
+	return ctx, "alice", f.err
+}
+
+// TestCallsThatNeedIntents checks that a server refuses all calls that need an intent unless it can verify intents, that streams
+// cannot need one, and that the record of a refusal names the engineer who is proven.
+func TestCallsThatNeedIntents(t *testing.T) {
+	const get, watch = csv1.ClusterService_GetCluster_FullMethodName, csv1.ClusterService_Watch_FullMethodName
+	asked := []mesh.Grant{{Client: mesh.Backend, Condition: mesh.Condition{Intent: true}}}
+	rules := []mesh.Rule{{Server: mesh.ClusterService, Protocol: mesh.GRPC, Method: get, Clients: asked}, {Server: mesh.ClusterService, Protocol: mesh.GRPC, Method: watch, Clients: asked}}
+	refusal := apierror.New(apierror.PermissionDenied, "The identity backend may not call %s: the elevation has ended.", get).WithReason(mesh.ReasonNotAuthorized)
+	for name, c := range map[string]struct {
+		intents mesh.IntentVerifier
+		want    []string
+		record  string
+	}{
+		"NoVerifier": {nil, nil, "outcome=refused"},
+		"Verified":   {fixedIntents{}, []string{"backend " + get}, ""},
+		"Refused":    {fixedIntents{refusal}, nil, "actor=alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var records strings.Builder
+			region := meshtest.New(t)
+			authorizer := mesh.NewAuthorizer(mesh.ClusterService, rules, slog.New(slog.NewTextHandler(&records, nil))).WithIntents(c.intents)
+			server := grpc.NewServer(authorizer.ServerOptions(region.Identity(mesh.ClusterService))...)
+			csv1.RegisterClusterServiceServer(server, echo{})
+			calls := []meshtest.Call{{Method: get, Request: &csv1.GetClusterRequest{}}, {Method: watch, Request: &csv1.WatchRequest{}}}
+			if allowed := region.AllowedCalls(mesh.ClusterService, region.Serve(server), calls); !slices.Equal(allowed, c.want) {
+				t.Errorf("allowed are %q, want %q", allowed, c.want)
+			}
+			server.Stop()
+			if !strings.Contains(records.String(), c.record) {
+				t.Errorf("the records lack %s: %s", c.record, &records)
 			}
 		})
 	}

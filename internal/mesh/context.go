@@ -15,6 +15,12 @@ func PeerFromContext(ctx context.Context) (id ID, ok bool) {
 	return id, ok
 }
 
+// ClientPeer returns the name of the calling workload; empty if there is no verified caller.
+func ClientPeer(ctx context.Context) Peer {
+	id, _ := PeerFromContext(ctx)
+	return id.Peer
+}
+
 // ClientName returns the name of the caller for log records, for example frontend; empty if there is no verified caller.
 func ClientName(ctx context.Context) string {
 	id, _ := PeerFromContext(ctx)

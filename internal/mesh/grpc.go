@@ -30,7 +30,7 @@ func (a *Authorizer) unary(ctx context.Context, request any, info *grpc.UnarySer
 		return nil, err
 	}
 	if !condition.InResponse {
-		if err := a.check(ctx, info.FullMethod, condition, request); err != nil {
+		if ctx, err = a.checkRequest(ctx, info.FullMethod, condition, request); err != nil {
 			return nil, err
 		}
 		return handle(ctx, request)
@@ -50,6 +50,10 @@ func (a *Authorizer) stream(server any, stream grpc.ServerStream, info *grpc.Str
 	ctx, condition, err := a.admit(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
+	}
+	if condition.Intent {
+		// An intent is for one request.
+		return a.refuseCall(ctx, info.FullMethod, "", a.denied(ClientPeer(ctx), info.FullMethod, " as a stream"))
 	}
 	return handle(server, &authorizedStream{ServerStream: stream, ctx: ctx, authorizer: a, method: info.FullMethod, condition: condition})
 }
@@ -99,18 +103,51 @@ func (a *Authorizer) admit(ctx context.Context, method string) (context.Context,
 	return ContextWithPeer(ctx, id), condition, nil
 }
 
+// checkRequest returns an error if a request does not comply with a condition, and otherwise the context of the call, with the
+// intent if it carries one.
+func (a *Authorizer) checkRequest(ctx context.Context, method string, condition Condition, request any) (context.Context, error) {
+	if !condition.Intent {
+		return ctx, a.check(ctx, method, condition, request)
+	}
+	message, ok := request.(proto.Message)
+	if !ok || a.intents == nil {
+		return nil, a.refuseCall(ctx, method, "", a.denied(ClientPeer(ctx), method, ""))
+	}
+	carried, required := a.intents.CarriesIntent(ctx), condition.Field == "" || !condition.permits(message)
+	switch {
+	case !carried && required:
+		return nil, a.refuseCall(ctx, method, "", a.denied(ClientPeer(ctx), method, condition.limit()))
+	case !carried:
+		return ctx, nil
+	}
+	verified, engineer, err := a.intents.VerifyIntent(ctx, method, message)
+	if err != nil {
+		return nil, a.refuseCall(ctx, method, engineer, err)
+	}
+	return verified, nil
+}
+
+// refuseCall logs an audit record of a refused call and returns its error in the form of gRPC. engineer is the person who asked
+// for the call, if that is proven.
+func (a *Authorizer) refuseCall(ctx context.Context, method, engineer string, err error) error {
+	a.auditEngineer(ctx, ClientPeer(ctx), method, engineer, err)
+	return apierror.ToGRPC(err, errorDomain)
+}
+
 // check returns an error if a message does not comply with a condition.
 func (a *Authorizer) check(ctx context.Context, method string, condition Condition, message any) error {
 	if condition.Field == "" {
 		return nil
 	}
-	if m, ok := message.(proto.Message); ok && slices.Contains(condition.Values, fieldText(m.ProtoReflect(), condition.Field)) {
+	if m, ok := message.(proto.Message); ok && condition.permits(m) {
 		return nil
 	}
-	id, _ := PeerFromContext(ctx)
-	err := a.denied(id.Peer, method, condition.limit())
-	a.audit(ctx, id.Peer, method, err)
-	return apierror.ToGRPC(err, errorDomain)
+	return a.refuseCall(ctx, method, "", a.denied(ClientPeer(ctx), method, condition.limit()))
+}
+
+// permits reports whether the field of the condition has a permitted value in a message.
+func (c Condition) permits(message proto.Message) bool {
+	return slices.Contains(c.Values, fieldText(message.ProtoReflect(), c.Field))
 }
 
 // fieldText returns the value of a string or the name of an enumeration value. It returns "" for a field that the message does

@@ -41,6 +41,9 @@ type Grant struct {
 
 // Condition limits a grant. All of its parts must hold. The zero value allows every call.
 type Condition struct {
+	// Intent requires that the call carries an engineer's signed intent for exactly this request; see IntentVerifier. With Field,
+	// requests that have one of Values do not need an intent.
+	Intent bool
 	// Field is the path of a field of a gRPC message, for example spec.class, and Values are its permitted values: strings,
 	// or names of enumeration values. An unset field has the value "" or the name of the zero value.
 	Field  string
@@ -61,28 +64,22 @@ const (
 // MaestroSource is the only source under which Cluster Service may publish to Maestro and receive statuses.
 const MaestroSource = "cluster-service"
 
-// customerClass is the class of the credentials that the frontend may read.
+// customerClass is the class of the credentials that the frontend may read, and that need no intent of an engineer.
 const customerClass = "BREAK_GLASS_CLASS_CUSTOMER"
 
 // Rules returns the authorization table of a region. A change of it changes who can do what: the tests of the servers record
 // the outcome of each method for each workload in their golden files.
 func Rules() []Rule {
-	return slices.Concat(clusterServiceRules(), maestroRules(), frontendRules(), brokerRules())
+	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), brokerRules())
 }
 
 // clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, and the backend
-// to do everything that operations need. Only the backend may execute actions of SREs and request or revoke credentials.
+// to do everything that operations need.
 func clusterServiceRules() []Rule {
 	rules := grpcRules(ClusterService, ClusterServiceAPI, grants(Frontend, Backend),
 		"ApplyCluster", "DeleteCluster", "ApplyNodePool", "DeleteNodePool", "ApplyExternalAuth", "DeleteExternalAuth")
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend),
-		"GetNodePool", "GetExternalAuth", "GetClusterRecovery", "GetBreakGlassRevocation", "Watch",
-		"ApplyBreakGlassCredential", "RevokeBreakGlassCredentials",
-		"PauseCluster", "ResumeCluster", "SetClusterSize", "RetryCluster", "ForceClusterStep", "AcceptControlPlane",
-		"RetryDeletion", "ReleaseDeletionFinalizers", "ForceDeletionStep", "DeleteOrphan",
-		"StartUpgrade", "PauseUpgrade", "ResumeUpgrade", "AbortUpgrade", "AcknowledgeUpgradeGate",
-		"ApplyUpgradePolicy", "DeleteUpgradePolicy",
-		"RegisterProvisionShard", "UpdateProvisionShard", "DrainProvisionShard", "DeregisterProvisionShard", "SetPlacementPolicy")...)
+		"GetNodePool", "GetExternalAuth", "GetClusterRecovery", "GetBreakGlassRevocation", "Watch")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Admin),
 		"GetCluster", "ListClusters", "ListNodePools", "ListExternalAuths", "ListInventory",
 		"ListBreakGlassCredentials", "ListBreakGlassRevocations")...)
@@ -97,6 +94,24 @@ func clusterServiceRules() []Rule {
 		// The frontend returns issued credentials to customers.
 		Client: Frontend, Condition: Condition{Field: "spec.class", Values: []string{customerClass}, InResponse: true},
 	}), "GetBreakGlassCredential")...)
+}
+
+// engineerRules allows the backend to execute the actions of SREs, each with the intent of the engineer who asked for it. The
+// credentials of customers need none.
+func engineerRules() []Rule {
+	asked := []Grant{{Client: Backend, Condition: Condition{Intent: true}}}
+	rules := grpcRules(ClusterService, ClusterServiceAPI, asked,
+		"PauseCluster", "ResumeCluster", "SetClusterSize", "RetryCluster", "ForceClusterStep", "AcceptControlPlane",
+		"RetryDeletion", "ReleaseDeletionFinalizers", "ForceDeletionStep", "DeleteOrphan",
+		"StartUpgrade", "PauseUpgrade", "ResumeUpgrade", "AbortUpgrade", "AcknowledgeUpgradeGate",
+		"ApplyUpgradePolicy", "DeleteUpgradePolicy",
+		"RegisterProvisionShard", "UpdateProvisionShard", "DrainProvisionShard", "DeregisterProvisionShard", "SetPlacementPolicy")
+	customers := func(field string) []Grant {
+		return []Grant{{Client: Backend, Condition: Condition{Intent: true, Field: field, Values: []string{customerClass}}}}
+	}
+	return append(rules,
+		Rule{ClusterService, GRPC, "/" + ClusterServiceAPI + "/ApplyBreakGlassCredential", customers("spec.class")},
+		Rule{ClusterService, GRPC, "/" + ClusterServiceAPI + "/RevokeBreakGlassCredentials", customers("class")})
 }
 
 // maestroRules allows Cluster Service to publish under its own source, admin to list bundles and hcpctl to register

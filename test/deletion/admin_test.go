@@ -32,7 +32,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
@@ -68,7 +67,6 @@ func (r *region) startAdmin() {
 	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
 	monitor := must(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
-	r.intents = intenttest.New(r.t)
 	api := server.New(server.Config{
 		Intents:  r.intents.Signer,
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},

@@ -134,6 +134,7 @@ func newRegion(t *testing.T) *region {
 	r.Serve(r.maestro, shard)
 	r.startAgent()
 	r.databaseURL = databases.Database(t)
+	r.intents = intenttest.New(r.t)
 	r.startService()
 	r.ClusterServiceClient, r.reads = r.clusterService(mesh.Backend), r.clusterService(mesh.Admin)
 	r.startAdmin()
@@ -191,7 +192,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := app.NewServer(identity, system.API, logger())
+	api := app.NewServer(identity, system.API, r.intents.Verifier, logger())
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })

@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
@@ -98,7 +99,9 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	group.Go(func() { cancel(system.Run(ctx)) })
 	follower := newSettingsFollower(o, in.renderer, system.SettingsChanged, p.Metrics, p.Log)
 	group.Go(func() { follower.run(ctx) })
-	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, p.Log, traces.ServerOption()))
+	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)
+	group.Go(func() { intents.Run(ctx) })
+	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, p.Log, traces.ServerOption()))
 }
 
 // prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
@@ -132,9 +135,10 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 	}
 }
 
-// NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh and logs refused ones.
-func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
-	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log)
+// NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
+// engineers, and logs refused calls.
+func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
+	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents)
 	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(identity), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),

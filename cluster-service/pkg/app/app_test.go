@@ -84,7 +84,7 @@ func TestProcess(t *testing.T) {
 	options.AddFlags(flags)
 	address := freeAddress(t)
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
-	err = flags.Parse([]string{"--listen=" + address, "--identity-dir=" + filepath.Join(dir, "cluster-service"),
+	err = flags.Parse([]string{"--listen=" + address, "--intent-keys-url=https://127.0.0.1:1/keys", "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"),
@@ -247,7 +247,7 @@ func closedProxy(t *testing.T, databaseURL string) (open func(), through string)
 }
 
 func TestOptionsAreValidated(t *testing.T) {
-	required := []string{"--identity-dir=x", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x"}
+	required := []string{"--identity-dir=x", "--intent-keys-url=https://admin/admin/v1/intent-keys", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x"}
 	tests := map[string]struct {
 		reason string
 		flags  []string
@@ -258,6 +258,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"Issuer":      {"issuers are https", []string{"--oidc-issuer-base=http://x"}, "--oidc-issuer-base"},
 		"URL source":  {"there are two", []string{"--api-url-source=guess"}, "--api-url-source"},
 		"Connections": {"a transaction and a scan", []string{"--database-connections=1"}, "--database-connections"},
+		"Intents":     {"keys come from a server with admin's identity", []string{"--intent-keys-url=http://admin/keys"}, "--intent-keys-url"},
 		"Shards":      {"it is required", []string{"--shards-file="}, "--shards-file"},
 	}
 	for name, tc := range tests {

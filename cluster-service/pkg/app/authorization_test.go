@@ -11,6 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
 
@@ -25,19 +26,37 @@ func (credentialsByClass) GetBreakGlassCredential(_ context.Context, r *csv1.Get
 	return &csv1.BreakGlassCredential{Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass(csv1.BreakGlassClass_value[r.GetUid()])}}, nil
 }
 
-// TestAllowedCalls calls each method of each service of the server as each workload. A method without a rule is an error.
+// TestAllowedCalls calls each method of each service of the server as each workload, without and with the intent of an engineer for
+// exactly this call. A method without a rule is an error.
 func TestAllowedCalls(t *testing.T) {
-	region := meshtest.New(t)
-	server := app.NewServer(region.Identity(mesh.ClusterService), credentialsByClass{}, slog.New(slog.DiscardHandler))
+	region, admin := meshtest.New(t), intenttest.New(t)
+	server := app.NewServer(region.Identity(mesh.ClusterService), credentialsByClass{}, admin.Verifier, slog.New(slog.DiscardHandler))
+	needed := map[string]bool{}
+	for _, rule := range mesh.Rules() {
+		for _, grant := range rule.Clients {
+			needed[rule.Method] = needed[rule.Method] || grant.Condition.Intent
+		}
+	}
 	var calls []meshtest.Call
 	for _, call := range meshtest.Calls(t, mesh.ClusterService, slices.Sorted(maps.Keys(server.GetServiceInfo()))...) {
 		if call.Method != csv1.ClusterService_GetBreakGlassCredential_FullMethodName {
 			calls = append(calls, call)
+			if needed[call.Method] {
+				call.Variant, call.Intent = "with an intent", admin.Call(t, call.Method, call.Request)
+				calls = append(calls, call)
+			}
 			continue
 		}
 		for class := range csv1.BreakGlassClass_value {
 			calls = append(calls, meshtest.Call{Method: call.Method, Variant: class, Request: &csv1.GetBreakGlassCredentialRequest{Uid: class}})
 		}
+	}
+	for name, class := range csv1.BreakGlassClass_value {
+		calls = append(calls,
+			meshtest.Call{Method: csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, Variant: name,
+				Request: &csv1.ApplyBreakGlassCredentialRequest{Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass(class)}}},
+			meshtest.Call{Method: csv1.ClusterService_RevokeBreakGlassCredentials_FullMethodName, Variant: name,
+				Request: &csv1.RevokeBreakGlassCredentialsRequest{Class: csv1.BreakGlassClass(class)}})
 	}
 	meshtest.Golden(t, "testdata/allowed-calls.golden", region.AllowedCalls(mesh.ClusterService, region.Serve(server), calls), *update)
 }

@@ -36,6 +36,7 @@ type Options struct {
 
 	Listen         string
 	IdentityDir    string
+	IntentKeysURL  string
 	Database       postgres.Settings
 	MaxConnections int
 	Migrate        bool
@@ -65,6 +66,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Tracing.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, mTLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the keys with which admin signs what engineers ask for, for example https://admin:8444/admin/v1/intent-keys")
 	o.Database.AddFlags(flags)
 	flags.IntVar(&o.MaxConnections, "database-connections", 16, "most connections to the database, beside one that listens")
 	flags.BoolVar(&o.Migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
@@ -92,7 +94,7 @@ var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 
 // Validate validates the flags.
 func (o *Options) Validate(flags *flag.FlagSet) error {
-	if err := process.Required(flags, "listen", "identity-dir", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "region"); err != nil {
+	if err := process.Required(flags, "listen", "identity-dir", "intent-keys-url", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "region"); err != nil {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {
@@ -115,6 +117,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return fmt.Errorf("--oidc-issuer-base: %q is not an https URL", o.IssuerBase)
 	case o.APIURLSource != "dns" && o.APIURLSource != "endpoint":
 		return fmt.Errorf("--api-url-source: %q is neither dns nor endpoint", o.APIURLSource)
+	case !isHTTP(o.IntentKeysURL) || !strings.HasPrefix(o.IntentKeysURL, "https:"):
+		return fmt.Errorf("--intent-keys-url: %q is not an https URL", o.IntentKeysURL)
 	case o.UpdateGraph != "" && !isHTTP(o.UpdateGraph):
 		return fmt.Errorf("--update-graph-url: %q is not an http or https URL", o.UpdateGraph)
 	case o.MaxConnections < 2:

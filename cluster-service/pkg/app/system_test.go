@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -33,8 +34,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -80,6 +84,9 @@ type region struct {
 	azureWire policy.Transporter
 	// servingCertificates makes the API servers serve the certificates of the vault.
 	servingCertificates bool
+	// mesh, if not nil, makes Cluster Services authorize calls, and admin signs intents for them.
+	mesh  *meshtest.Region
+	admin *intenttest.Admin
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -129,6 +136,7 @@ type instance struct {
 	// change replaces the settings.
 	change  func(render.Settings)
 	metrics *prometheus.Registry
+	address string
 }
 
 // start runs a Cluster Service. fault, which may be nil, injects faults into its transactions.
@@ -182,9 +190,14 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(service.RejectUnknownEnums))
-	csv1.RegisterClusterServiceServer(server, system.API)
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectUnknownEnums)), insecure.NewCredentials()
+	if r.mesh != nil {
+		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.audit.logger())
+		transport = credentials.NewTLS(r.mesh.Identity(mesh.Backend).ClientTLS(mesh.ClusterService))
+	} else {
+		csv1.RegisterClusterServiceServer(server, system.API)
+	}
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(transport))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -201,7 +214,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	})
 	r.t.Cleanup(stop)
 	change := func(s render.Settings) { app.Apply(renderer, s); system.SettingsChanged() }
-	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: r.registry}
+	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: r.registry, address: listener.Addr().String()}
 }
 
 func clusterSpec(name string) *csv1.ClusterSpec {

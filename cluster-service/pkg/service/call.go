@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 )
 
 // maxCallID bounds the ID of a call.
@@ -15,7 +16,16 @@ const maxCallID = 128
 
 // Calls is a unary interceptor that makes a call with an ID take effect once. A caller that died or lost the response
 // repeats the call and gets the error ErrCallRepeated. It is for requests without a UID of their own.
+//
+// The ID of a call with an engineer's intent is that of the intent's operation, whatever the caller sent, so that an intent has
+// its effect once.
 func Calls(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if asked := intent.FromContext(ctx); asked != nil {
+		if r, ok := request.(interface{ GetUid() string }); !ok || r.GetUid() != asked.OperationID {
+			ctx = store.WithCallID(ctx, asked.OperationID)
+		}
+		return handle(ctx, request)
+	}
 	if ids := metadata.ValueFromIncomingContext(ctx, clusterservice.CallIDKey); len(ids) == 1 && ids[0] != "" && len(ids[0]) <= maxCallID {
 		ctx = store.WithCallID(ctx, ids[0])
 	}

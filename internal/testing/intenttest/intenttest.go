@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -65,4 +66,24 @@ func (a *Admin) Create(t testing.TB, db *database.DB, batch *database.Batch, o d
 	a.Sign(t, &o, &elevation)
 	database.Create(batch, db.Elevations(), database.ElevationKey(elevation.ElevationID), elevation)
 	database.Create(batch, db.AdminOperations(), database.AdminOperationKey(o.OperationID), o)
+}
+
+// Call returns the signed intent of an engineer for one call of Cluster Service, after changes.
+func (a *Admin) Call(t testing.TB, method string, request proto.Message, changes ...func(*intent.Intent)) string {
+	t.Helper()
+	call, err := intent.NewCall(method, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	i := &intent.Intent{OperationID: uuid.NewString(), ObjectID: "alice", TenantID: "tenant", Name: "alice@example.com", Roles: []string{"break-glass"}, Reason: "it is stuck", Ticket: "INC-1",
+		Elevation: intent.Elevation{ID: "elevation", Role: "break-glass", ExpiresAt: now.Add(time.Hour)}, Action: "test", Parameters: "none", Call: call, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
+	for _, change := range changes {
+		change(i)
+	}
+	signed, err := a.Signer.Sign(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
 }

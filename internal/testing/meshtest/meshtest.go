@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -94,6 +95,8 @@ type Call struct {
 	// Variant describes the request, if a method has several; else it is empty.
 	Variant string
 	Request proto.Message
+	// Intent is the signed intent that the call carries; may be empty.
+	Intent string
 }
 
 // Calls returns a call of each method of services, by their full names, with an empty request. The services must be linked into
@@ -151,6 +154,9 @@ func (r *Region) AllowedCalls(server mesh.Peer, address string, calls []Call) []
 func invoke(ctx context.Context, connection *grpc.ClientConn, call Call) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if call.Intent != "" {
+		ctx = intent.AppendToOutgoingContext(ctx, call.Intent)
+	}
 	stream, err := connection.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, call.Method)
 	if err != nil {
 		return err

@@ -1,0 +1,155 @@
+package app_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+)
+
+// newMeshRegion returns a region whose Cluster Services authorize calls.
+func newMeshRegion(t *testing.T) *region {
+	t.Helper()
+	r := newRegion(t)
+	r.mesh, r.admin = meshtest.New(t), intenttest.New(t)
+	return r
+}
+
+// as returns a client with the certificate of a workload.
+func (r *region) as(workload mesh.Peer, service *instance) csv1.ClusterServiceClient {
+	return csv1.NewClusterServiceClient(r.mesh.Dial(workload, mesh.ClusterService, service.address))
+}
+
+// requireRefused checks that a call is refused with a code and a reason.
+func requireRefused(t *testing.T, err error, code codes.Code, reason string) {
+	t.Helper()
+	if status.Code(err) != code || apierror.As(apierror.FromGRPC(err)).Reason != reason {
+		t.Errorf("got %v, want %s with reason %s", err, code, reason)
+	}
+}
+
+// TestCredentialOfEngineerNeedsIntent requests a credential of class sre in the name of an engineer, first with stolen
+// certificates and then with intents that are not for this request.
+func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
+	r := newMeshRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
+	for _, workload := range []mesh.Peer{mesh.Frontend, mesh.Admin, mesh.Backend} {
+		_, err := r.as(workload, service).ApplyBreakGlassCredential(t.Context(), credentialRequest(t, cluster, sre))
+		requireRefused(t, err, codes.PermissionDenied, mesh.ReasonNotAuthorized)
+	}
+
+	request := credentialRequest(t, cluster, sre)
+	with := func(change func(*csv1.ApplyBreakGlassCredentialRequest)) *csv1.ApplyBreakGlassCredentialRequest {
+		changed := proto.CloneOf(request)
+		change(changed)
+		return changed
+	}
+	signed := func(changes ...func(*intent.Intent)) string { return r.admin.Call(t, method, request, changes...) }
+	for name, tc := range map[string]struct {
+		reason  string
+		intent  string
+		request *csv1.ApplyBreakGlassCredentialRequest
+		want    string
+	}{
+		"another requester": {"the engineer is part of the request", signed(), with(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Requester = "bob@example.com" }), intent.ReasonInvalid},
+		"another key": {"the certificate is for the engineer's key", signed(), with(func(r *csv1.ApplyBreakGlassCredentialRequest) {
+			r.Spec.CertificateSigningRequest = credentialRequest(t, cluster, sre).Spec.CertificateSigningRequest
+		}), intent.ReasonInvalid},
+		"another cluster":   {"an intent is for one cluster", signed(), with(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.ClusterUid = uuid.NewString() }), intent.ReasonInvalid},
+		"another operation": {"an intent is for one operation", signed(), with(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Uid = uuid.NewString() }), intent.ReasonInvalid},
+		"another method":    {"an intent is for one method", r.admin.Call(t, csv1.ClusterService_StartUpgrade_FullMethodName, request), request, intent.ReasonInvalid},
+		"another signer":    {"only admin signs", intenttest.New(t).Call(t, method, request), request, intent.ReasonInvalid},
+		"ended": {"an intent ends", signed(func(i *intent.Intent) {
+			i.IssuedAt, i.ExpiresAt = i.IssuedAt.Add(-time.Minute), i.IssuedAt.Add(-time.Second)
+		}), request, intent.ReasonExpired},
+	} {
+		_, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), tc.intent), tc.request)
+		if t.Logf("%s: %s", name, tc.reason); err == nil {
+			t.Errorf("%s: %s", name, tc.reason)
+		}
+		requireRefused(t, err, codes.PermissionDenied, tc.want)
+	}
+	list, err := service.ListBreakGlassCredentials(t.Context(), &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid})
+	if err != nil || len(list.GetCredentials()) != 0 {
+		t.Fatalf("refused requests left %v: %v", list.GetCredentials(), err)
+	}
+	refused := r.audit.of(t, method, "refused")
+	if len(refused) < 9 || strings.Contains(r.audit.String(), request.Spec.CertificateSigningRequest) {
+		t.Errorf("%d audit records of refused calls:\n%s", len(refused), &r.audit)
+	}
+
+	asked := signed(func(i *intent.Intent) { i.OperationID = request.Uid })
+	for range 2 { // a repetition returns the same credential
+		if _, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), asked), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+}
+
+// TestCustomersNeedNoIntent checks that the backend requests and revokes the credentials of customers as before, and that a
+// revocation by an engineer is verified.
+func TestCustomersNeedNoIntent(t *testing.T) {
+	r := newMeshRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	if _, err := service.ApplyBreakGlassCredential(t.Context(), credentialRequest(t, cluster, customer)); err != nil {
+		t.Error(err)
+	}
+	revocation := revokeRequest(cluster, customer)
+	_, err := service.RevokeBreakGlassCredentials(intent.AppendToOutgoingContext(t.Context(), "forged.by.somebody"), revocation)
+	requireRefused(t, err, codes.PermissionDenied, intent.ReasonInvalid)
+	if _, err := service.RevokeBreakGlassCredentials(t.Context(), revocation); err != nil {
+		t.Error(err)
+	}
+	_, err = service.RevokeBreakGlassCredentials(t.Context(), revokeRequest(cluster, sre))
+	requireRefused(t, err, codes.PermissionDenied, mesh.ReasonNotAuthorized)
+}
+
+// TestIntentHasOneEffect repeats a call whose request has no UID after its effect was undone. A call ID of the caller does not
+// change that.
+func TestIntentHasOneEffect(t *testing.T) {
+	r := newMeshRegion(t)
+	service := r.start(nil)
+	const method = csv1.ClusterService_UpdateProvisionShard_FullMethodName
+	set := func(cordoned bool) (*csv1.UpdateProvisionShardRequest, context.Context) {
+		request := &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &cordoned, Actor: &csv1.Actor{Name: "alice@example.com", Reason: "it is stuck", Ticket: "INC-1"}}
+		return request, intent.AppendToOutgoingContext(t.Context(), r.admin.Call(t, method, request))
+	}
+	cordon, cordoning := set(true)
+	if _, err := service.UpdateProvisionShard(cordoning, cordon); err != nil {
+		t.Fatal(err)
+	}
+	uncordon, uncordoning := set(false)
+	if _, err := service.UpdateProvisionShard(uncordoning, uncordon); err != nil {
+		t.Fatal(err)
+	}
+	_, err := service.UpdateProvisionShard(cordoning, cordon)
+	requireRefused(t, err, codes.Aborted, clusterservice.ReasonCallDone)
+	shards, err := r.as(mesh.Admin, service).ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards.GetProvisionShards() {
+		if shard.GetCordoned() {
+			t.Errorf("%s is cordoned again", shard.GetName())
+		}
+	}
+}
