@@ -20,6 +20,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -53,6 +54,7 @@ func testConformance(t *testing.T, start func(t *testing.T) implementation) {
 			t.Errorf("raw JSON feedback has %d bytes", len(got))
 		}
 	})
+	t.Run("objects that are only read", func(t *testing.T) { testReadOnly(t, s) })
 	t.Run("resync", func(t *testing.T) { testResync(t, m, s) })
 	if m.published {
 		return
@@ -92,6 +94,37 @@ func testLifecycle(t *testing.T, m implementation, s *source) {
 		t.Fatal(err)
 	}
 	s.until(t, b.ID, "deleted", status.deleted)
+}
+
+// testReadOnly creates a resource that also reads a namespace of another client, with the rules for control-plane namespaces, and
+// deletes it. The namespace stays.
+func testReadOnly(t *testing.T, s *source) {
+	const namespace = "kube-public"
+	reading := func() *maestro.Bundle {
+		b := newBundle("one")
+		b.Manifests = append(b.Manifests, json.RawMessage(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+namespace+`"}}`))
+		b.Configs = append(b.Configs, workv1.ManifestConfigOption{
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: namespace},
+			UpdateStrategy:     &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly},
+			FeedbackRules:      feedback.ControlPlaneNamespaceRules(), FeedbackScrapeType: workv1.FeedbackWatchType})
+		return b
+	}
+	for range 2 {
+		b := reading()
+		if _, err := s.client.Create(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		st := s.until(t, b.ID, "applied and read", func(st status) bool {
+			return meta.IsStatusConditionTrue(st.Conditions, workv1.WorkApplied) && st.feedback("key") == "one" && st.feedback("uid") != ""
+		})
+		if got := st.feedback("deleteTime"); got != "" {
+			t.Errorf("the namespace is being deleted since %s", got)
+		}
+		if err := s.client.Delete(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		s.until(t, b.ID, "deleted", status.deleted)
+	}
 }
 
 // testResync requests statuses as a source does that was not subscribed.
