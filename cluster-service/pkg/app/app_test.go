@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -25,9 +27,11 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
 // record stores the log output.
@@ -61,12 +65,12 @@ func TestProcess(t *testing.T) {
 		}
 		return path
 	}
-	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "local")
+	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), intenttest.TrustDomain)
 	if err != nil {
 		t.Fatal(err)
 	}
 	identities := map[mesh.Peer]*mesh.Identity{}
-	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Backend, mesh.Frontend, mesh.MaestroAgent} {
+	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Backend, mesh.Frontend, mesh.Admin, mesh.MaestroAgent} {
 		if err := authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"); err != nil {
 			t.Fatal(err)
 		}
@@ -82,9 +86,9 @@ func TestProcess(t *testing.T) {
 	options := &app.Options{}
 	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
 	options.AddFlags(flags)
-	address := freeAddress(t)
+	address, admin := freeAddress(t), intenttest.New(t)
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
-	err = flags.Parse([]string{"--listen=" + address, "--intent-keys-url=https://127.0.0.1:1/keys", "--identity-dir=" + filepath.Join(dir, "cluster-service"),
+	err = flags.Parse([]string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"),
@@ -151,7 +155,7 @@ func TestProcess(t *testing.T) {
 	if _, err := connect(mesh.MaestroAgent).ListClusters(ctx, &csv1.ListClustersRequest{}); err == nil {
 		t.Error("a call with the identity of an agent succeeded")
 	}
-	requestSREAccess(t, backend, connect(mesh.Frontend), request, &logged)
+	requestSREAccess(t, backend, connect(mesh.Frontend), admin, request, &logged)
 
 	cancel()
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
@@ -166,8 +170,9 @@ func TestProcess(t *testing.T) {
 }
 
 // requestSREAccess requests a credential of class sre with the identity of the frontend, in the name of an engineer who does not
-// know of it. The request must be refused and audited, and nothing may be stored. The same request of the backend is accepted.
-func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServiceClient, cluster *csv1.ApplyClusterRequest, logged *record) {
+// know of it. The request must be refused and audited, and nothing may be stored. The same request of the backend is accepted with
+// the engineer's intent.
+func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServiceClient, admin *intenttest.Admin, cluster *csv1.ApplyClusterRequest, logged *record) {
 	t.Helper()
 	request := credentialRequest(t, cluster, sre)
 	if _, err := frontend.ApplyBreakGlassCredential(t.Context(), request); status.Code(err) != codes.PermissionDenied || reasonOf(err) != mesh.ReasonNotAuthorized {
@@ -177,7 +182,11 @@ func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServ
 	if err != nil || len(list.GetCredentials()) != 0 {
 		t.Errorf("Cluster Service stored %v, %v", list.GetCredentials(), err)
 	}
-	if _, err := backend.ApplyBreakGlassCredential(t.Context(), request); err != nil {
+	if _, err := backend.ApplyBreakGlassCredential(t.Context(), request); status.Code(err) != codes.PermissionDenied || reasonOf(err) != mesh.ReasonNotAuthorized {
+		t.Errorf("the backend requested a credential without an intent: %v", err)
+	}
+	asked := intent.AppendToOutgoingContext(t.Context(), admin.Call(t, csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, request))
+	if _, err := backend.ApplyBreakGlassCredential(asked, request); err != nil {
 		t.Errorf("the backend may not request a credential: %v", err)
 	}
 	audited := func(client, action, outcome string) bool {
@@ -195,6 +204,22 @@ func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServ
 	if !audited("backend", "credentials.requested", "") {
 		t.Errorf("the audit record of the credential does not name the backend:\n%s", logged)
 	}
+}
+
+// serveIntentKeys serves the keys of intents with the identity of admin, and returns their URL.
+func serveIntentKeys(t *testing.T, identity *mesh.Identity, admin *intenttest.Admin) string {
+	t.Helper()
+	config := identity.ServerTLS()
+	config.ClientAuth, config.VerifyConnection = tls.NoClientCert, nil
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(admin.Signer.KeySet()) }), ReadHeaderTimeout: deadline}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	return "https://" + listener.Addr().String()
 }
 
 func mustParse(t *testing.T, text string) *url.URL {
