@@ -64,6 +64,7 @@ func (s Server) APIServer() []string {
 	return []string{
 		"--etcd-servers=" + s.Etcd,
 		"--etcd-prefix=" + s.EtcdPrefix,
+		"--encryption-provider-config=" + s.PKI.Path(EncryptionFile),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.Port),
 		"--tls-cert-file=" + s.PKI.Path(Serving+".crt"), "--tls-private-key-file=" + s.PKI.Path(Serving+".key"),
 		"--client-ca-file=" + s.PKI.Path("ca.crt"),

@@ -21,7 +21,7 @@ type Authority struct {
 	signer *authority.Authority
 }
 
-// Open reads the authority in dir (ca.crt, ca.key and sa.key), or creates it.
+// Open reads the authority in dir (ca.crt, ca.key, sa.key and EncryptionFile), or creates it.
 func Open(dir, name string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func Open(dir, name string) (*Authority, error) {
 		return nil, err
 	}
 	a := &Authority{dir: dir, signer: signer}
-	return a, authority.EnsureKey(a.Path("sa.key"))
+	return a, errors.Join(authority.EnsureKey(a.Path("sa.key")), a.ensureEncryption())
 }
 
 // Path returns the path of a file in the authority's folder.

@@ -132,6 +132,7 @@ func TestProcessFidelity(t *testing.T) {
 	if keys := s.etcdKeys(t); keys == "0" {
 		t.Error("the hosted API server has no keys below its prefix")
 	}
+	s.expectEncryption(t)
 
 	for _, replicas := range []int{5, 1} {
 		s.setPool(t, int64(replicas), "spec", "replicas")
@@ -162,6 +163,7 @@ func TestProcessFidelity(t *testing.T) {
 		_, err := s.nodesReady(t, 1)
 		return err
 	})
+	s.expectCanary(t)
 
 	s.delete(t)
 	s.expectNothingRuns(t)

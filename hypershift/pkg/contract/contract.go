@@ -74,8 +74,10 @@ const (
 	AdminKubeconfigSecret   = "admin-kubeconfig"
 	KubeadminPasswordSecret = "kubeadmin-password"
 	PullSecret              = "pull-secret"
-	ClientCAConfigMap       = "client-ca"
-	TotalClientCAConfigMap  = "total-client-ca"
+	// EncryptionKeySecret holds the key with which the hosted API server encrypts Secrets and ConfigMaps in etcd.
+	EncryptionKeySecret    = "etcd-encryption-key"
+	ClientCAConfigMap      = "client-ca"
+	TotalClientCAConfigMap = "total-client-ca"
 	// CABundleKey is the key of every trust bundle in a ConfigMap.
 	CABundleKey = "ca-bundle.crt"
 )

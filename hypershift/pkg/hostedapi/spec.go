@@ -19,6 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
 // Spec is the desired configuration of a hosted API server.
@@ -49,6 +50,9 @@ type Spec struct {
 	Authentication []byte
 	// ServiceAccountKey and ServiceAccountPublicKey sign and verify service-account tokens.
 	ServiceAccountKey, ServiceAccountPublicKey []byte
+	// EncryptionKey encrypts Secrets and ConfigMaps in etcd. It has kubeapi.EncryptionKeySize bytes, and must not change while etcd has
+	// data of the control plane.
+	EncryptionKey []byte
 	// RestartDate is an opaque value. The server restarts when it changes.
 	RestartDate string
 }
@@ -56,6 +60,7 @@ type Spec struct {
 const (
 	auditPolicyName    = "audit-policy.yaml"
 	authenticationName = "authentication.json"
+	encryptionName     = "encryption.json"
 	// emptyAuthentication accepts no tokens but the cluster's own. The file exists from the start, so that issuers can
 	// be added and removed without a restart.
 	emptyAuthentication = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[]}`
@@ -89,11 +94,14 @@ func (s *Spec) validate() error {
 	case len(s.Serving.Cert) == 0 || len(s.Admin.Cert) == 0 || len(s.ClientCA) == 0 || len(s.ServiceAccountKey) == 0:
 		return fmt.Errorf("hosted API server %s: a certificate or key is missing", s.Name)
 	}
+	if _, err := kubeapi.EncryptionConfiguration(s.EncryptionKey); err != nil {
+		return fmt.Errorf("hosted API server %s: %w", s.Name, err)
+	}
 	return nil
 }
 
 // files returns the files that the process reads, by name in its folder. kube-apiserver follows changes of all files
-// but the service-account keys.
+// but the service-account keys and the encryption key.
 func (s *Spec) files() map[string][]byte {
 	files := map[string][]byte{
 		"serving.crt":   s.Serving.Cert,
@@ -102,6 +110,7 @@ func (s *Spec) files() map[string][]byte {
 		"sa.key":        s.ServiceAccountKey,
 		"sa.pub":        s.ServiceAccountPublicKey,
 	}
+	files[encryptionName], _ = kubeapi.EncryptionConfiguration(s.EncryptionKey) // validate has checked the key
 	files[auditPolicyName] = []byte(auditlog.Policy)
 	files[authenticationName] = s.Authentication
 	if s.Authentication == nil {
@@ -121,6 +130,7 @@ func (s *Spec) needsRestart(next *Spec) bool {
 		s.MaxRequests != next.MaxRequests || s.MaxMutatingRequests != next.MaxMutatingRequests ||
 		!slices.Equal(slices.Sorted(maps.Keys(s.Named)), slices.Sorted(maps.Keys(next.Named))) ||
 		!bytes.Equal(s.ServiceAccountKey, next.ServiceAccountKey) ||
+		!bytes.Equal(s.EncryptionKey, next.EncryptionKey) ||
 		s.RestartDate != next.RestartDate
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,8 @@ const (
 	kubeconfigKey = "kubeconfig"
 	passwordKey   = "password"
 	signingKeyKey = "key"
+	// encryptionKeyKey is the name in HyperShift's secrets with keys of etcd.
+	encryptionKeyKey = "key"
 )
 
 // pkiMaterial is the PKI of a control plane, as it is stored in its namespace.
@@ -42,6 +45,8 @@ type pkiMaterial struct {
 	clientCA  []byte
 	named     map[string]pki.Pair
 	servingCA []byte
+	// encryptionKey is nil in status fidelity, which stores nothing in etcd.
+	encryptionKey []byte
 }
 
 // ensurePKI creates the missing parts of a control plane's PKI and reads the others. It never replaces existing ones,
@@ -120,6 +125,16 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 		},
 		func() (err error) {
 			m.saKey, m.saPublic, err = r.signingKey(ctx, hc, secret)
+			return err
+		},
+		func() error {
+			if hcp.Annotations[contract.FidelityAnnotation] != string(contract.FidelityProcess) {
+				return nil
+			}
+			data, err := secret(contract.EncryptionKeySecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
+				return map[string][]byte{encryptionKeyKey: kubeapi.NewEncryptionKey()}, nil
+			})
+			m.encryptionKey = data[encryptionKeyKey]
 			return err
 		},
 	})
