@@ -58,8 +58,11 @@ func tokenIssuer(report *report, issuer *hub.TokenIssuer) {
 }
 
 func audiences(report *report, field string, audiences []string) {
-	if len(audiences) == 0 {
+	switch {
+	case audiences == nil:
 		report.required(field)
+	case len(audiences) == 0:
+		report.invalid(field, "[]", "must have at least one item")
 	}
 	if report.tooMany(field, len(audiences), maxAudiences) {
 		return

@@ -30,39 +30,40 @@ func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster) {
 			uses[hub.Key(id)] = &identityUse{assigned: id}
 		}
 	}
-	used := func(field, id string) {
+	// seen holds the identities of all operators. The published service compares them in this order: control plane, data plane,
+	// service.
+	seen := map[string]bool{}
+	once := func(field, id string) (valid bool) {
 		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
-			return
+			return false
 		}
-		identity, assigned := uses[hub.Key(id)]
-		if !assigned {
-			found.invalid(field, id, "identity is not assigned to this resource")
-			return
-		}
-		if identity.count++; identity.count > 1 {
+		if seen[hub.Key(id)] {
 			found.invalid(field, id, "identity is used more than once")
+		}
+		seen[hub.Key(id)] = true
+		return true
+	}
+	used := func(field, id string) {
+		if !once(field, id) {
+			return
+		}
+		if identity, assigned := uses[hub.Key(id)]; assigned {
+			identity.count++
+		} else {
+			found.invalid(field, id, "identity is not assigned to this resource")
 		}
 	}
 	for _, operator := range operators(found, operatorsField+"controlPlaneOperators", ids.ControlPlaneOperators, needed.ControlPlaneOperators, cluster) {
 		used(operatorsField+"controlPlaneOperators["+operator+"]", ids.ControlPlaneOperators[operator])
 	}
-	used(operatorsField+"serviceManagedIdentity", ids.ServiceManagedIdentity)
-
-	dataPlane := map[string]bool{}
 	for _, operator := range operators(found, operatorsField+"dataPlaneOperators", ids.DataPlaneOperators, needed.DataPlaneOperators, cluster) {
 		field, id := operatorsField+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
-		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
-			continue
-		}
-		if dataPlane[hub.Key(id)] {
-			found.invalid(field, id, "identity is used more than once")
-		}
-		dataPlane[hub.Key(id)] = true
-		if identity, assigned := uses[hub.Key(id)]; assigned {
+		if once(field, id) && uses[hub.Key(id)] != nil {
 			found.invalid(field, id, "must not be an identity that is assigned to this resource")
-			identity.count++
 		}
 	}
+	used(operatorsField+"serviceManagedIdentity", ids.ServiceManagedIdentity)
+
 	for _, key := range sortedKeys(uses) {
 		identity := uses[key]
 		field := "identity.userAssignedIdentities[" + identity.assigned + "]"
