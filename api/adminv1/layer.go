@@ -30,7 +30,7 @@ const (
 	ComponentUnresponsive ComponentState = "Unresponsive"
 	// ComponentUnreachable means that no connection was possible: it does not run, or the network does not reach it.
 	ComponentUnreachable ComponentState = "Unreachable"
-	// ComponentNotReady means that it answered that it is not ready, or with an error.
+	// ComponentNotReady means that it answered that it is not ready, or with an error, or that it was away until a few seconds ago.
 	ComponentNotReady ComponentState = "NotReady"
 	// ComponentDiskFull means that it reported that its disk is full.
 	ComponentDiskFull ComponentState = "DiskFull"

@@ -25,6 +25,7 @@ func replicaOf(t *testing.T, a *answers, db *database.DB) *Monitor {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.settled = 0
 	return m
 }
 

@@ -3,6 +3,7 @@ package layers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -21,6 +22,9 @@ const (
 	// period is the time between two rounds of questions while nobody asks for an explanation. It bounds the error of
 	// Component.Since.
 	period = 5 * time.Second
+	// settled is for how long a component that was away must answer that it is ready before it counts as ready. A component that
+	// terminates repeatedly is ready between two terminations, and so stays away since the first one.
+	settled = 5 * time.Second
 )
 
 // The names of the components that admin uses itself, and so asks without configuration.
@@ -47,6 +51,10 @@ type Monitor struct {
 
 	mu    sync.Mutex
 	known map[string]adminv1.Component
+	// settled is the constant of that name; shorter in tests without virtual time.
+	settled time.Duration
+	// answering is since when components that are away answer that they are ready.
+	answering map[string]time.Time
 	// unshared are the names of the components whose last transition the history does not have.
 	unshared map[string]bool
 }
@@ -71,7 +79,7 @@ type probe struct {
 // New returns a Monitor of the components of a configuration and of those that admin uses itself.
 func New(options Options) (*Monitor, error) {
 	config, own := options.Config, options.Own
-	m := &Monitor{known: map[string]adminv1.Component{}, unshared: map[string]bool{}, history: options.History, log: options.Log, probes: []probe{
+	m := &Monitor{known: map[string]adminv1.Component{}, settled: settled, answering: map[string]time.Time{}, unshared: map[string]bool{}, history: options.History, log: options.Log, probes: []probe{
 		{adminv1.Component{Name: cosmosDB, Layer: adminv1.ComponentCosmosDB}, own.CosmosDB},
 		{adminv1.Component{Name: clusterService, Layer: adminv1.ComponentClusterService}, own.ClusterService},
 		{adminv1.Component{Name: maestroServer, Layer: adminv1.ComponentMaestroServer}, own.MaestroServer},
@@ -137,9 +145,21 @@ func (m *Monitor) round(ctx context.Context) []adminv1.Component {
 func (m *Monitor) remember(c adminv1.Component, asked time.Time) adminv1.Component {
 	before, known := m.known[c.Name]
 	c.Time, c.Since, c.LastReady = asked, before.Since, before.LastReady
+	if c.Away() {
+		delete(m.answering, c.Name)
+	} else if before.Away() && !before.LastReady.IsZero() { // one that starts for the first time is ready at once
+		if _, answers := m.answering[c.Name]; !answers {
+			m.answering[c.Name] = asked
+		}
+		if since := asked.Sub(m.answering[c.Name]); since < m.settled {
+			c.State = adminv1.ComponentNotReady
+			c.Message = fmt.Sprintf("it has answered that it is ready again for %s, and counts as ready after %s", since.Round(time.Second), m.settled)
+		}
+	}
 	switch {
 	case !c.Away():
 		c.Since, c.LastReady = time.Time{}, asked
+		delete(m.answering, c.Name)
 	case known && !before.Away():
 		c.Since = asked
 	}

@@ -112,6 +112,18 @@ func TestMonitorRemembersWhenComponentsWereReady(t *testing.T) {
 			t.Errorf("another fault: %+v, want the same beginning", changed)
 		}
 		a.set(cosmosDB, nil)
+		if settling := find(m.Check(ctx), adminv1.ComponentCosmosDB); settling.State != adminv1.ComponentNotReady || !settling.Since.Equal(want.Since) {
+			t.Errorf("ready for a moment: %+v, want the same beginning", settling)
+		}
+		// A component that terminates repeatedly is away since the first time.
+		a.set(cosmosDB, errors.New("no connection"))
+		m.Check(ctx)
+		a.set(cosmosDB, nil)
+		time.Sleep(settled - time.Second)
+		if again := find(m.Check(ctx), adminv1.ComponentCosmosDB); !again.Away() || !again.Since.Equal(want.Since) {
+			t.Errorf("ready for a moment again: %+v, want the same beginning", again)
+		}
+		time.Sleep(2 * settled)
 		if back := find(m.Check(ctx), adminv1.ComponentCosmosDB); back.Away() || !back.Since.IsZero() || !back.LastReady.Equal(back.Time) {
 			t.Errorf("ready again: %+v", back)
 		}
