@@ -9,6 +9,29 @@ import (
 	"testing"
 )
 
+// TestProcessIsKilledBeforeItsDescendants checks that a held process does not observe the end of a descendant, which it would handle,
+// as a database does. The descendants have groups of their own.
+func TestProcessIsKilledBeforeItsDescendants(t *testing.T) {
+	ctx := testContext(t)
+	for range 5 {
+		file := filepath.Join(t.TempDir(), "pid")
+		script := "set -m; sleep 1000 & first=$!; for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; echo $! >" + file + ".part; mv " + file + ".part " + file + "; wait $first; exit 3"
+		s := newSupervisor(t, shell("parent", script))
+		if err := s.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		last := awaitNumber(t, file)
+		if _, err := s.Hold(ctx, "parent"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the last child to end", func() bool { return gone(last) })
+		if events := s.Events(); events[len(events)-1].Signal != "SIGKILL" {
+			t.Errorf("the last event is %+v, want the exit by SIGKILL", events[len(events)-1])
+		}
+		s.Stop()
+	}
+}
+
 // TestHeldProcessIsNotRestarted checks that a held process and its descendants are gone until the hold is released, that other
 // processes keep running, and that the supervisor can be stopped during a hold.
 func TestHeldProcessIsNotRestarted(t *testing.T) {

@@ -333,9 +333,11 @@ func (p *process) shutDown(running Running, grace time.Duration) {
 func kill(running Running) {
 	// Descendants can have groups of their own, as PostgreSQL's do. Those that are hung would not notice that their
 	// parent has terminated.
-	for _, descendant := range descendants(running.Pid()) {
+	remaining := descendants(running.Pid()) // the kernel does not know them once their parent has terminated
+	// The process is killed before its descendants, because it would handle their ends, and could even exit by itself.
+	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
+	for _, descendant := range remaining {
 		_ = syscall.Kill(descendant, syscall.SIGKILL)
 	}
-	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
 	<-running.Exited()
 }
