@@ -179,10 +179,9 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 		create(map[string]string{"Namespace": "namespaces", "Secret": "secrets", "ConfigMap": "configmaps", "HostedCluster": "hostedclusters", "NodePool": "nodepools"}[kind], object)
 	}
 
-	// Objects of HyperShift in the namespace of the control plane, and objects of users.
+	// Objects of HyperShift in the namespace of the control plane, which the manifests contain, and objects of users.
 	controlPlane := namespace + "-x8y5p7r4g6j9e3v"
 	metadata := func(name string) map[string]any { return map[string]any{"name": name, "namespace": controlPlane} }
-	create("namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": controlPlane}})
 	config := func(where string) string {
 		return "apiVersion: v1\nkind: Config\nclusters: []\nusers:\n- name: admin\n  user:\n    token: " + secret(where) + "\n"
 	}
