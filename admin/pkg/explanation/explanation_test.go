@@ -215,6 +215,13 @@ func TestSituations(t *testing.T) {
 		"certificate-renewal-failing": createdYesterday(cluster(func(c *csv1.Cluster) {
 			c.Status.Progress = append(c.Status.Progress, layer("azure", "RenewalFailing", "Renewing the certificate of the API server failed: QuotaExceeded", 3*time.Hour))
 		})),
+		"identity-deleted": createdYesterday(cluster(func(c *csv1.Cluster) {
+			c.Status.Progress = append(c.Status.Progress, layer("azure", "IdentityDeleted",
+				"Attempt 3 to read the identities again failed: the customer must act: the identity /subscriptions/s/x of properties.platform.operatorsAuthentication.userAssignedIdentities.serviceManagedIdentity does not exist", time.Hour))
+		})),
+		"identity-read-failing": createdYesterday(cluster(func(c *csv1.Cluster) {
+			c.Status.Progress = append(c.Status.Progress, layer("azure", "IdentityReadFailing", "Attempt 9 to read the identities again failed: Azure returned 403 AuthorizationFailed", 30*time.Hour))
+		})),
 		"nodes-not-ready": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
 			f.nodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
 				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING

@@ -95,6 +95,18 @@ var waits = map[[2]string]wait{
 		awaits: "the role assignments that the identities of its operators need", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "assign the reported roles on the reported scopes", outcome: "Cluster Service checks every 30 seconds and continues automatically once the roles are assigned.",
 	},
+	{layerAzure, "IdentityDeleted"}: {
+		summary:  "Cluster {name} is ready, but identities that its operators use have not existed {since}.",
+		reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action: "create the reported identities again with the same names, and assign their roles", command: "hcpctl cluster retry {uid} --reason … --ticket …",
+		outcome: "Cluster Service checks at least every 10 minutes, and then changes the control plane to the new client IDs automatically.",
+	},
+	{layerAzure, "IdentityReadFailing"}: {
+		summary:  "Cluster {name} is ready, but Cluster Service has not been able to read its identities {since}.",
+		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: time.Hour, overdueAction: "find out why Azure rejects the requests, and remove the cause",
+		outcome:        "The control plane keeps the client IDs that were read before. Cluster Service retries at least every 10 minutes.",
+		overdueCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
+	},
 	{layerAzure, "RenewalFailing"}: {
 		summary:  "Cluster {name} is ready, but the renewal of its API server's certificate has been failing {since}.",
 		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 48 * time.Hour, overdueAction: "find out what the key vault or its issuer rejects, and remove the cause",

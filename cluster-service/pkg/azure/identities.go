@@ -40,10 +40,13 @@ func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, er
 // all of them.
 const identityReads = 8
 
-// readIdentities reads the client and principal IDs of the identities of the cluster that earlier attempts did not read. The
-// customer must create missing identities, so the error lists all of them.
+// readIdentities reads the client and principal IDs of the identities of the cluster. Until the step is done for the first
+// time, it reads only those that earlier attempts did not read. The customer must create missing identities, so the error
+// lists all of them.
 func (a *attempt) readIdentities(ctx context.Context) error {
-	unread := slices.DeleteFunc(a.cluster.Identities(), func(i fleet.OperatorIdentity) bool { return a.azure.ClientID(i.ID) != "" })
+	unread := slices.DeleteFunc(a.cluster.Identities(), func(i fleet.OperatorIdentity) bool {
+		return a.step.Input == "" && a.azure.ClientID(i.ID) != ""
+	})
 	found, errs := make([]*armmsi.Identity, len(unread)), make([]error, len(unread))
 	var group errgroup.Group
 	group.SetLimit(identityReads)
@@ -65,7 +68,6 @@ func (a *attempt) readIdentities(ctx context.Context) error {
 			properties = append(properties, identity.Property)
 			missing = append(missing, fmt.Sprintf("the identity %s of %s does not exist", identity.ID, identity.Property))
 		case err != nil:
-			// The next attempt reads only those that this one did not.
 			failed = fmt.Errorf("read the identity of %s: %w", identity.Property, err)
 		default:
 			maps.Copy(facts, fleet.IdentityFacts(identity.ID, *found[i].Properties.ClientID, *found[i].Properties.PrincipalID))

@@ -113,10 +113,19 @@ func TestClientIDsAreRead(t *testing.T) {
 		t.Errorf("reading created %v", left)
 	}
 
-	// Another identity is read again.
+	// An update that names another identity also notices that the customer has recreated one. The emulator creates it when
+	// it is read.
+	ingress := platform.ControlPlaneOperators["ingress"]
+	before := cluster.Azure.ClientID(ingress)
+	if _, err := identities.Delete(t.Context(), "cust-rg", ingress[strings.LastIndex(ingress, "/")+1:], nil); err != nil {
+		t.Fatal(err)
+	}
 	platform.ServiceManagedIdentity += "2"
 	if o, _ = try(); !o.Done || cluster.Azure.ClientID(platform.ServiceManagedIdentity) == "" {
 		t.Errorf("with another identity the outcome is %+v", o)
+	}
+	if after := cluster.Azure.ClientID(ingress); after == before {
+		t.Errorf("the recreated identity still has the client ID %s", after)
 	}
 }
 

@@ -38,7 +38,7 @@ const maxError = 512
 // deleted.
 func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	input, _ := s.Region.AzureInput(t, step.Kind)
-	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input}}
+	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input, Requests: step.Requests}}
 	run := a.create
 	if t.Azure.Deleting {
 		run = a.remove

@@ -30,8 +30,8 @@ type WorkerOptions struct {
 	Steps *Steps
 	// Workers is the number of clusters that are visited at the same time.
 	Workers int
-	// Renderer renders the works of a cluster when its identities are read, and again when a certificate that they name was
-	// renewed.
+	// Renderer renders the works of a cluster when the IDs of its identities are read or have changed, and when a certificate
+	// that they name was renewed.
 	Renderer fleet.Renderer
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger
@@ -121,19 +121,19 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 	if len(outcomes) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	replaced := false
+	err = w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Aggregates[uid], w.Store.Now()
 		if t.Azure == nil {
 			return nil
 		}
-		certificate := t.RenewedCertificate()
-		read := false
+		certificate, identities, replacement := t.RenewedCertificate(), t.Azure.IdentityIDs(), t.Azure.IdentitiesReplaced()
 		for _, o := range outcomes {
 			t.Azure.Record(now, o)
-			read = read || o.Kind == fleet.AzureIdentities && o.Done && !o.Undo
 		}
+		replaced = t.Azure.IdentitiesReplaced() != replacement && !t.Azure.Deleting
 		var renderer fleet.Renderer
-		if (read || t.RenewedCertificate() != certificate) && !t.Cluster.Deleting() {
+		if (t.Azure.IdentityIDs() != identities || t.RenewedCertificate() != certificate) && !t.Cluster.Deleting() {
 			renderer = w.Renderer
 		}
 		if err := w.Steps.Region.Settle(now, t, renderer); err != nil {
@@ -146,6 +146,10 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 		}
 		return nil
 	})
+	if err == nil && replaced {
+		w.Log.InfoContext(ctx, "identities of a cluster have other IDs than before", logkey.ClusterUID, uid)
+	}
+	return err
 }
 
 func (w *Worker) try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {

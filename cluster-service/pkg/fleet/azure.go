@@ -1,13 +1,9 @@
 package fleet
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 // AzureKind is the kind of an Azure resource of a cluster, and of the step that creates or removes it.
@@ -66,6 +62,10 @@ const (
 	azureLastRenewal = time.Hour
 	// azureLastForced is the longest interval between attempts of a forced step.
 	azureLastForced = 10 * time.Minute
+	// azureIdentitiesInterval is the time after which the identities of a cluster are read again, and azureLastIdentities
+	// the longest interval between failing attempts. The control plane keeps the client IDs meanwhile.
+	azureIdentitiesInterval = 6 * time.Hour
+	azureLastIdentities     = 10 * time.Minute
 )
 
 // Azure is the state of a cluster's Azure resources, and the job that creates or removes them. It is due while one of its
@@ -101,6 +101,8 @@ type AzureStep struct {
 	Renew   time.Time `json:"renew,omitzero"`
 	// Forced records who forced the step. The step is still retried.
 	Forced *AzureForce `json:"forced,omitempty"`
+	// Requests counts the requests to attempt the step again although it is done; see ReadIdentitiesAgain.
+	Requests int64 `json:"requests,omitempty"`
 }
 
 // AzureForce records that an SRE let the cluster proceed without a step.
@@ -135,6 +137,8 @@ type AzureOutcome struct {
 	Error      string
 	// Expires and Renew are those of a step that is done.
 	Expires, Renew time.Time
+	// Requests is that of the step when the attempt started.
+	Requests int64
 }
 
 // AzureAssociation is the fact of AzureSecurityGroup about the owner of the association. An association that existed before
@@ -237,11 +241,17 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		if s.Facts == nil {
 			s.Facts = map[string]string{}
 		}
+		replaced := replacesIdentity(s.Facts, o.Facts)
 		maps.Copy(s.Facts, o.Facts)
+		if replaced {
+			s.Facts[azureIdentitiesReplaced] = a.IdentityIDs()
+		}
 	}
 	if o.Undo != a.Deleting {
 		return
 	}
+	// An attempt that started before the last request does not answer it.
+	requested := o.Requests != s.Requests
 	looks := s.Polls
 	s.Awaited, s.Error, s.Polls = o.Awaited, o.Error, 0
 	wait := min(o.RetryAfter, azureLongest)
@@ -254,11 +264,17 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 			s.Since = now
 		}
 		s.Done, s.Input, s.Attempts, s.RetryTime, s.Expires, s.Renew, s.Forced = true, o.Input, 0, o.Renew, o.Expires, o.Renew, nil
+		if s.Kind == AzureIdentities && !requested {
+			s.RetryTime = now.Add(azureIdentitiesInterval)
+		}
 		return
 	case o.Error != "":
 		s.Attempts++
 		last := azureLastRetry
-		if s.Done {
+		switch {
+		case s.Done && s.Kind == AzureIdentities:
+			last = azureLastIdentities
+		case s.Done:
 			// The closer the expiry of a valid resource, the shorter the interval.
 			last = max(azureLastRetry, min(azureLastRenewal, s.Expires.Sub(now)/100))
 		}
@@ -271,7 +287,7 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		wait = max(wait, min(azurePatience<<min(looks/azureLooks, 16), azureLongPatience))
 	}
 	s.RetryTime = time.Time{}
-	if wait > 0 {
+	if wait > 0 && !requested {
 		s.RetryTime = now.Add(wait)
 	}
 }
@@ -322,18 +338,19 @@ func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 		}
 		input, awaited := r.AzureInput(t, s.Kind)
 		if s.Done && awaited == "" && s.Input != input {
-			s.Done, s.Since = false, now
+			s.Done, s.Since, s.RetryTime = false, now, time.Time{}
 		}
 		needed := a.Step(azureNeeds[s.Kind])
-		s.Due = (!s.Done || s.ends()) && awaited == "" && (needed == nil || needed.Done) && !t.Cluster.Deleting()
+		s.Due = (!s.Done || s.repeats()) && awaited == "" && (needed == nil || needed.Done) && !t.Cluster.Deleting()
 		if awaited != "" && !s.Done {
 			s.Awaited = awaited
 		}
 	}
 }
 
-// ends reports whether the resource of a step expires. The time is known after the first attempt.
-func (s *AzureStep) ends() bool { return s.Kind == AzureCertificate }
+// repeats reports whether a step is attempted again after it is done: a certificate is renewed, and identities are read again.
+// The time is known after the first attempt.
+func (s *AzureStep) repeats() bool { return s.Kind == AzureCertificate || s.Kind == AzureIdentities }
 
 // RefreshAzure decides again which steps are due, between attempts of several steps.
 func (r Region) RefreshAzure(now time.Time, t *ClusterAggregate) { r.dueAzure(now, t) }
@@ -348,6 +365,9 @@ func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited 
 		if s := t.Azure.Step(AzureIdentities); s == nil || !s.Done {
 			return "", "the principal IDs of the identities"
 		}
+		return t.Azure.IdentitiesReplaced(), ""
+	case AzureFederation:
+		return t.Azure.IdentitiesReplaced(), ""
 	case AzureDocuments:
 		if len(t.Cluster.SigningKey) == 0 {
 			return "", "the cluster's signing key"
@@ -385,72 +405,6 @@ func (r Region) azureReady(t *ClusterAggregate) bool {
 // awaited reports whether the cluster waits for the step.
 func (s *AzureStep) awaited() bool { return !s.Done && s.Forced == nil }
 
-// azureLayers returns the progress in Azure: an entry for each failing step, or else for the first step that is not done.
-func (t *ClusterAggregate) azureLayers() []layer {
-	if t.Azure == nil {
-		return nil
-	}
-	verb, open := "Creating", []*AzureStep{}
-	if t.Azure.Deleting {
-		verb = "Removing"
-	}
-	var layers []layer
-	there, forced := len(t.Azure.Steps), ""
-	for _, s := range t.Azure.Steps {
-		if s.Forced != nil {
-			there--
-			forced += fmt.Sprintf(" %s let the creation continue without %s (%s)", s.Forced.By, describeAzure[s.Kind], s.Forced.Reason)
-			if s.Error != "" {
-				forced += "; its last attempt failed: " + strings.TrimSuffix(s.Error, ".")
-			}
-			forced += "."
-			continue
-		}
-		if s.Done {
-			if s.Error != "" {
-				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to renew %s, which expires at %s, failed: %s",
-					s.Attempts, describeAzure[s.Kind], s.Expires.UTC().Format(time.RFC3339), s.Error)})
-			}
-			continue
-		}
-		open = append(open, s)
-		if s.Error != "" {
-			state := "Retrying" + camelCase(string(s.Kind))
-			if s.missingIdentities() != "" {
-				state = clustercondition.IdentityNotFound
-			}
-			layers = append(layers, layer{LayerAzure, state, fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
-		}
-	}
-	switch {
-	case len(open) == 0 && t.Azure.Deleting:
-		return []layer{{LayerAzure, "Deleted", "All Azure resources of the cluster are deleted."}}
-	case len(open) == 0 && len(layers) == 0:
-		message := fmt.Sprintf("All %d Azure resources of the cluster exist.", there)
-		if forced != "" {
-			message = fmt.Sprintf("%d of %d Azure resources of the cluster exist.%s", there, len(t.Azure.Steps), forced)
-		}
-		return []layer{{LayerAzure, "Ready", message}}
-	case len(layers) == 0:
-		first := open[0]
-		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {
-			first = open[i]
-		}
-		if first.Kind == AzureIdentities && !t.Azure.Deleting {
-			verb = "Reading"
-		}
-		message := fmt.Sprintf("%s %s; %d of %d Azure steps are not complete.", verb, describeAzure[first.Kind], len(open), len(t.Azure.Steps))
-		if first.Awaited != "" {
-			message = fmt.Sprintf("%s %s: waiting for %s.", verb, describeAzure[first.Kind], first.Awaited)
-		}
-		layers = append(layers, layer{LayerAzure, verb + camelCase(string(first.Kind)), message})
-	}
-	return layers
-}
-
-// AzureRenewalFailing is the state of the progress in Azure if all resources exist and a renewal fails.
-const AzureRenewalFailing = "RenewalFailing"
-
 // Facts of the certificate's step: the current version in the vault, and the version of the last renewal, which users of an
 // earlier version must fetch.
 const (
@@ -464,20 +418,4 @@ func (t *ClusterAggregate) RenewedCertificate() string {
 		return s.Facts[AzureCertificateRenewed]
 	}
 	return ""
-}
-
-// describeAzure contains the descriptions of the steps for messages.
-var describeAzure = map[AzureKind]string{
-	AzureIdentities:    "the client IDs of the identities",
-	AzureResourceGroup: "the managed resource group",
-	AzureDNSZone:       "the cluster's DNS zone",
-	AzureDNSDelegation: "the delegation of the cluster's DNS zone",
-	AzureDocuments:     "the OpenID documents of the issuer",
-	AzureSecurityGroup: "the association of the subnet with its network security group",
-	AzureRoles:         "the check of the operators' roles",
-	AzureFederation:    "the federated credentials of the data plane's identities",
-	AzureCertificate:   "the API server's certificate",
-	AzureAPIRecord:     "the DNS record of the API",
-
-	AzureServiceRecords: "the DNS records of the control plane's services",
 }

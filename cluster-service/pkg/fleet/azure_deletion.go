@@ -89,7 +89,8 @@ func (t *ClusterAggregate) retryAzureDeletion(now time.Time, actor *csv1.Actor) 
 	return retried
 }
 
-// RetryAzure retries all pending steps in Azure at once, including renewals, and returns their number.
+// RetryAzure retries all pending steps in Azure at once, including renewals, reads the identities again, and returns the number
+// of these steps.
 func (t *ClusterAggregate) RetryAzure(now time.Time, actor *csv1.Actor) int {
 	if t.Azure == nil {
 		return 0
@@ -98,8 +99,13 @@ func (t *ClusterAggregate) RetryAzure(now time.Time, actor *csv1.Actor) int {
 		return len(t.retryAzureDeletion(now, actor))
 	}
 	again := 0
+	t.Azure.ReadIdentitiesAgain()
 	for _, s := range t.Azure.Steps {
-		if s.Due && (!s.Done || s.Error != "") {
+		switch {
+		case s.Due && s.Done && s.Kind == AzureIdentities:
+			// The last failure stays visible until the identities are read.
+			again++
+		case s.Due && (!s.Done || s.Error != ""):
 			s.Attempts, s.Polls, s.Error, s.RetryTime = 0, 0, "", time.Time{}
 			again++
 		}

@@ -52,7 +52,7 @@ func dueKinds(a *Azure) (kinds []AzureKind) {
 // TestAzureStepsRunInOrderOfDependencies runs all steps of the creation, and all steps of the deletion in reverse order.
 func TestAzureStepsRunInOrderOfDependencies(t *testing.T) {
 	r, aggregate := inAzure(t)
-	first := []AzureKind{AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCertificate}
+	first := []AzureKind{AzureIdentities, AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCertificate}
 	if got := dueKinds(aggregate.Azure); !slices.Equal(got, first) {
 		t.Errorf("due at first are %v, want %v", got, first)
 	}
@@ -78,7 +78,7 @@ func TestAzureStepsRunInOrderOfDependencies(t *testing.T) {
 
 	aggregate.Works[0].Observed.EndpointHost = "192.0.2.2"
 	r.planAzure(azureDay, aggregate)
-	if got := dueKinds(aggregate.Azure); !slices.Equal(got, []AzureKind{AzureCertificate, AzureAPIRecord, AzureServiceRecords}) {
+	if got := dueKinds(aggregate.Azure); !slices.Equal(got, []AzureKind{AzureIdentities, AzureCertificate, AzureAPIRecord, AzureServiceRecords}) {
 		t.Errorf("due with another endpoint are %v, want the records", got)
 	}
 
@@ -186,6 +186,8 @@ func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	}
 	certificate := aggregate.Azure.Step(AzureCertificate)
 	renew, ends := certificate.Renew, certificate.Expires
+	// The identities are read more often than the certificate is renewed.
+	aggregate.Azure.Step(AzureIdentities).RetryTime = ends
 	if at, due := aggregate.Azure.DueTime(); !due || !at.Equal(renew) {
 		t.Fatalf("the next step is due at %v, want the renewal at %v", at, renew)
 	}

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
@@ -43,12 +45,13 @@ func (c *Cluster) Identities() []OperatorIdentity {
 	return identities
 }
 
-// Facts of AzureIdentities: the client and the principal ID of each identity, and the properties whose identities the last
-// attempt did not find, separated by commas.
+// Facts of AzureIdentities: the client and the principal ID of each identity; the properties whose identities the last
+// attempt did not find, separated by commas; and the IdentityIDs after the last replacement of an identity.
 const (
 	clientIDFact              = "clientId:"
 	principalIDFact           = "principalId:"
 	AzureIdentitiesMissing    = "missing"
+	azureIdentitiesReplaced   = "replaced"
 	identitiesMissingSentence = "The identities of these properties do not exist: "
 )
 
@@ -88,13 +91,85 @@ func (t *ClusterAggregate) identitiesRead() map[string]*csv1.UserAssignedIdentit
 // ReadsIdentities reports whether the client IDs of identities come from Azure.
 func (r Region) ReadsIdentities() bool { return slices.Contains(r.AzureKinds, AzureIdentities) }
 
+// IdentityIDs returns a digest of the client and principal IDs that Azure has reported; empty if it has reported none.
+func (a *Azure) IdentityIDs() string {
+	s := a.Step(AzureIdentities)
+	if s == nil {
+		return ""
+	}
+	var ids []string
+	for name, id := range s.Facts {
+		if isIdentityID(name) {
+			ids = append(ids, name+"="+id)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	slices.Sort(ids)
+	return digest(ids)
+}
+
+// isIdentityID reports whether a fact of AzureIdentities is a client or principal ID.
+func isIdentityID(name string) bool {
+	return strings.HasPrefix(name, clientIDFact) || strings.HasPrefix(name, principalIDFact)
+}
+
+// replacesIdentity reports whether facts of AzureIdentities contain other IDs for an identity than the known ones. A customer
+// has then deleted the identity and created another one with the same name.
+func replacesIdentity(known, facts map[string]string) bool {
+	for name, id := range facts {
+		if before := known[name]; isIdentityID(name) && before != "" && before != id {
+			return true
+		}
+	}
+	return false
+}
+
+// IdentitiesReplaced returns a value that changes whenever an identity is replaced; empty if none was. Role assignments and
+// federated credentials belong to an identity and are deleted with it, so they are checked and created again.
+func (a *Azure) IdentitiesReplaced() string {
+	if s := a.Step(AzureIdentities); s != nil {
+		return s.Facts[azureIdentitiesReplaced]
+	}
+	return ""
+}
+
+// ReadIdentitiesAgain makes the step AzureIdentities due at once, also if it is done or is being attempted.
+func (a *Azure) ReadIdentitiesAgain() {
+	if s := a.Step(AzureIdentities); s != nil && !a.Deleting {
+		s.RetryTime = time.Time{}
+		s.Requests++
+	}
+}
+
+// The states of the progress in Azure of a cluster whose identities were read before: identities do not exist any more, or
+// cannot be read.
+const (
+	azureIdentityDeleted     = "IdentityDeleted"
+	azureIdentityReadFailing = "IdentityReadFailing"
+)
+
+// readAgainLayer returns the progress of a step that has failed to read identities again.
+func (s *AzureStep) readAgainLayer() layer {
+	state := azureIdentityReadFailing
+	if s.missingIdentities() != "" {
+		state = azureIdentityDeleted
+	}
+	return layer{LayerAzure, state, fmt.Sprintf("Attempt %d to read the identities again failed: %s", s.Attempts, s.Error)}
+}
+
 // identitiesInput returns a digest of the identities that a cluster names.
 func (c *Cluster) identitiesInput() string {
 	ids := map[string]bool{}
 	for _, identity := range c.Identities() {
 		ids[strings.ToLower(identity.ID)] = true
 	}
-	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(maps.Keys(ids)), "\n")))
+	return digest(slices.Sorted(maps.Keys(ids)))
+}
+
+func digest(lines []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -103,7 +178,7 @@ func (a *Azure) onlyIdentities() bool { return len(a.Steps) == 1 && a.Steps[0].K
 
 // missingIdentities returns the properties whose identities do not exist; empty if all were found or are not read yet.
 func (s *AzureStep) missingIdentities() string {
-	if s == nil || s.Kind != AzureIdentities || s.Done {
+	if s == nil || s.Kind != AzureIdentities {
 		return ""
 	}
 	return s.Facts[AzureIdentitiesMissing]

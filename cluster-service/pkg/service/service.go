@@ -204,6 +204,8 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 		if err := s.customerVersion(ctx, t, r, now); err != nil {
 			return nil, err
 		}
+		// A customer who has recreated an identity can make the service notice it with any update.
+		t.Azure.ReadIdentitiesAgain()
 	}
 	c.Generation, c.Spec = r.GetGeneration(), r.GetSpec()
 	if c.Shard != "" {
