@@ -238,7 +238,7 @@ func looseSchemas(at string, node map[string]any) []string {
 var deployedPrograms = map[string][]string{
 	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation"},
 	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation"},
-	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn"},
+	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer"},
 	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres"},
 	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres"},
 	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
@@ -250,6 +250,7 @@ var byChart = map[string]string{
 	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "shards-file": "/config/shards.yaml", "config": "/config/config.yaml",
+	"audit-queue-dir": "/audit/queue", "audit-sink-dir": "/audit/sink", "audit-witness-dir": "/audit/witness", "audit-signing-key-file": "/audit/signing.key",
 	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
 }
 
@@ -258,7 +259,7 @@ var atDefault = []string{
 	"die-with-parent", "profiling-socket", "database-authentication", "allow-loopback-notifications", "authentication-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
-	"heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",
+	"audit-queue-limit", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",
 }
 
 // TestConfigurationKeysAreFlags joins the keys of the configuration with the flags of the programs: each flag that a key names must

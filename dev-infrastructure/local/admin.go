@@ -61,7 +61,7 @@ func (r *Region) createEngineers() error {
 
 // admin needs only its store, so that it is available when other services are not.
 func (r *Region) admin() supervisor.Spec {
-	spec := r.ours("admin", "admin", adminOps, append(r.cosmosFlags(),
+	spec := r.ours("admin", "admin", adminOps, append(append(r.cosmosFlags(), r.auditFlags("admin")...),
 		"--listen="+r.address(adminPort),
 		"--identity-dir="+r.identityDir("admin"),
 		"--cluster-service-address="+r.address(clusterServicePort),

@@ -85,6 +85,9 @@ func (r *Region) issueIdentities() error {
 	if err := intent.CreateKeys(r.intentKeyFile()); err != nil {
 		return err
 	}
+	if err := r.createAudit(); err != nil {
+		return err
+	}
 	if err := r.createCredentials(); err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
@@ -70,7 +71,7 @@ func (r *region) startAdmin() {
 	api := server.New(server.Config{
 		Intents:  r.intents.Signer,
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
-		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Log: logger(), Metrics: prometheus.NewRegistry(),
+		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Audit: audittest.New(r.t, "admin", 0), Log: logger(), Metrics: prometheus.NewRegistry(),
 	})
 	served := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if strings.HasSuffix(request.URL.Path, "/token") {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -105,6 +106,13 @@ func TestEngineerPausesCluster(t *testing.T) {
 	if !seen["elevation"] || !seen[adminv1.ActionClusterPause] || !seen[adminv1.ActionClusterResume] {
 		t.Errorf("the audit records contain %v", seen)
 	}
+	awaitAudit(t, "the sink has the audit records", func(records []audit.Record) error {
+		return hasOutcomes(records, strings.ToLower(dump.ARM.Cluster.UID), map[string]string{
+			"clusters.dump":             "succeeded by reader@hcpmesh.local for ; ",
+			adminv1.ActionClusterPause:  "accepted by oncall@hcpmesh.local for INC-7; ",
+			adminv1.ActionClusterResume: "accepted by oncall@hcpmesh.local for INC-7; ",
+		})
+	})
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}

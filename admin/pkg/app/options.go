@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -16,6 +17,7 @@ type Options struct {
 	Process        process.Options
 	Database       database.Options
 	Authentication authn.Options
+	Audit          writer.Options
 	// Listen is the TLS address of the API, host:port. Callers authenticate with tokens and not with certificates.
 	Listen string
 	// IdentityDir holds tls.crt, tls.key and ca.crt.
@@ -38,6 +40,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
+	o.Audit.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8444", "TLS `address` of the API")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the identity of the process")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
@@ -71,6 +74,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Authentication.Mode == "off" {
 		return fmt.Errorf("--authentication: authentication cannot be disabled: actions are audited")
+	}
+	if err := o.Audit.Validate(); err != nil {
+		return err
 	}
 	return o.Database.Validate()
 }

@@ -82,6 +82,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--components-file: %w", err)
 	}
+	records, err := options.Audit.Open("admin", p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
 
 	// Callers authenticate with tokens and not with certificates.
 	tlsConfig := identity.ServerTLS()
@@ -90,7 +94,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
 			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles,
-			Authenticator: authenticator, Intents: signer, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+			Authenticator: authenticator, Intents: signer, Audit: records, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -104,6 +108,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	var wg sync.WaitGroup
 	wg.Go(func() { keepFresh(workers) })
 	wg.Go(func() { monitor.Run(workers) })
+	wg.Go(func() { records.Run(workers) })
 	defer wg.Wait()
 	defer stopWorkers()
 

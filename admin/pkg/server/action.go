@@ -16,13 +16,15 @@ import (
 // maxPause is the limit of Cluster Service.
 const maxPause = 7 * 24 * time.Hour
 
-// clusterInPath returns the cluster that the path names.
+// clusterInPath returns the cluster that the path names, which becomes the object of the audit record.
 func (s *Server) clusterInPath(ctx context.Context, rq *request) (database.AdminTarget, error) {
 	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
 	if err != nil {
 		return database.AdminTarget{}, err
 	}
-	return database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}, nil
+	target := database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}
+	rq.audited.object = objectOf(target)
+	return target, nil
 }
 
 // placementTarget returns the cluster in the path and sets its UID in the request.

@@ -46,6 +46,9 @@ func TestCases(t *testing.T) {
 	t.Run("the audit", func(t *testing.T) {
 		servertest.EveryMutation(t, h.log.String(), h.audit(t), map[string]string{"a secret": secret, "a token": "Bearer", "what was sent": csr})
 	})
+	t.Run("the audit chain", func(t *testing.T) {
+		everyRequestIsRecorded(t, h.trail, map[string]string{"a secret": secret, "what was sent": csr})
+	})
 }
 
 // execute simulates the backend: all accepted operations succeed.

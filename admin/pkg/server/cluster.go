@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
 func (s *Server) me(_ context.Context, rq *request) (any, error) {
@@ -55,6 +56,7 @@ func (s *Server) dumpCluster(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	rq.audited.object = audit.Object{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, Cluster: cluster.UID}
 	return s.collector.Collect(ctx, cluster), nil
 }
 

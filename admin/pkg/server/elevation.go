@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -63,7 +64,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	}
 	// Surrounding space must not count towards the limits of length.
 	asked.Reason, asked.Ticket = strings.TrimSpace(asked.Reason), strings.TrimSpace(asked.Ticket)
-	rq.audited = auditFields{target: string(asked.Role), reason: truncate(asked.Reason), ticket: truncate(asked.Ticket)}
+	rq.audited = auditFields{object: audit.Object{Kind: "role", ID: string(asked.Role)}, reason: truncate(asked.Reason), ticket: truncate(asked.Ticket)}
 	duration, err := rq.checkElevation(asked)
 	if err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
 			return apierror.New(apierror.NotFound, "Elevation '%s' does not exist.", id)
 		}
 		e := &item.Value
-		rq.audited = auditFields{target: id, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
+		rq.audited = auditFields{object: audit.Object{Kind: "elevation", ID: id}, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
 		if e.Actor.ObjectID != rq.caller.ObjectID && !slices.Contains(rq.roles, adminv1.BreakGlass) {
 			return apierror.New(apierror.PermissionDenied, "Ending the elevation of another caller requires the role %s.", adminv1.BreakGlass)
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
@@ -45,6 +46,7 @@ type harness struct {
 	url    string
 	client *http.Client
 	log    *journal
+	trail  *audittest.Trail
 	// intents verifies the intents of the operations.
 	intents *intent.Verifier
 }
@@ -105,7 +107,7 @@ func newHarness(t *testing.T) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}}
+	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}, trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
 	h.intents = signer.Verifier
 	h.config = server.Config{
@@ -113,7 +115,7 @@ func newHarness(t *testing.T) *harness {
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
 		}},
-		Authenticator: engineers{}, Intents: signer.Signer, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
+		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 	}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // maxBody is the maximum size of a request body in bytes.
@@ -63,7 +61,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	if id == "" {
 		id = uuid.NewString()
 	}
-	rq.audited.target, rq.audited.cluster = target.ID, target.ClusterUID
+	rq.audited.object = objectOf(target)
 	document := database.AdminOperationDocument{
 		OperationID: id, SortKey: database.AdminSortKey(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
 		StartTime: now, LastTransitionTime: now, RequestID: rq.id, RequestDigest: rq.digest,
@@ -113,7 +111,7 @@ func (s *Server) sign(document *database.AdminOperationDocument, rq *request, no
 
 // accepted returns an operation as the response to the request that created it.
 func (rq *request) accepted(o *database.AdminOperationDocument) adminv1.Operation {
-	rq.audited.operation, rq.audited.target, rq.audited.cluster = o.OperationID, o.Target.ID, o.Target.ClusterUID
+	rq.audited.operation, rq.audited.object = o.OperationID, objectOf(o.Target)
 	rq.w.Header().Set("Location", adminv1.Root+"/operations/"+o.OperationID)
 	return operationResponse(o)
 }
@@ -195,55 +193,6 @@ func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
 		list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Operation: &shown})
 	}
 	return list, nil
-}
-
-// auditFields holds what the audit record of a request contains besides the caller.
-type auditFields struct {
-	// target identifies the object, cluster is the UID of its cluster.
-	target, cluster string
-	// reason and ticket of a request without an elevation.
-	reason, ticket string
-	// operation is the ID of the stored operation or elevation.
-	operation string
-}
-
-// logAudit logs one record for each request that changes something, whatever its outcome, and for each rejected request. It
-// contains nothing of the bodies.
-func (s *Server) logAudit(ctx context.Context, rq *request) {
-	refused := rq.status == http.StatusUnauthorized || rq.status == http.StatusForbidden
-	if rq.route.Method == http.MethodGet && !refused {
-		return
-	}
-	outcome := "accepted"
-	switch {
-	case refused:
-		outcome = "refused"
-	case rq.status >= http.StatusBadRequest:
-		outcome = "failed"
-	}
-	if rq.elevation != nil {
-		rq.audited.reason, rq.audited.ticket = rq.elevation.Actor.Reason, rq.elevation.Actor.Ticket
-	}
-	if rq.audited.target == "" {
-		rq.audited.target = rq.pathIdentifier()
-	}
-	attributes := []slog.Attr{
-		slog.String(logkey.Record, "audit"), slog.String(logkey.Actor, rq.caller.Name), slog.String(logkey.ObjectID, rq.caller.ObjectID), slog.String(logkey.TenantID, rq.caller.TenantID),
-		slog.String(logkey.Role, string(rq.route.Role)), slog.String(logkey.Reason, rq.audited.reason), slog.String(logkey.Ticket, rq.audited.ticket),
-		slog.String(logkey.Action, rq.route.Name), slog.String(logkey.Target, truncate(rq.audited.target)), slog.String(logkey.ClusterUID, rq.audited.cluster),
-		slog.String(logkey.Outcome, outcome), slog.Int(logkey.Status, rq.status), slog.String(logkey.OperationID, rq.audited.operation), slog.String(logkey.RequestID, rq.id),
-	}
-	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit", attributes...)
-}
-
-// pathIdentifier returns the object that the path names.
-func (rq *request) pathIdentifier() string {
-	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "bundle"} {
-		if value := rq.http.PathValue(name); value != "" {
-			return value
-		}
-	}
-	return ""
 }
 
 func truncate(text string) string {

@@ -19,6 +19,8 @@ type Route struct {
 	// Role is required of the caller. A route that Mutates also requires an active elevation to it.
 	Role    adminv1.Role
 	Mutates bool
+	// Sensitive is set for reads that are audited: they return what every layer holds of a customer's cluster, or who has access to it.
+	Sensitive bool
 	// Query lists the query parameters; requests with others are rejected.
 	Query []Parameter
 	// Request and Response are values of the types of the bodies; nil if there is none.

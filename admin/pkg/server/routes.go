@@ -24,6 +24,12 @@ func readRoute(path, name, summary string, response any, handle handler, query .
 	}
 }
 
+// sensitive returns a route that is audited although it only reads.
+func sensitive(r Route) Route {
+	r.Sensitive = true
+	return r
+}
+
 // changeRoute returns a route that stores a requested action as an admin operation.
 func changeRoute(method, path, name, summary string, role adminv1.Role, body any, handle handler) Route {
 	return Route{
@@ -57,7 +63,7 @@ func (s *Server) clusterRoutes() []Route {
 		{
 			Method: http.MethodGet, Path: clusterPath + "/dump", Name: "clusters.dump",
 			Summary: "Get what every layer holds of a cluster, without secrets.",
-			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster,
+			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster, Sensitive: true,
 		},
 		readRoute(clusterPath+"/explanation", "clusters.explanation", "Explain what a cluster and its children wait for, since when, who must act, and which command helps.", adminv1.Explanation{}, s.explainCluster),
 		readRoute(clusterPath+"/actions", "clusters.actions", "List the actions that Cluster Service executed on a cluster, newest first.", adminv1.ClusterActionList{}, s.listClusterActions),
@@ -86,14 +92,14 @@ func (s *Server) childRoutes() []Route {
 		readRoute(clusterPath+"/node-pools/{pool}", "nodePools.get", "Get a node pool by name.", adminv1.NodePool{}, s.getNodePool),
 		changeRoute(http.MethodPost, clusterPath+"/node-pools/{pool}/scale", adminv1.ActionNodePoolScale,
 			"Set the size of a node pool in the customer's place. ARM shows it as an update.", adminv1.Operator, adminv1.ScaleRequest{}, s.scaleNodePool),
-		readRoute(clusterPath+"/credentials", "credentials.list", "List the break-glass credentials of a cluster, without certificates, and the revocations.", adminv1.CredentialList{}, s.listCredentials),
-		readRoute(adminv1.Root+"/credentials/{credential}", "credentials.get", "Get a credential. A credential of class sre includes its certificate, which is usable only with the private key.",
-			adminv1.FleetCredential{}, s.getCredential),
+		sensitive(readRoute(clusterPath+"/credentials", "credentials.list", "List the break-glass credentials of a cluster, without certificates, and the revocations.", adminv1.CredentialList{}, s.listCredentials)),
+		sensitive(readRoute(adminv1.Root+"/credentials/{credential}", "credentials.get", "Get a credential. A credential of class sre includes its certificate, which is usable only with the private key.",
+			adminv1.FleetCredential{}, s.getCredential)),
 		changeRoute(http.MethodPost, clusterPath+"/credentials", adminv1.ActionCredentialRequest,
 			"Request a credential of class sre. Its UID is the ID of the operation.", adminv1.BreakGlass, adminv1.CredentialRequest{}, s.requestCredential),
 		changeRoute(http.MethodPost, clusterPath+"/credentials/revoke", adminv1.ActionCredentialRevoke,
 			"Revoke all credentials of a class by replacing its signer.", adminv1.Operator, adminv1.RevokeRequest{}, s.revokeCredentials),
-		readRoute(clusterPath+"/works", "works.list", "List the Maestro bundles of a cluster with their status, without secrets.", adminv1.BundleList{}, s.listBundles),
+		sensitive(readRoute(clusterPath+"/works", "works.list", "List the Maestro bundles of a cluster with their status, without secrets.", adminv1.BundleList{}, s.listBundles)),
 		readRoute(clusterPath+"/arm-operations", "armOperations.list", "List the ARM operations of a cluster and its children, newest first.", adminv1.ARMOperationList{}, s.listARMOperations),
 		readRoute(adminv1.Root+"/arm-operations/{operation}", "armOperations.get", "Get an ARM operation of any subscription.", adminv1.ARMOperation{}, s.getARMOperation),
 		changeRoute(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/retry", adminv1.ActionARMOperationRetry,

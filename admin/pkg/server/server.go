@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -48,8 +49,10 @@ type Config struct {
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
 	Environment string
-	Log         *slog.Logger
-	Metrics     prometheus.Registerer
+	// Audit stores the audit records.
+	Audit   audit.Recorder
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // ComponentReader returns the states of the region's components within a few seconds, even if some do not respond.
@@ -126,8 +129,9 @@ type request struct {
 	elevation *database.ElevationDocument
 	// operation is the ID of the operation and digest identifies the request, if it has an idempotency key; else both are empty.
 	operation, digest string
-	// audited is what the audit log says of the request.
+	// audited is what the audit record of the request contains besides the caller. begun is the action whose start was recorded.
 	audited auditFields
+	begun   audit.Action
 	// status is the HTTP status of the response, cause its error.
 	status int
 	cause  error
@@ -142,6 +146,10 @@ func (s *Server) serve(route Route) http.Handler {
 		w.Header().Set("X-Request-Id", rq.id)
 		w.Header().Set("Cache-Control", "no-store")
 		answer, err := s.handle(ctx, rq)
+		// The record is durable before the response is sent: nobody gets a result that is not audited.
+		if auditErr := s.recordAudit(ctx, rq, err); auditErr != nil {
+			err = auditErr
+		}
 		if err != nil {
 			s.fail(rq, err)
 		} else {
@@ -171,6 +179,11 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		if rq.elevation, err = s.elevationTo(ctx, rq, rq.route.Role); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.beginAudit(ctx, rq); err != nil {
+		return nil, err
+	}
+	if rq.route.Mutates {
 		if err := rq.readIdempotencyKey(); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -114,6 +115,7 @@ func (s *Server) getCredential(ctx context.Context, rq *request) (any, error) {
 	if err == nil && c.GetSpec().GetClass() != clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
 		c = dump.WithoutCertificate(c)
 	}
+	rq.audited.object = audit.Object{Kind: "credential", ID: rq.http.PathValue("credential"), Cluster: c.GetClusterUid()}
 	return messageResponse(c, err)
 }
 

@@ -32,6 +32,9 @@ func NewFile(dir string) (*File, error) {
 	return &File{dir}, nil
 }
 
+// FileAt returns the Log in a folder. Its methods return an error while the folder does not exist.
+func FileAt(dir string) *File { return &File{dir} }
+
 // OpenFile returns the Log in a folder, which must exist.
 func OpenFile(dir string) (*File, error) {
 	info, err := os.Stat(dir)

@@ -26,6 +26,9 @@ func NewFileWitness(dir string) (*FileWitness, error) {
 	return &FileWitness{dir}, nil
 }
 
+// FileWitnessAt returns the Witness in a folder. Its methods return an error while the folder does not exist.
+func FileWitnessAt(dir string) *FileWitness { return &FileWitness{dir} }
+
 // OpenFileWitness returns the Witness in a folder, which must exist.
 func OpenFileWitness(dir string) (*FileWitness, error) {
 	if _, err := os.ReadDir(dir); err != nil {

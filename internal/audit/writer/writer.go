@@ -141,7 +141,12 @@ func (a *action) End(ctx context.Context, r audit.Record) error {
 	if err != nil {
 		return err
 	}
-	return a.writer.enqueue(ctx, &record{encoded: encoded, release: a.reserved, done: make(chan error, 1)})
+	err = a.writer.enqueue(ctx, &record{encoded: encoded, release: a.reserved, done: make(chan error, 1)})
+	if e := apierror.As(err); e != nil {
+		return apierror.New(e.Kind, "The request was executed, and its outcome could not be audited. Read the object before you repeat it.").
+			WithReason(e.Reason).WithRetryAfter(e.RetryAfter).WithCause(err)
+	}
+	return nil
 }
 
 // endTimeout limits the wait for the disk after the request has ended.

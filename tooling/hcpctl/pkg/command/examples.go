@@ -9,6 +9,7 @@ import (
 // examples holds the examples of all commands by their path, as pairs of a purpose and a command line.
 var examples = map[string][][2]string{
 	"hcpctl audit":                      {{"List the last 50 audit records", "hcpctl audit"}, {"List the last 200 as JSON", "hcpctl audit --limit 200 -o json"}},
+	"hcpctl audit verify":               {{"Verify the audit of the local region", "hcpctl audit verify"}, {"Verify a copy of a sink", "hcpctl audit verify --sink sink --witness witness --keys keys"}},
 	"hcpctl break-glass list":           {{"List the credentials of a cluster", "hcpctl break-glass list demo"}},
 	"hcpctl break-glass request":        {{"Request access for an hour", "hcpctl break-glass request demo -f sre.kubeconfig --reason 'etcd has no leader' --ticket INC-42"}},
 	"hcpctl break-glass revoke":         {{"Revoke all credentials of SREs", "hcpctl break-glass revoke demo --reason 'the incident is over' --ticket INC-42"}},

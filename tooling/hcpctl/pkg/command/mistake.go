@@ -38,6 +38,7 @@ func ExitCode(err error) int {
 	var nowhere *armclient.Unreachable
 	var missing *management.NotFound
 	var nothing *notFound
+	var unread *unreadable
 	switch {
 	case err == nil:
 		return 0
@@ -47,7 +48,7 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
-	case errors.As(err, &nowhere), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
+	case errors.As(err, &nowhere), errors.As(err, &unread), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}

@@ -142,29 +142,3 @@ func (e *environment) operationGet() *cobra.Command {
 	e.addOutputFlag(c)
 	return c
 }
-
-func (e *environment) audit() *cobra.Command {
-	var limit listLimit
-	c := e.readCommand(&cobra.Command{Use: "audit", Short: "List the audit records of SREs, newest first", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			entries, more, err := client.Audit(ctx, limit.most)
-			if err != nil {
-				return err
-			}
-			e.printTruncated(limit, more)
-			return e.printAs(entries, func() error {
-				var rows [][]string
-				for _, entry := range entries {
-					if v := entry.Elevation; v != nil {
-						rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Role), v.Name, v.Ticket, v.Reason, v.ID})
-						continue
-					}
-					rows = append(rows, operationRow(entry.Operation))
-				}
-				return display.Table(e.out, operationHeader, rows)
-			})
-		})
-	limit.add(c, 50)
-	e.addOutputFlag(c)
-	return c
-}

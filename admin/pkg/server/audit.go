@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
+)
+
+// recordTimeout limits the wait for the audit record of a request whose client or deadline may be gone.
+const recordTimeout = 10 * time.Second
+
+// auditFields holds what the audit record of a request contains besides the caller.
+type auditFields struct {
+	// object is the object of the request.
+	object audit.Object
+	// reason and ticket of a request without an elevation.
+	reason, ticket string
+	// operation is the ID of the stored operation or elevation.
+	operation string
+}
+
+// objectOf returns the object of an audit record for the target of an operation.
+func objectOf(t database.AdminTarget) audit.Object {
+	return audit.Object{Kind: t.Kind, ID: t.ID, ResourceID: t.ResourceID, Cluster: t.ClusterUID}
+}
+
+// changes reports whether requests of the route change something.
+func (r *Route) changes() bool { return r.Method != http.MethodGet }
+
+// beginAudit records that an authorized request starts to change something. The change must not happen if it returns an error.
+func (s *Server) beginAudit(ctx context.Context, rq *request) (err error) {
+	if !rq.route.changes() {
+		return nil
+	}
+	rq.begun, err = s.Audit.Begin(ctx, s.record(ctx, rq, nil))
+	return err
+}
+
+// recordAudit records the outcome of each request of an authenticated caller that changes something, that reads something sensitive,
+// or that was refused. It returns an error if the record is not durable; then the response must not have the result. Requests
+// without a valid token have no person, and so are only logged.
+func (s *Server) recordAudit(ctx context.Context, rq *request, failure error) error {
+	refused := failure != nil && apierror.KindOf(failure) == apierror.PermissionDenied
+	if rq.caller.ObjectID == "" || !rq.route.changes() && !rq.route.Sensitive && !refused {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	record := s.record(ctx, rq, failure)
+	if begun := rq.begun; begun != nil {
+		rq.begun = nil
+		return begun.End(ctx, record)
+	}
+	return s.Audit.Append(ctx, record)
+}
+
+// record returns the audit record of a request.
+func (s *Server) record(ctx context.Context, rq *request, failure error) audit.Record {
+	r := audit.Record{
+		Person: audit.Person{Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(rq.route.Role)},
+		Action: rq.route.Name, Object: rq.audited.object, Reason: rq.audited.reason, Ticket: rq.audited.ticket, Operation: rq.audited.operation,
+		Request: rq.id, Trace: tracing.Reference(ctx), Outcome: outcomeOf(rq.route, failure),
+	}
+	if rq.caller.AppID != "" {
+		r.Peer = "app:" + rq.caller.AppID
+	}
+	if rq.elevation != nil {
+		r.Reason, r.Ticket, r.Person.Elevation = rq.elevation.Actor.Reason, rq.elevation.Actor.Ticket, rq.elevation.ElevationID
+	}
+	if r.Object == (audit.Object{}) {
+		r.Object.Kind, r.Object.ID = rq.objectInPath()
+	}
+	if failure != nil {
+		r.Code = apierror.KindOf(failure).ARMCode()
+	}
+	return r
+}
+
+// outcomeOf returns the outcome of a request that ended with failure, which may be nil.
+func outcomeOf(route *Route, failure error) string {
+	switch {
+	case failure == nil && route.changes():
+		return audit.Accepted
+	case failure == nil:
+		return audit.Succeeded
+	case apierror.KindOf(failure) == apierror.PermissionDenied, apierror.KindOf(failure) == apierror.Unauthenticated:
+		return audit.Refused
+	}
+	return audit.Failed
+}
+
+// logAudit logs the audit record of each request that changes something, that reads something sensitive, or that was refused.
+func (s *Server) logAudit(ctx context.Context, rq *request) {
+	refused := rq.status == http.StatusUnauthorized || rq.status == http.StatusForbidden
+	if !rq.route.changes() && !rq.route.Sensitive && !refused {
+		return
+	}
+	r := s.record(ctx, rq, rq.cause)
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit",
+		slog.String(logkey.Record, "audit"), slog.String(logkey.Actor, r.Person.Name), slog.String(logkey.ObjectID, r.Person.ObjectID), slog.String(logkey.TenantID, r.Person.TenantID),
+		slog.String(logkey.Role, r.Person.Role), slog.String(logkey.Reason, r.Reason), slog.String(logkey.Ticket, r.Ticket),
+		slog.String(logkey.Action, r.Action), slog.String(logkey.Target, truncate(r.Object.ID)), slog.String(logkey.ClusterUID, r.Object.Cluster),
+		slog.String(logkey.Outcome, r.Outcome), slog.Int(logkey.Status, rq.status), slog.String(logkey.OperationID, r.Operation), slog.String(logkey.RequestID, r.Request))
+}
+
+// objectInPath returns the kind and the identifier of the object that the path names.
+func (rq *request) objectInPath() (kind, id string) {
+	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "bundle", "uid"} {
+		if value := rq.http.PathValue(name); value != "" {
+			return name, value
+		}
+	}
+	return "", ""
+}

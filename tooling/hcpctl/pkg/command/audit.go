@@ -1,0 +1,160 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+)
+
+// audit returns the command that lists the audit records of admin, with the command that verifies the audit chains.
+func (e *environment) audit() *cobra.Command {
+	var limit listLimit
+	c := e.readCommand(&cobra.Command{Use: "audit", Short: "List the audit records of SREs, newest first", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			entries, more, err := client.Audit(ctx, limit.most)
+			if err != nil {
+				return err
+			}
+			e.printTruncated(limit, more)
+			return e.printAs(entries, func() error {
+				var rows [][]string
+				for _, entry := range entries {
+					if v := entry.Elevation; v != nil {
+						rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Role), v.Name, v.Ticket, v.Reason, v.ID})
+						continue
+					}
+					rows = append(rows, operationRow(entry.Operation))
+				}
+				return display.Table(e.out, operationHeader, rows)
+			})
+		})
+	limit.add(c, 50)
+	e.addOutputFlag(c)
+	c.AddCommand(e.auditVerify())
+	return c
+}
+
+// unreadable reports that a part of the audit cannot be read, so that nothing is known about its chains.
+type unreadable struct{ err error }
+
+// Error implements error.
+func (u *unreadable) Error() string { return "the audit cannot be verified: " + u.err.Error() }
+
+// Unwrap returns the cause.
+func (u *unreadable) Unwrap() error { return u.err }
+
+// auditVerify returns the command that verifies the audit chains in a sink.
+func (e *environment) auditVerify() *cobra.Command {
+	var folders local.AuditFolders
+	c := &cobra.Command{
+		Use: "verify", Short: "Verify that no audit record was changed, deleted, inserted, moved or cut off", Args: cobra.NoArgs,
+		Long: `Verify the audit chains of all writers in a sink: the hash and the place of each record, the signatures of the checkpoints, and that
+no chain ends before its latest checkpoint in the witness. With the queues of the writers it also compares the end of each chain.
+Without a queue it cannot find that records after the latest checkpoint were cut off: those of at most 10 seconds, or 256 records.
+
+The folders of the local region are the defaults. If --sink is set, the other folders have no defaults.
+
+Exit codes: 0 if all chains are valid, 1 if a chain was changed, 4 if the sink, the witness, the keys or a queue cannot be read.`,
+	}
+	flags := c.Flags()
+	flags.StringVar(&folders.Sink, "sink", "", "`folder` of the audit sink (default: the local region)")
+	flags.StringVar(&folders.Witness, "witness", "", "`folder` of the audit witness (default: the local region)")
+	flags.StringVar(&folders.Keys, "keys", "", "`folder` with the public keys of each service, SERVICE.pem (default: the local region)")
+	flags.StringArrayVar(&folders.Queues, "queue", nil, "`folder` of a writer's queue; may be repeated (default: the local region)")
+	e.addOutputFlag(c)
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if folders.Sink != "" && (folders.Witness == "" || folders.Keys == "") {
+			return errors.New("--sink requires --witness and --keys")
+		}
+		if folders.Sink == "" && (folders.Witness != "" || folders.Keys != "" || len(folders.Queues) > 0) {
+			return errors.New("--witness, --keys and --queue require --sink")
+		}
+		return before(c, args)
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if folders.Sink == "" {
+			dir, err := e.stateFolder()
+			if err != nil {
+				return err
+			}
+			folders = existingQueues(local.AuditFoldersOf(dir))
+		}
+		report, err := verifyAudit(c.Context(), folders)
+		if err != nil {
+			return &unreadable{err}
+		}
+		if err := e.printAs(report, func() error { return e.printAudit(report) }); err != nil {
+			return err
+		}
+		if n := len(report.Findings); n > 0 {
+			return fmt.Errorf("the audit was changed: %d findings; see docs/operators/audit.md", n)
+		}
+		return nil
+	}
+	return c
+}
+
+// existingQueues removes the queues of services that have never started.
+func existingQueues(folders local.AuditFolders) local.AuditFolders {
+	all := folders.Queues
+	folders.Queues = nil
+	for _, dir := range all {
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+			folders.Queues = append(folders.Queues, dir)
+		}
+	}
+	return folders
+}
+
+func verifyAudit(ctx context.Context, folders local.AuditFolders) (*verify.Report, error) {
+	log, err := sink.OpenFile(folders.Sink)
+	if err != nil {
+		return nil, err
+	}
+	witness, err := sink.OpenFileWitness(folders.Witness)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := audit.LoadKeys(folders.Keys)
+	if err != nil {
+		return nil, err
+	}
+	return verify.Verify(ctx, verify.Input{Log: log, Witness: witness, Keys: keys, Queues: folders.Queues})
+}
+
+// printAudit prints the chains and the findings.
+func (e *environment) printAudit(report *verify.Report) error {
+	var rows [][]string
+	for _, chain := range report.Chains {
+		rows = append(rows, []string{chain.Writer, fmt.Sprint(chain.Records), fmt.Sprint(chain.Checkpoints), fmt.Sprint(chain.Unsigned), fmt.Sprint(chain.Queued),
+			chain.Last.Local().Format(time.DateTime)})
+	}
+	if err := display.Table(e.out, []string{"WRITER", "RECORDS", "CHECKPOINTS", "UNSIGNED", "QUEUED BYTES", "LAST"}, rows); err != nil {
+		return err
+	}
+	for _, f := range report.Findings {
+		place := "the chain"
+		if f.Line > 0 {
+			place = fmt.Sprintf("line %d", f.Line)
+		}
+		if f.Sequence > 0 {
+			place += fmt.Sprintf(", record %d", f.Sequence)
+		}
+		if _, err := fmt.Fprintf(e.out, "%s: %s: %s: %s\n", f.Writer, place, f.Problem, f.Message); err != nil {
+			return err
+		}
+	}
+	return nil
+}

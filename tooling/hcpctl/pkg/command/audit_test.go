@@ -1,0 +1,79 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+)
+
+// TestAuditVerifyReportsChanges runs the command on a sink with a valid chain, then on changed ones.
+func TestAuditVerifyReportsChanges(t *testing.T) {
+	const name = "admin-0123456789abcdef"
+	dir := t.TempDir()
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := key.PublicPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	log, at, err := audit.AppendCheckpoint(nil, name, audit.Position{}, now, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := audit.EncodeRecord(audit.Record{Action: "clusters.dump", Outcome: audit.Succeeded, Person: audit.Person{Name: "ada@example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, at = audit.AppendRecord(log, name, at, now, record)
+	before := len(log)
+	if log, _, err = audit.AppendCheckpoint(log, name, at, now, key); err != nil {
+		t.Fatal(err)
+	}
+	write := func(content []byte, path ...string) {
+		t.Helper()
+		file := filepath.Join(append([]string{dir}, path...)...)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(public, "keys", "admin.pem")
+	write(log[before:], "witness", name+".checkpoint")
+	for reason, c := range map[string]struct {
+		content []byte
+		sink    string
+		code    int
+		output  string
+	}{
+		"a valid chain":  {log, "sink", 0, name + "  1        2"},
+		"a changed name": {bytes.Replace(log, []byte("ada@"), []byte("bob@"), 1), "sink", 1, name + ": line 2, record 2: changed: "},
+		"a cut end":      {log[:before], "sink", 1, name + ": the chain, record 3: cut: "},
+		"no sink":        {log, "nowhere", 4, ""},
+	} {
+		write(c.content, "sink", name+".jsonl")
+		var out, errOut bytes.Buffer
+		root := command.New(&out, &errOut)
+		root.SetArgs([]string{"audit", "verify", "--sink", filepath.Join(dir, c.sink), "--witness", filepath.Join(dir, "witness"), "--keys", filepath.Join(dir, "keys")})
+		err := root.ExecuteContext(context.Background())
+		if code := command.ExitCode(err); code != c.code || !strings.Contains(out.String(), c.output) {
+			t.Errorf("%s: exit code %d (%v), output:\n%s", reason, code, err, out.String())
+		}
+	}
+	root := command.New(&bytes.Buffer{}, &bytes.Buffer{})
+	root.SetArgs([]string{"audit", "verify", "--witness", dir})
+	if code := command.ExitCode(root.ExecuteContext(context.Background())); code != 2 {
+		t.Errorf("--witness without --sink: exit code %d", code)
+	}
+}
