@@ -94,7 +94,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
 			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles,
-			Authenticator: authenticator, Intents: signer, Audit: records, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+			Authenticator: authenticator, Intents: signer, Audit: records, AuditHistory: options.Audit.History(), Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
@@ -62,6 +63,47 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 		}
 	}
 	trail.Verify(t)
+}
+
+// TestAccessRecordsListWhoTouchedACluster reads the exported records about a cluster in pages.
+func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	h.elevate(t)
+	handler := h.another(h.db)
+	if got := ask(handler, "reader", "", http.MethodGet, "/clusters/"+uid+"/dump", ""); got.Code != http.StatusOK {
+		t.Fatalf("%d %s", got.Code, got.Body)
+	}
+	if got := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"1h"}`); got.Code != http.StatusAccepted {
+		t.Fatalf("%d %s", got.Code, got.Body)
+	}
+	h.trail.Stop() // the sink has all records now
+	var got []string
+	for path := "/clusters/" + uid + "/access-records?pageSize=1"; path != ""; {
+		answer := ask(handler, "reader", "", http.MethodGet, path, "")
+		var page adminv1.AccessRecordList
+		if err := json.Unmarshal(answer.Body.Bytes(), &page); err != nil || answer.Code != http.StatusOK || len(page.Value) > 1 {
+			t.Fatalf("%d %s: %v", answer.Code, answer.Body, err)
+		}
+		for _, r := range page.Value {
+			p := r.Properties
+			got = append(got, strings.Join([]string{p.Action, p.Outcome, p.Person, p.Reason, p.Ticket, p.ObjectID}, ", "))
+			if r.ID != resourceID+"/accessRecords/"+r.Name || r.Type != adminv1.AccessRecordType || p.Time.IsZero() {
+				t.Errorf("the record is %+v", r)
+			}
+		}
+		_, path, _ = strings.Cut(page.NextLink, adminv1.Root)
+	}
+	want := []string{
+		"clusters.pause, accepted, operator@example.com, the customer asked for it, INC-1, " + uid,
+		"clusters.dump, succeeded, reader@example.com, , , " + uid,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := ask(handler, "reader", "", http.MethodGet, "/clusters/"+uid+"/access-records?pageToken=x", ""); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), `"pageToken"`) {
+		t.Errorf("a foreign token: %d %s", got.Code, got.Body)
+	}
 }
 
 // TestFullAuditQueueRejectsWhatMustBeAudited fills the audit queue while the sink is away. Nothing that must be audited may happen or

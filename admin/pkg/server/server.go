@@ -49,10 +49,11 @@ type Config struct {
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
 	Environment string
-	// Audit stores the audit records.
-	Audit   audit.Recorder
-	Log     *slog.Logger
-	Metrics prometheus.Registerer
+	// Audit stores the audit records. AuditHistory reads those that were exported.
+	Audit        audit.Recorder
+	AuditHistory AuditHistory
+	Log          *slog.Logger
+	Metrics      prometheus.Registerer
 }
 
 // ComponentReader returns the states of the region's components within a few seconds, even if some do not respond.

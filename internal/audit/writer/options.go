@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 )
 
@@ -53,6 +54,9 @@ func (o *Options) Validate() error {
 	}
 	return nil
 }
+
+// History returns a reader of the sink.
+func (o *Options) History() *history.Reader { return history.New(sink.FileAt(o.SinkDir)) }
 
 // Open opens the writer of a service. It does not create the folders of the sink and the witness: a missing folder is storage that is
 // not mounted, and counts as away.

@@ -1,0 +1,137 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+)
+
+var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+
+// newSink writes the chains of three writers with the records of two clusters, in an order of time across the writers. It returns the
+// objects of the records about the cluster "mine", newest first.
+func newSink(t *testing.T, records int) (*Reader, string, []string) {
+	t.Helper()
+	dir := t.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
+	writers := []string{"admin-00000000000000aa", "admin-00000000000000bb", "backend-00000000000000cc"}
+	contents, ends, want := map[string][]byte{}, map[string]audit.Position{}, []string{}
+	for n := range records {
+		writer := writers[random.IntN(len(writers))]
+		r := audit.Record{Action: "clusters.dump", Outcome: audit.Succeeded, Object: audit.Object{ID: fmt.Sprint("object-", n), Cluster: "other"}, Reason: strings.Repeat("r", random.IntN(300))}
+		switch random.IntN(3) {
+		case 0:
+			r.Object.Cluster = "MINE"
+			want = append(want, r.Object.ID)
+		case 1:
+			r.Object.Cluster, r.Outcome = "mine", audit.Started
+		}
+		encoded, err := audit.EncodeRecord(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents[writer], ends[writer] = audit.AppendRecord(contents[writer], writer, ends[writer], began.Add(time.Duration(n)*time.Second), encoded)
+	}
+	for writer, content := range contents {
+		if err := os.WriteFile(filepath.Join(dir, writer+".jsonl"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Reverse(want)
+	return New(sink.FileAt(dir)), dir, want
+}
+
+// all returns the objects on all pages, and the number of pages.
+func all(t *testing.T, r *Reader, size int) (objects []string, pages int) {
+	t.Helper()
+	for token := ""; ; {
+		lines, next, err := r.Page(t.Context(), "Mine", token, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(lines) > size {
+			t.Fatalf("a page of %d has %d records", size, len(lines))
+		}
+		for _, l := range lines {
+			objects = append(objects, l.Record.Object.ID)
+		}
+		pages++
+		if token = next; token == "" {
+			return objects, pages
+		}
+	}
+}
+
+func TestPagesHaveAllRecordsNewestFirst(t *testing.T) {
+	r, _, want := newSink(t, 3000)
+	for _, size := range []int{1, 7, 100, 5000} {
+		if got, _ := all(t, r, size); !slices.Equal(got, want) {
+			t.Errorf("pages of %d: %d records, want %d in another order or number", size, len(got), len(want))
+		}
+	}
+}
+
+// TestPageScansALimitedPart limits what a page scans to the minimum.
+func TestPageScansALimitedPart(t *testing.T) {
+	r, _, want := newSink(t, 8000)
+	r.scanLimit = 1
+	got, pages := all(t, r, 8000)
+	if !slices.Equal(got, want) || pages < 2 {
+		t.Errorf("%d records on %d pages, want %d", len(got), pages, len(want))
+	}
+}
+
+func TestEmptySinkHasNoRecords(t *testing.T) {
+	lines, next, err := New(sink.FileAt(t.TempDir())).Page(t.Context(), "mine", "", 10)
+	if err != nil || next != "" || len(lines) != 0 {
+		t.Errorf("%v, %q, %v", lines, next, err)
+	}
+	if _, _, err := New(sink.FileAt(filepath.Join(t.TempDir(), "missing"))).Page(t.Context(), "mine", "", 10); err == nil {
+		t.Error("a missing sink has no records")
+	}
+}
+
+func TestForeignTokensAreRefused(t *testing.T) {
+	r, _, _ := newSink(t, 100)
+	_, token, err := r.Page(t.Context(), "mine", "", 1)
+	if err != nil || token == "" {
+		t.Fatal(token, err)
+	}
+	for _, token := range []string{"x", "e30", encode(map[string]int64{"../../etc/passwd": 1}), encode(map[string]int64{"admin-00000000000000aa": 1}),
+		encode(map[string]int64{"admin-00000000000000aa": -1}), encode(map[string]int64{"admin-00000000000000aa": 1 << 40}), encode(map[string]int64{"admin-00000000000000ff": 10})} {
+		if _, _, err := r.Page(t.Context(), "mine", token, 1); !errors.Is(err, ErrToken) {
+			t.Errorf("the token %q: %v", token, err)
+		}
+	}
+}
+
+// TestChangedRecordIsNotShown changes a record about the cluster, and adds an incomplete line.
+func TestChangedRecordIsNotShown(t *testing.T) {
+	r, dir, want := newSink(t, 60)
+	path := filepath.Join(dir, "admin-00000000000000aa.jsonl")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(slices.Clone(content), `{"kind":"rec`...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := all(t, r, 100); !slices.Equal(got, want) {
+		t.Errorf("with an incomplete line: %v, want %v", got, want)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), `"outcome":"succeeded"`, `"outcome":"succeedeD"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Page(t.Context(), "mine", "", 100); !errors.Is(err, audit.ErrChanged) {
+		t.Errorf("a changed record: %v", err)
+	}
+}
