@@ -83,7 +83,7 @@ restore: postgresql ## restore Cluster Service's database to earlier states duri
 bad-day: kubectl postgresql restore ## kill every process of a region in turn while twenty clusters are created and deleted, and restore its fleet
 	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestRestoredFleetIsRepaired' ./test/e2e -bad-day-clusters 20 -restored-day
 
-outages: kubectl postgresql ## stop each process of a region in turn while operations are in flight, and check what explanations name
+outages: kubectl postgresql ## make each component of a region unavailable in turn and in each way, and check what explanations name
 	go test -count=1 -timeout 60m -v ./test/outage -outages-all
 
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node

@@ -1,0 +1,212 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// inTime is the time in which an explanation must come. It is checked with -outages-all only, which needs a machine without other
+// work; a test of admin checks for how long admin waits.
+const inTime = 3 * time.Second
+
+// try makes a component unavailable, checks all explanations, and checks that all operations succeed after the outage. It calls
+// recovered at the end.
+func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, recovered func()) {
+	t.Helper()
+	r.created++
+	next := fmt.Sprintf("old-%d", r.created)
+	var begun map[string]*operation
+	begin := func() {
+		var err error
+		if begun, err = r.begin(ctx, c, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Requests are accepted before the fault or, if they can be, while a component hangs.
+	during := f == hung && !c.stored && c.process != ""
+	if !during {
+		begin()
+	}
+	end := sync.OnceValue(r.inject(t, ctx, c, f))
+	defer func() { _ = end() }()
+	if during {
+		begin()
+	}
+	if c.ofShard && begun[create] != nil {
+		eventually.Holds(t, deadline, next+" is placed", func() error {
+			cluster, err := r.sre.Cluster(ctx, r.customer.ClusterID(next))
+			if err == nil && cluster.ProvisionShard == "" {
+				err = errors.New("it is not")
+			}
+			return err
+		})
+	}
+	r.awaitEffect(t, ctx, c, f)
+	r.checkAll(t, ctx, c, f, begun)
+	explained := time.Now()
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if c.process != "" {
+		if err := r.AwaitReady(ctx, c.process); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, o := range begun {
+		eventually.Holds(t, deadline, "the operation "+name+" succeeds", func() error {
+			read, err := r.read(ctx, o)
+			switch {
+			case err != nil:
+				return err
+			case read.Status != "Succeeded":
+				return errors.New(read.Status)
+			case read.EndTime == nil || read.EndTime.Before(explained):
+				t.Errorf("the operation %s was not in flight: it ended at %v, and the explanations were complete at %s", name, read.EndTime, explained)
+			}
+			return nil
+		})
+	}
+	for _, name := range []string{quiet, update, scaling} {
+		r.awaitCode(t, ctx, name, adminv1.ExplanationReady)
+	}
+	if begun[create] != nil {
+		r.awaitCode(t, ctx, next, adminv1.ExplanationReady)
+		r.awaitCode(t, ctx, r.old, adminv1.ExplanationDeleted)
+		r.old = next
+	}
+	recovered()
+}
+
+// awaitCode waits until the explanation of a cluster has a code.
+func (r *region) awaitCode(t *testing.T, ctx context.Context, name, code string) {
+	t.Helper()
+	eventually.Holds(t, deadline, "after the outage "+name+" is "+code, func() error {
+		explained, err := r.sre.Explanation(ctx, r.customer.ClusterID(name))
+		if err == nil && explained.Items[0].Code != code {
+			err = fmt.Errorf("%s", explained.Text())
+		}
+		return err
+	})
+}
+
+// checkAll requests and checks the explanations of the region and of the cluster of each operation, all at the same time.
+func (r *region) checkAll(t *testing.T, ctx context.Context, c component, f fault, begun map[string]*operation) {
+	t.Helper()
+	var checks sync.WaitGroup
+	for _, name := range operations {
+		switch reason := c.omittedFor(name); {
+		case reason != "":
+			r.results.add(c, f, name, "not tested: "+reason, 0)
+			continue
+		case name == theMetric:
+			continue
+		}
+		cluster := quiet
+		if o := begun[name]; o != nil {
+			cluster = o.cluster
+		}
+		checks.Go(func() {
+			asked := time.Now()
+			items, text, err := r.explain(ctx, name, cluster)
+			took := time.Since(asked)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			r.results.add(c, f, name, fmt.Sprintf("%s %s %s %s", items[0].Code, items[0].Layer, items[0].State, items[0].Responsible), took)
+			if *all && took > inTime {
+				t.Errorf("%s: the explanation came after %s", name, took)
+			}
+			if err := named(items, c, f); err != nil {
+				t.Errorf("%s: %v:\n%s", name, err, text)
+			}
+		})
+	}
+	checks.Wait()
+	if c.omittedFor(theMetric) == "" {
+		r.checkMetric(t, ctx, c, f)
+	}
+}
+
+// checkMetric checks that admin exports the outage of a layer, and no other one. Every explanation updates the metrics.
+func (r *region) checkMetric(t *testing.T, ctx context.Context, c component, f fault) {
+	t.Helper()
+	asked := time.Now()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard := ""
+	if c.ofShard {
+		shard = "mgmt-1"
+	}
+	var outages []string
+	for line := range strings.Lines(string(text)) {
+		if series, active := strings.CutSuffix(line, " 1\n"); active && strings.HasPrefix(series, "admin_layer_outage{") {
+			outages = append(outages, series)
+		}
+	}
+	r.results.add(c, f, theMetric, strings.Join(outages, " "), time.Since(asked))
+	if want := fmt.Sprintf("admin_layer_outage{layer=%q,shard=%q}", c.layer, shard); !slices.Equal(outages, []string{want}) {
+		t.Errorf("the metrics have the outages %q, want %s", outages, want)
+	}
+}
+
+// explain returns the explanation of the region or of a cluster.
+func (r *region) explain(ctx context.Context, name, cluster string) (items []adminv1.ExplanationItem, text string, err error) {
+	if name == theRegion {
+		explained, err := r.sre.RegionExplanation(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		return explained.Items, explained.Text(), nil
+	}
+	explained, err := r.sre.Explanation(ctx, r.customer.ClusterID(cluster))
+	if err != nil {
+		return nil, "", err
+	}
+	return explained.Items, explained.Text(), nil
+}
+
+// named reports whether the first item names the component, every fact about a component or from before the outage has its time, and
+// no item asks the customer or Azure to act or calls anything ready.
+func named(items []adminv1.ExplanationItem, c component, f fault) error {
+	first := items[0]
+	if first.Code != adminv1.ExplanationLayerAway || first.Layer != c.layer || !slices.Contains(f.states(c), adminv1.ComponentState(first.State)) || first.Responsible != adminv1.PartySRE {
+		return fmt.Errorf("%s is %s, but the explanation is %s %s %s, responsible %s", c.layer, f, first.Code, first.Layer, first.State, first.Responsible)
+	}
+	for _, item := range items {
+		if item.Responsible == adminv1.PartyCustomer || item.Responsible == adminv1.PartyAzure || item.Code == adminv1.ExplanationReady || item.Code == adminv1.ExplanationRegionReady {
+			return fmt.Errorf("%s is responsible for %s", item.Responsible, item.Code)
+		}
+		for _, s := range item.Evidence {
+			switch s.Code {
+			case adminv1.SentenceComponentState, adminv1.SentenceLastKnown, adminv1.SentenceHeartbeat:
+				if s.Time.IsZero() {
+					return fmt.Errorf("the fact %q has no time", s.Text)
+				}
+			}
+		}
+	}
+	return nil
+}
