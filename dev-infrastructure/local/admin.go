@@ -76,7 +76,7 @@ func (r *Region) admin() supervisor.Spec {
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(adminPort)
-	return r.withComponents(spec)
+	return r.withComponents(r.withWorkload(spec))
 }
 
 // intentKeysURL returns the URL of the keys with which admin signs what engineers ask for.

@@ -32,12 +32,13 @@ type Endpoints struct {
 
 	// The following fields are for tests that access the internal services.
 
-	Cosmos         string `json:"cosmos"`
-	CosmosKeyFile  string `json:"cosmosKeyFile"`
-	MaestroREST    string `json:"maestroREST"`
-	MaestroGRPC    string `json:"maestroGRPC"`
-	ClusterService string `json:"clusterService"`
-	Frontend       string `json:"frontend"`
+	Cosmos string `json:"cosmos"`
+	// Workloads are the identities in Azure, by service.
+	Workloads      map[string]Workload `json:"workloads"`
+	MaestroREST    string              `json:"maestroREST"`
+	MaestroGRPC    string              `json:"maestroGRPC"`
+	ClusterService string              `json:"clusterService"`
+	Frontend       string              `json:"frontend"`
 	// ARMCredentialsFile contains the credentials with which ARM gets its tokens for the frontend. ProviderAudience is
 	// their audience.
 	ARMCredentialsFile string `json:"armCredentialsFile"`
@@ -72,7 +73,7 @@ func (r *Region) Endpoints() Endpoints {
 		Kubeconfigs:        map[string]string{},
 		Kubectl:            r.thirdParty("bin", "kubectl"),
 		Cosmos:             "https://" + r.address(cosmosPort),
-		CosmosKeyFile:      r.cosmosKeyFile(),
+		Workloads:          map[string]Workload{},
 		MaestroREST:        "https://" + r.address(maestroRESTPort),
 		MaestroGRPC:        r.address(maestroGRPCPort),
 		ClusterService:     r.address(clusterServicePort),
@@ -106,6 +107,9 @@ func (r *Region) Endpoints() Endpoints {
 		e.Kubeconfigs[name] = r.state.path("management", name, "admin.kubeconfig")
 		e.Ops[name+"-maestro-agent"] = r.address(management(i, maestroAgentOps))
 		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
+	}
+	for name := range workloads {
+		e.Workloads[name] = r.workload(name)
 	}
 	for _, identity := range r.identities() {
 		e.Identities[identity.name] = r.identityDir(identity.name)

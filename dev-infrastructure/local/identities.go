@@ -2,7 +2,6 @@ package local
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -74,7 +73,11 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
-	if err := createCosmosKey(r.cosmosKeyFile()); err != nil {
+	// Regions of earlier releases had a key of the Cosmos DB account.
+	if err := os.Remove(r.state.path("secrets", "cosmos.key")); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := r.issueWorkloadTokens(); err != nil {
 		return err
 	}
 	for _, file := range []string{r.skipTokenKeyFile(), r.credentialKeyFile()} {
@@ -94,9 +97,6 @@ func (r *Region) issueIdentities() error {
 	return r.createEngineers()
 }
 
-// cosmosKeyFile returns the file with the Cosmos DB account's key in base64.
-func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos.key") }
-
 // skipTokenKeyFile returns the file of the keyset with which the frontend seals skip tokens.
 func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "skip-token.key") }
 
@@ -105,17 +105,6 @@ func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "cr
 
 // intentKeyFile returns the file of the keyset with which admin signs what engineers ask for.
 func (r *Region) intentKeyFile() string { return r.state.path("secrets", "intent.key") }
-
-// createCosmosKey writes a random account key of 64 bytes, the length of Azure's keys, in base64. It does nothing if the file
-// exists.
-func createCosmosKey(path string) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	key := make([]byte, 64)
-	_, _ = rand.Read(key) // never fails
-	return replaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
-}
 
 // Credentials are the OAuth 2.0 client credentials with which a client gets ARM tokens from the front door.
 type Credentials struct {

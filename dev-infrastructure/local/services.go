@@ -65,7 +65,9 @@ func (r *Region) cosmosEmulator() supervisor.Spec {
 	spec := r.ours("cosmos-emulator", "cosmos-emulator", cosmosOps,
 		"--listen="+r.address(cosmosPort),
 		"--data-dir="+r.state.path("cosmos"),
-		"--key-file="+r.cosmosKeyFile(),
+		"--account-file="+r.cosmosAccountFile(),
+		"--authority=https://"+r.address(frontDoorPort),
+		"--authority-ca-file="+r.state.path("ca", mesh.CAFile),
 		"--tls-cert="+filepath.Join(identity, mesh.CertificateFile),
 		"--tls-key="+filepath.Join(identity, mesh.KeyFile),
 		"--region="+r.config.Location,
@@ -75,14 +77,14 @@ func (r *Region) cosmosEmulator() supervisor.Spec {
 	}
 	spec.Ports["https"] = r.port(cosmosPort)
 	spec.DataDir = r.state.path("cosmos")
+	spec.Prepare = r.writeCosmosAccount
 	return spec
 }
 
-// cosmosFlags returns the flags with which a service connects to Cosmos DB.
+// cosmosFlags returns the flags with which a service connects to Cosmos DB. It authenticates with its workload identity.
 func (r *Region) cosmosFlags() []string {
 	return []string{
 		"--cosmos-endpoint=https://" + r.address(cosmosPort),
-		"--cosmos-key-file=" + r.cosmosKeyFile(),
 		"--cosmos-ca-file=" + r.state.path("ca", mesh.CAFile),
 	}
 }
@@ -217,7 +219,7 @@ func (r *Region) backend() supervisor.Spec {
 		"--allow-loopback-notifications",
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
-	return spec
+	return r.withWorkload(spec)
 }
 
 func (r *Region) frontend() supervisor.Spec {
@@ -233,7 +235,7 @@ func (r *Region) frontend() supervisor.Spec {
 	spec.Args = append(spec.Args, r.authentication()...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)
-	return spec
+	return r.withWorkload(spec)
 }
 
 // authentication returns the flags that make the frontend require ARM's own tokens, which the front door issues. A
@@ -261,6 +263,10 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--state-dir="+r.state.path("front-door"),
 		"--clients-file="+r.credentialsFile(),
 		"--service-clients-file="+r.serviceCredentialsFile(),
+		"--workload-clients-file="+r.workloadClientsFile(),
+		"--workload-issuer="+workloadIssuer,
+		"--workload-issuer-key-file="+r.workloadPublicKeyFile(),
+		"--store-audience="+storeAudience,
 		"--own-client-file="+r.armCredentialsFile(),
 		"--provider-audience="+providerAudience,
 		"--engineers-file="+r.engineersFile(),

@@ -10,8 +10,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// AdminPartition is the partition of admin operations and elevations, in place of a subscription ID. One replica of the
-// backend at a time owns it, and these documents have one order. It also has the document of the components that are away.
+// AdminPartition is the partition of admin operations and elevations, in place of a subscription ID. Its documents are in the
+// container Admin, so that services that work only on customers' resources have no right to read or write them. One replica of
+// the backend at a time owns the partition, and these documents have one order. It also has the document of the components that
+// are away.
 const AdminPartition = "admin"
 
 // AdminOperationState is the state of an admin operation.
@@ -161,7 +163,7 @@ func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation
 		query.WriteString(" AND NOT IS_DEFINED(c.properties.endTime)")
 	}
 	query.WriteString(" ORDER BY c.properties.place DESC")
-	documents, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(AdminPartition), query.String(), parameters, limit+1)
+	documents, err := db.queryDocuments(ctx, AdminPartition, query.String(), parameters, limit+1)
 	if err != nil {
 		return nil, "", err
 	}

@@ -45,7 +45,7 @@ func (c *Collection[T]) Get(ctx context.Context, key Key) (*Item[T], error) {
 
 // Find returns a document, which may be a tombstone (Removed is set), or nil if it does not exist.
 func (c *Collection[T]) Find(ctx context.Context, key Key) (*Item[T], error) {
-	document, err := c.db.readResource(ctx, key.SubscriptionID, documentID(c.kind, key))
+	document, err := c.db.readDocument(ctx, key.SubscriptionID, documentID(c.kind, key))
 	if err != nil || document == nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (c *Collection[T]) List(ctx context.Context, subscriptionID, prefix, contin
 		return nil, "", fmt.Errorf("listing a page of %d items: the size must be 1 to %d", limit, MaxPageSize)
 	}
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.key > @after AND STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
-	documents, err := c.db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query, []azcosmos.QueryParameter{
+	documents, err := c.db.queryDocuments(ctx, strings.ToLower(subscriptionID), query, []azcosmos.QueryParameter{
 		{Name: "@kind", Value: string(c.kind)},
 		{Name: "@after", Value: continuation},
 		{Name: "@prefix", Value: strings.ToLower(prefix)},
@@ -117,8 +117,8 @@ func (c *Collection[T]) ForEach(ctx context.Context, subscriptionID, prefix stri
 	}
 }
 
-// readResource returns a stored document, or nil if it does not exist.
-func (db *DB) readResource(ctx context.Context, partition, id string) ([]byte, error) {
+// readDocument returns a stored document of a partition, or nil if it does not exist.
+func (db *DB) readDocument(ctx context.Context, partition, id string) ([]byte, error) {
 	document, _, err := db.readChanged(ctx, partition, id, "")
 	return document, err
 }
@@ -130,7 +130,7 @@ func (db *DB) readChanged(ctx context.Context, partition, id, etag string) (docu
 		ctx = policy.WithHTTPHeader(ctx, http.Header{"If-None-Match": {etag}})
 	}
 	err = db.connection.do(ctx, func(ctx context.Context, client *client) error {
-		response, err := client.resources.ReadItem(ctx, azcosmos.NewPartitionKeyString(partition), id, nil)
+		response, err := client.documents(partition).ReadItem(ctx, azcosmos.NewPartitionKeyString(partition), id, nil)
 		if err != nil {
 			return err
 		}
@@ -148,16 +148,16 @@ func (db *DB) readChanged(ctx context.Context, partition, id, etag string) (docu
 	return document, false, nil
 }
 
-// queryResources returns at most limit documents. Cosmos DB may return smaller and even empty pages before the last
+// queryDocuments returns at most limit documents of a partition. Cosmos DB may return smaller and even empty pages before the last
 // page.
-func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, limit int) ([][]byte, error) {
+func (db *DB) queryDocuments(ctx context.Context, partition, query string, parameters []azcosmos.QueryParameter, limit int) ([][]byte, error) {
 	var documents [][]byte
 	var continuation *string
 	for {
 		var page azcosmos.QueryItemsResponse
 		err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
 			var err error
-			page, err = client.resources.NewQueryItemsPager(query, partition, &azcosmos.QueryOptions{
+			page, err = client.documents(partition).NewQueryItemsPager(query, azcosmos.NewPartitionKeyString(partition), &azcosmos.QueryOptions{
 				PageSizeHint:      int32(min(limit-len(documents), MaxPageSize)),
 				ContinuationToken: continuation,
 				QueryParameters:   parameters,

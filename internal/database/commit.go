@@ -138,7 +138,8 @@ func (c *commit) attempt(ctx context.Context) (*refusal, error) {
 	var response azcosmos.TransactionalBatchResponse
 	used := c.db.connection.current.Load()
 	err := c.db.connection.once(ctx, used, func(ctx context.Context, client *client) error {
-		batch := client.resources.NewTransactionalBatch(c.partition)
+		container := client.documents(c.subscription)
+		batch := container.NewTransactionalBatch(c.partition)
 		for i, w := range c.writes {
 			if w.verb == create {
 				batch.CreateItem(c.documents[i], nil)
@@ -148,7 +149,7 @@ func (c *commit) attempt(ctx context.Context) (*refusal, error) {
 			batch.ReplaceItem(w.id, c.documents[i], &azcosmos.TransactionalBatchItemOptions{IfMatchETag: &etag})
 		}
 		var err error
-		response, err = client.resources.ExecuteTransactionalBatch(ctx, batch, nil)
+		response, err = container.ExecuteTransactionalBatch(ctx, batch, nil)
 		return err
 	})
 	if err != nil {
@@ -191,7 +192,7 @@ func (c *commit) conflict(failed *refusal) error {
 // the batch should be sent again.
 func (c *commit) overTombstone(ctx context.Context, index int) (bool, error) {
 	w := c.writes[index]
-	document, err := c.db.readResource(ctx, c.subscription, w.id)
+	document, err := c.db.readDocument(ctx, c.subscription, w.id)
 	if err != nil {
 		return false, err
 	}
@@ -226,7 +227,7 @@ func (c *commit) resolve(ctx context.Context, err error) error {
 	committed := false
 	found := make([]envelope, len(c.writes))
 	for i, w := range c.writes {
-		document, readErr := c.db.readResource(ctx, c.subscription, w.id)
+		document, readErr := c.db.readDocument(ctx, c.subscription, w.id)
 		if readErr != nil {
 			// The error must not contain the WriteConflict of the later attempt. The conflict may be with the earlier
 			// attempt, and a caller that decides again would take its own commit for another writer's.

@@ -26,6 +26,7 @@ const (
 	resourcesContainer = "Resources"
 	billingContainer   = "Billing"
 	leasesContainer    = "Leases"
+	adminContainer     = "Admin"
 )
 
 // The pauses between the attempts of one call.
@@ -47,8 +48,17 @@ type client struct {
 	resources *azcosmos.ContainerClient
 	billing   *azcosmos.ContainerClient
 	leases    *azcosmos.ContainerClient
+	admin     *azcosmos.ContainerClient
 	// reached is set after the first response from the account.
 	reached atomic.Bool
+}
+
+// documents returns the container of a partition's documents: Admin for AdminPartition, and Resources for subscriptions.
+func (c *client) documents(partition string) *azcosmos.ContainerClient {
+	if partition == AdminPartition {
+		return c.admin
+	}
+	return c.resources
 }
 
 // first returns the context of a request: until the account was reached, it contains itself, for transporter.
@@ -59,7 +69,7 @@ func (c *client) first(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callerKey{}, ctx)
 }
 
-// Open returns a connection. It sends no request; use EnsureSchema to wait for Cosmos DB.
+// Open returns a connection. It sends no request; use CheckSchema to wait for Cosmos DB.
 func Open(_ context.Context, options Options) (*DB, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
@@ -93,18 +103,15 @@ func (db *DB) Ping(ctx context.Context) error {
 }
 
 func (c *connection) newClient() (*client, error) {
-	credential, err := azcosmos.NewKeyCredential(c.options.Key)
-	if err != nil {
-		return nil, errors.New("--cosmos-key-file: the key is not base64")
-	}
-	account, err := azcosmos.NewClientWithKey(c.options.Endpoint, credential, &azcosmos.ClientOptions{
+	options := &azcosmos.ClientOptions{
 		ClientOptions: azcore.ClientOptions{
 			Transport: transporter{c.options.Transport},
 			// This package retries by itself, because it distinguishes the writes that may be repeated.
 			Retry:     policy.RetryOptions{MaxRetries: -1},
 			Telemetry: policy.TelemetryOptions{ApplicationID: "hcpmesh"},
 		},
-	})
+	}
+	account, err := c.newAccount(options)
 	if err != nil {
 		return nil, fmt.Errorf("--cosmos-endpoint: %w", err)
 	}
@@ -113,13 +120,25 @@ func (c *connection) newClient() (*client, error) {
 		return nil, err
 	}
 	for name, container := range map[string]**azcosmos.ContainerClient{
-		resourcesContainer: &made.resources, billingContainer: &made.billing, leasesContainer: &made.leases,
+		resourcesContainer: &made.resources, billingContainer: &made.billing, leasesContainer: &made.leases, adminContainer: &made.admin,
 	} {
 		if *container, err = made.database.NewContainer(name); err != nil {
 			return nil, err
 		}
 	}
 	return made, nil
+}
+
+// newAccount returns a client of the account with the configured credential.
+func (c *connection) newAccount(options *azcosmos.ClientOptions) (*azcosmos.Client, error) {
+	if c.options.Key == "" {
+		return azcosmos.NewClient(c.options.Endpoint, tokenSource{c.options.Credential}, options)
+	}
+	credential, err := azcosmos.NewKeyCredential(c.options.Key)
+	if err != nil {
+		return nil, errors.New("the account's key is not base64")
+	}
+	return azcosmos.NewClientWithKey(c.options.Endpoint, credential, options)
 }
 
 type transporter struct{ http.RoundTripper }
@@ -266,10 +285,10 @@ func transient(err error) bool {
 }
 
 // mayHaveCommitted reports whether a write that returned err may have been executed. Throttled writes (429), conflicts
-// between transactions (449) and rejected writes were not.
+// between transactions (449), rejected writes and writes without a token were not.
 func mayHaveCommitted(err error) bool {
 	status := statusOf(err)
-	return transient(err) && status != http.StatusTooManyRequests && status != statusRetryWith
+	return transient(err) && !notSent(err) && status != http.StatusTooManyRequests && status != statusRetryWith
 }
 
 // failure converts an error of azcosmos into an error of this package.

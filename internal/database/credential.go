@@ -74,7 +74,7 @@ func RevocationKey(cluster Key, uid string) Key {
 // each is committed together with the cluster and a further request is rejected.
 func (db *DB) PendingCredentials(ctx context.Context, cluster Key) ([]*Item[CredentialDocument], error) {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND STARTSWITH(c.key, @prefix) AND c.properties.state = @state AND NOT IS_DEFINED(c.deletionTimestamp)"
-	documents, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(cluster.SubscriptionID), query, []azcosmos.QueryParameter{
+	documents, err := db.queryDocuments(ctx, cluster.SubscriptionID, query, []azcosmos.QueryParameter{
 		{Name: "@kind", Value: string(CredentialKind)},
 		{Name: "@prefix", Value: strings.ToLower(CredentialKey(cluster, "").ResourceID)},
 		{Name: "@state", Value: string(CredentialPending)},

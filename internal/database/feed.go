@@ -76,14 +76,26 @@ func (o *FeedOptions) complete() {
 // ctx ends. Every replica that calls Tail receives all changes. Tail stores no position: callers that need earlier
 // changes list the documents after Tail has begun.
 func (db *DB) Tail(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
+	return db.tail(ctx, "", since, options, handler)
+}
+
+// TailAdmin is Tail for the container Admin: admin operations and elevations.
+func (db *DB) TailAdmin(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
+	return db.tail(ctx, AdminPartition, since, options, handler)
+}
+
+func (db *DB) tail(ctx context.Context, partition string, since time.Time, options FeedOptions, handler Handler) error {
 	options.complete()
-	f := &feed{db: db, options: options, span: azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, since: &since}
+	f := &feed{db: db, partition: partition, options: options, span: azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, since: &since}
 	return f.follow(ctx, handler)
 }
 
-// feed reads the change feed of the container Resources.
+// feed reads the change feed of one container.
 type feed struct {
-	db      *DB
+	db *DB
+	// partition is one that the container has; "" stands for those of all subscriptions.
+	partition string
+
 	options FeedOptions
 	span    azcosmos.FeedRange
 	since   *time.Time
@@ -135,7 +147,7 @@ func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 			options.Continuation = &f.position
 		}
 		var err error
-		response, err = client.resources.ReadChangeFeed(ctx, options)
+		response, err = client.documents(f.partition).ReadChangeFeed(ctx, options)
 		return err
 	})
 	if err != nil {

@@ -3,26 +3,27 @@ package database
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
 // Options configure the connection to Cosmos DB.
 type Options struct {
 	// Endpoint is the account's URL, for example https://localhost:8081.
 	Endpoint string
-	// KeyFile holds the account's key in base64. Key is the key itself, for tests.
-	KeyFile string
-	Key     string
-	// CAFile holds the PEM certificates to trust for the endpoint; empty trusts the system's certificates.
+	// Credential gets the tokens of requests; nil means the workload identity of this process.
+	Credential azcore.TokenCredential
+	// Key is the account's key in base64, in place of a credential. It is for tests with an emulator: services have no key.
+	Key string
+	// CAFile holds the PEM certificates to trust for the endpoint and for the issuer of the workload identity's tokens; empty trusts
+	// the system's certificates.
 	CAFile string
 	// MaxConnections bounds the connections to the endpoint; 0 means 64.
 	MaxConnections int
@@ -38,8 +39,7 @@ type Options struct {
 // AddFlags registers the flags of the options.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Endpoint, "cosmos-endpoint", "", "`URL` of the Cosmos DB account, for example https://localhost:8081")
-	flags.StringVar(&o.KeyFile, "cosmos-key-file", "", "`file` with the key of the Cosmos DB account, in base64")
-	flags.StringVar(&o.CAFile, "cosmos-ca-file", "", "`file` with the PEM certificates to trust for --cosmos-endpoint; empty trusts the system's certificates")
+	flags.StringVar(&o.CAFile, "cosmos-ca-file", "", "`file` with the PEM certificates to trust for --cosmos-endpoint and for the token issuer of the workload identity; empty trusts the system's certificates")
 	flags.IntVar(&o.MaxConnections, "cosmos-max-connections", 64, "maximum `number` of connections to Cosmos DB, 1 to 1024")
 }
 
@@ -48,9 +48,6 @@ func (o *Options) Validate() error {
 	endpoint, err := url.Parse(o.Endpoint)
 	if err != nil || endpoint.Host == "" || (endpoint.Scheme != "https" && endpoint.Scheme != "http") {
 		return fmt.Errorf("--cosmos-endpoint: %q is not an https URL", o.Endpoint)
-	}
-	if o.KeyFile == "" && o.Key == "" {
-		return errors.New("--cosmos-key-file is required")
 	}
 	if o.MaxConnections < 0 || o.MaxConnections > 1024 {
 		return fmt.Errorf("--cosmos-max-connections: %d is not 1 to 1024", o.MaxConnections)
@@ -62,15 +59,14 @@ func (o *Options) complete() error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	if o.Key == "" {
-		content, err := os.ReadFile(o.KeyFile)
-		if err != nil {
-			return fmt.Errorf("--cosmos-key-file: %w", err)
-		}
-		o.Key = strings.TrimSpace(string(content))
+	trust, err := o.trust()
+	if err != nil {
+		return err
 	}
-	if _, err := base64.StdEncoding.DecodeString(o.Key); err != nil {
-		return errors.New("--cosmos-key-file: the key is not base64")
+	if o.Key == "" && o.Credential == nil {
+		if o.Credential, err = workloadCredential(trust); err != nil {
+			return err
+		}
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = 64
@@ -84,23 +80,32 @@ func (o *Options) complete() error {
 	if o.Transport != nil {
 		return nil
 	}
-	return o.makeTransport()
+	o.makeTransport(trust)
+	return nil
+}
+
+// trust returns the TLS configuration for the endpoint and for the token issuer.
+func (o *Options) trust() (*tls.Config, error) {
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CAFile == "" {
+		return trust, nil
+	}
+	pem, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cosmos-ca-file: %w", err)
+	}
+	trust.RootCAs = x509.NewCertPool()
+	if !trust.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--cosmos-ca-file: %s holds no certificate", o.CAFile)
+	}
+	return trust, nil
 }
 
 // makeTransport creates a pool of HTTP/1.1 connections. Over a local network it carries more small requests than one
 // HTTP/2 connection, and requests delay each other less.
-func (o *Options) makeTransport() error {
-	trust := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return fmt.Errorf("--cosmos-ca-file: %w", err)
-		}
-		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--cosmos-ca-file: %s holds no certificate", o.CAFile)
-		}
-	}
+func (o *Options) makeTransport(trust *tls.Config) {
+	trust = trust.Clone()
+	trust.NextProtos = []string{"http/1.1"}
 	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAlive: 30 * time.Second}
 	o.Transport = &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -116,7 +121,6 @@ func (o *Options) makeTransport() error {
 		ReadBufferSize:        16 << 10,
 		WriteBufferSize:       16 << 10,
 	}
-	return nil
 }
 
 func http1() *http.Protocols {

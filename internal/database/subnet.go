@@ -11,7 +11,7 @@ import (
 // clusters, node pools reserve no subnet, because those of one cluster may share one.
 func (db *DB) SubnetHasNodePool(ctx context.Context, subscriptionID, subnetID string) (bool, error) {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND STRINGEQUALS(c.properties.nodePool.properties.platform.subnetId, @subnet, true) AND NOT IS_DEFINED(c.deletionTimestamp)"
-	documents, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query, []azcosmos.QueryParameter{
+	documents, err := db.queryDocuments(ctx, strings.ToLower(subscriptionID), query, []azcosmos.QueryParameter{
 		{Name: "@kind", Value: string(NodePoolKind)},
 		{Name: "@subnet", Value: subnetID},
 	}, 1)

@@ -43,7 +43,7 @@ func (db *DB) DesiredSummaries(ctx context.Context, subscriptionID, after string
 	const query = "SELECT c.kind, c.partitionKey, c.resourceId, c.properties.uid, c.properties.clusterUid, c.properties.generation, " +
 		"c.properties.provisioningState, c.properties.activeOperationId, c.properties.fleet " +
 		"FROM c WHERE " + summarizedKinds + " AND c.key > @after AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
-	documents, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query,
+	documents, err := db.queryDocuments(ctx, strings.ToLower(subscriptionID), query,
 		[]azcosmos.QueryParameter{{Name: "@after", Value: after}}, limit)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (db *DB) SubscriptionsWithClusters(ctx context.Context) ([]string, error) {
 // string. Proofs are the tombstone of the resource, and the operation that deleted the resource or its cluster, or the
 // end of their billing. They are kept for a day, for a week, and forever.
 func (db *DB) FindDeletionProof(ctx context.Context, kind Kind, key Key, uid, clusterUID string) (proof string, err error) {
-	document, err := db.readResource(ctx, key.SubscriptionID, documentID(kind, key))
+	document, err := db.readDocument(ctx, key.SubscriptionID, documentID(kind, key))
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +135,7 @@ func (db *DB) FindDeletionProof(ctx context.Context, kind Kind, key Key, uid, cl
 	}
 	for _, uid := range uids {
 		const query = "SELECT * FROM c WHERE c.kind = @kind AND c.properties.uid = @uid AND c.properties.request = @request AND c.properties.status = @status AND NOT IS_DEFINED(c.deletionTimestamp)"
-		operations, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(key.SubscriptionID), query, []azcosmos.QueryParameter{
+		operations, err := db.queryDocuments(ctx, key.SubscriptionID, query, []azcosmos.QueryParameter{
 			{Name: "@kind", Value: string(OperationKind)}, {Name: "@uid", Value: uid},
 			{Name: "@request", Value: string(DeleteRequest)}, {Name: "@status", Value: string(hub.Succeeded)},
 		}, 1)

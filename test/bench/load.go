@@ -116,7 +116,11 @@ func fetch(ctx context.Context, client *http.Client, url, token string) error {
 // measureStore measures writes and reads of the Cosmos DB emulator with the published client, through internal/database.
 func measureStore(ctx context.Context, region *local.Region, _ options, report *report) error {
 	endpoints := region.Endpoints()
-	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, KeyFile: endpoints.CosmosKeyFile, CAFile: endpoints.CAFile})
+	credential, err := endpoints.Credential("backend")
+	if err != nil {
+		return err
+	}
+	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (r *region) startAdmin() {
 		var group sync.WaitGroup
 		defer group.Wait()
 		group.Go(func() { executor.Run(ctx) })
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: 10 * time.Millisecond, IdleInterval: 50 * time.Millisecond},
+		return db.TailAdmin(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: 10 * time.Millisecond, IdleInterval: 50 * time.Millisecond},
 			func(ctx context.Context, changes []database.Change) error {
 				for _, change := range changes {
 					executor.HandleChange(ctx, change)

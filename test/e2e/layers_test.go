@@ -248,7 +248,11 @@ func accessInClusterService(ctx context.Context, client clusterservicev1.Cluster
 // terminal.
 func inCosmos(ctx context.Context, subscription string) ([]string, error) {
 	endpoints := region.Endpoints()
-	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, KeyFile: endpoints.CosmosKeyFile, CAFile: endpoints.CAFile})
+	credential, err := endpoints.Credential("backend")
+	if err != nil {
+		return nil, err
+	}
+	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
 	if err != nil {
 		return nil, err
 	}

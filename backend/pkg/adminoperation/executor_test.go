@@ -154,7 +154,7 @@ func (h *environment) runWith(t *testing.T, intents adminoperation.IntentVerifie
 	var wg sync.WaitGroup
 	wg.Go(func() { executor.Run(ctx) })
 	wg.Go(func() {
-		_ = h.db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: time.Millisecond, IdleInterval: 10 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
+		_ = h.db.TailAdmin(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: time.Millisecond, IdleInterval: 10 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
 			for _, change := range changes {
 				executor.HandleChange(ctx, change)
 			}

@@ -41,7 +41,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// schemaRetry is the pause before EnsureSchema is called again.
+// schemaRetry is the pause before prepareDatabase tries again.
 const schemaRetry = time.Second
 
 // flushTimeout bounds the sending of the last spans.
@@ -82,11 +82,11 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	var schema atomic.Bool
 	p.Ready("cosmos", func(ctx context.Context) error {
 		if !schema.Load() {
-			return errors.New("the containers of the database have not been created yet")
+			return errors.New("the containers of the database have not been read yet")
 		}
 		return db.Ping(ctx)
 	})
-	if err := ensureSchema(ctx, p, db); err != nil {
+	if err := prepareDatabase(ctx, p, db); err != nil {
 		return err
 	}
 	schema.Store(true)
@@ -136,14 +136,18 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	return ctx.Err()
 }
 
-// ensureSchema creates the schema and retries until it succeeds. Meanwhile /readyz reports that Cosmos DB is missing.
-func ensureSchema(ctx context.Context, p *process.Process, db *database.DB) error {
+// prepareDatabase checks that the containers exist and moves the documents of earlier releases. It retries until it succeeds.
+// Meanwhile /readyz reports that Cosmos DB is missing.
+func prepareDatabase(ctx context.Context, p *process.Process, db *database.DB) error {
 	for {
-		err := db.EnsureSchema(ctx)
+		err := db.CheckSchema(ctx)
+		if err == nil {
+			err = db.MoveAdminRecords(ctx, p.Log)
+		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		p.Log.WarnContext(ctx, "creating the database's schema failed; retrying", logkey.Error, err)
+		p.Log.WarnContext(ctx, "preparing the database failed; retrying", logkey.Error, err)
 		if err := backoff.Sleep(ctx, schemaRetry); err != nil {
 			return err
 		}

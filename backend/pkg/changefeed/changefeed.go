@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
@@ -43,7 +44,8 @@ type Dispatcher struct {
 	log      *slog.Logger
 	handlers []Handler
 
-	acquired chan struct{}
+	acquired    chan struct{}
+	dispatching sync.Mutex
 }
 
 // New returns a Dispatcher that resyncs the handlers every interval; 0 means 10 minutes.
@@ -63,20 +65,29 @@ func (d *Dispatcher) GroupAcquired(partition.Group) {
 	}
 }
 
-// Follow follows the change feed from shortly before started until ctx ends.
+// Follow follows the change feeds of customers' resources and of admin operations, from shortly before started until ctx ends.
 func (d *Dispatcher) Follow(ctx context.Context, started time.Time) {
-	// Tail returns only the error of ctx.
-	_ = d.db.Tail(ctx, started.Add(-overlap), d.feed, func(ctx context.Context, changes []database.Change) error {
-		for _, change := range changes {
-			if !d.owns(partition.Of(change.Key.SubscriptionID)) {
-				continue
-			}
-			for _, handler := range d.handlers {
-				handler.HandleChange(ctx, change)
-			}
+	since := started.Add(-overlap)
+	// Tail and TailAdmin return only the error of ctx.
+	var feeds sync.WaitGroup
+	feeds.Go(func() { _ = d.db.Tail(ctx, since, d.feed, d.dispatch) })
+	feeds.Go(func() { _ = d.db.TailAdmin(ctx, since, d.feed, d.dispatch) })
+	feeds.Wait()
+}
+
+// dispatch passes the changes in owned groups to all handlers, for one feed at a time.
+func (d *Dispatcher) dispatch(ctx context.Context, changes []database.Change) error {
+	d.dispatching.Lock()
+	defer d.dispatching.Unlock()
+	for _, change := range changes {
+		if !d.owns(partition.Of(change.Key.SubscriptionID)) {
+			continue
 		}
-		return nil
-	})
+		for _, handler := range d.handlers {
+			handler.HandleChange(ctx, change)
+		}
+	}
+	return nil
 }
 
 // RunResync resyncs the handlers whenever a group is acquired, and periodically, until ctx ends. A handler that failed

@@ -22,13 +22,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
 func TestOptions(t *testing.T) {
 	complete := []string{"--identity-dir", "d", "--cluster-service-address", "a:1", "--location", "westus3",
-		"--cosmos-endpoint", "https://localhost:8081", "--cosmos-key-file", "k", "--authentication", "off"}
+		"--cosmos-endpoint", "https://localhost:8081", "--authentication", "off"}
 	cases := map[string]struct {
 		reason string
 		args   []string
@@ -98,7 +99,7 @@ func (b *logBuffer) String() string {
 
 func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	t.Helper()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
+	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, Account: databasetest.Account(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,13 +116,9 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 		}
 		return dir
 	}
-	keyFile := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(keyFile, []byte(emulator.WellKnownKey), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	options := app.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
 		Authentication: authn.Options{Mode: "off"}}
-	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
+	options.Database.Endpoint, options.Database.Key = account.URL, emulator.WellKnownKey
 	for _, change := range changes {
 		change(&options)
 	}

@@ -128,7 +128,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { dispatcher.Run(workers) })
-	wg.Go(func() { schema.ensure(workers, p.Log) })
+	wg.Go(func() { schema.await(workers, p.Log) })
 	wg.Go(func() { keepFresh(workers) })
 	defer wg.Wait()
 	defer stopWorkers()
@@ -151,32 +151,32 @@ func loadKeys(name, path, data string, log *slog.Logger) (*seal.Keys, error) {
 	return keys, nil
 }
 
-// schema creates the database containers. The process is not ready before they exist.
+// schema checks the database containers. The process is not ready before they exist and it may read them.
 type schema struct {
 	db *database.DB
 
 	mu      sync.Mutex
-	ensured bool
+	checked bool
 	err     error
 }
 
-// The pauses after failed attempts to create the containers.
+// The pauses after failed checks of the containers.
 const (
-	firstEnsurePause = 250 * time.Millisecond
-	lastEnsurePause  = time.Second
+	firstCheckPause = 250 * time.Millisecond
+	lastCheckPause  = time.Second
 )
 
-func (s *schema) ensure(ctx context.Context, log *slog.Logger) {
-	pauses := backoff.New(firstEnsurePause, lastEnsurePause)
+func (s *schema) await(ctx context.Context, log *slog.Logger) {
+	pauses := backoff.New(firstCheckPause, lastCheckPause)
 	for {
-		err := s.db.EnsureSchema(ctx)
+		err := s.db.CheckSchema(ctx)
 		s.mu.Lock()
-		s.ensured, s.err = err == nil, err
+		s.checked, s.err = err == nil, err
 		s.mu.Unlock()
 		if err == nil {
 			return
 		}
-		log.WarnContext(ctx, "cannot create the Cosmos DB containers; retrying", logkey.Error, err)
+		log.WarnContext(ctx, "cannot read the Cosmos DB containers; retrying", logkey.Error, err)
 		if pauses.Wait(ctx) != nil {
 			return
 		}
@@ -185,9 +185,9 @@ func (s *schema) ensure(ctx context.Context, log *slog.Logger) {
 
 func (s *schema) ready(ctx context.Context) error {
 	s.mu.Lock()
-	ensured, err := s.ensured, s.err
+	checked, err := s.checked, s.err
 	s.mu.Unlock()
-	if !ensured {
+	if !checked {
 		if err == nil {
 			err = errors.New("connecting")
 		}

@@ -6,6 +6,8 @@ package databasetest
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,8 +18,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/entra"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 )
 
 // Server is a Cosmos DB emulator that stops when the test ends.
@@ -30,7 +36,13 @@ type Server struct {
 // NewServer starts an emulator without databases.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
-	e, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true})
+	return newServer(t, emulator.Options{Key: emulator.WellKnownKey, EnableFaults: true})
+}
+
+func newServer(t testing.TB, options emulator.Options) *Server {
+	t.Helper()
+	options.DataDir = t.TempDir()
+	e, err := emulator.Open(options)
 	if err != nil {
 		t.Fatalf("starting the Cosmos DB emulator: %v", err)
 	}
@@ -43,10 +55,45 @@ func NewServer(t testing.TB) *Server {
 	})
 	return &Server{
 		Options: database.Options{
-			Endpoint: server.URL, Key: emulator.WellKnownKey, RequestTimeout: 5 * time.Second, RetryBudget: 10 * time.Second,
+			Endpoint: server.URL, Key: options.Key, RequestTimeout: 5 * time.Second, RetryBudget: 10 * time.Second,
 		},
 		emulator: e,
 	}
+}
+
+// Account returns an account of the emulator with the containers of package database, and the rights of each service for a principal
+// with the service's name.
+func Account(t testing.TB) account.Account {
+	t.Helper()
+	a := account.Account{Name: "test", Databases: []account.Database{{Name: database.DatabaseName}}}
+	for _, properties := range database.Containers() {
+		text, err := json.Marshal(properties)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Databases[0].Containers = append(a.Databases[0].Containers, text)
+	}
+	for _, role := range database.Roles() {
+		for i, grant := range role.Grants {
+			id := fmt.Sprintf("%s-%d", role.Service, i)
+			a.RoleDefinitions = append(a.RoleDefinitions, rbac.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
+			a.RoleAssignments = append(a.RoleAssignments, rbac.RoleAssignment{RoleDefinitionID: id, PrincipalID: role.Service, Scope: grant.Scope()})
+		}
+	}
+	return a
+}
+
+// NewTokenServer starts an emulator with the containers of package database and without a key. Tokens of the issuer for the
+// principals frontend, backend and admin have the rights of these services. Options have no credential.
+func NewTokenServer(t testing.TB) (*Server, *entratest.Issuer) {
+	t.Helper()
+	issuer, err := entratest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(issuer.Close)
+	return newServer(t, emulator.Options{Account: Account(t), EnableFaults: true,
+		Tokens: &entra.Verifier{Authority: issuer.Authority(), Tenant: entratest.Tenant, Client: http.DefaultClient}}), issuer
 }
 
 // Open returns a new connection, which is closed when the test ends.
@@ -137,6 +184,8 @@ func WriteContainer(request *http.Request) string {
 	switch {
 	case request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Resources/"):
 		return "Resources"
+	case request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Admin/"):
+		return "Admin"
 	case request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/colls/Billing/"):
 		return "Billing"
 	}

@@ -42,6 +42,10 @@ type Options struct {
 	Location           string
 	APIVersions        string
 	Limits             string
+	WorkloadsFile      string
+	WorkloadIssuer     string
+	WorkloadKeyFile    string
+	StoreAudience      string
 }
 
 // AddFlags registers the options with flags.
@@ -53,6 +57,10 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for the subscriptions and the signing key of tokens")
 	flags.StringVar(&o.ClientsFile, "clients-file", "", "JSON `file` with the clients that may request tokens")
 	flags.StringVar(&o.ServiceClientsFile, "service-clients-file", "", "JSON `file` with the region's services, which may request tokens as well")
+	flags.StringVar(&o.WorkloadsFile, "workload-clients-file", "", "JSON `file` with the clients that are workloads")
+	flags.StringVar(&o.WorkloadIssuer, "workload-issuer", "", "`issuer` of the tokens with which services authenticate (workload identity); without it only secrets are accepted")
+	flags.StringVar(&o.WorkloadKeyFile, "workload-issuer-key-file", "", "PEM `file` with the public key of --workload-issuer")
+	flags.StringVar(&o.StoreAudience, "store-audience", "", "`audience` of the services' tokens for the Cosmos DB account: its URL without a port")
 	flags.StringVar(&o.ARMClientFile, "own-client-file", "", "JSON `file` with the one client that identifies ARM to the resource provider (default: requests to the provider have no token)")
 	flags.StringVar(&o.ProviderAudience, "provider-audience", "", "`audience` of tokens for the resource provider; required with --own-client-file")
 	flags.StringVar(&o.EngineersFile, "engineers-file", "", "JSON `file` with the clients of SREs, who may request tokens for --admin-audience only")
@@ -70,6 +78,9 @@ func (o *Options) Validate() error {
 		if required.value == "" {
 			return fmt.Errorf("--%s is required", required.name)
 		}
+	}
+	if (o.WorkloadIssuer == "") != (o.WorkloadKeyFile == "") {
+		return errors.New("--workload-issuer and --workload-issuer-key-file require each other")
 	}
 	if o.ARMClientFile != "" && o.ProviderAudience == "" {
 		return errors.New("--provider-audience is required with --own-client-file")
@@ -100,6 +111,11 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	issuer, err := token.NewIssuer(o.PublicURL, o.StateDir, clients, audiences...)
 	if err != nil {
 		return err
+	}
+	if o.WorkloadIssuer != "" {
+		if issuer.Workloads, err = token.OpenFederation(o.WorkloadIssuer, o.WorkloadKeyFile); err != nil {
+			return fmt.Errorf("--workload-issuer-key-file: %w", err)
+		}
 	}
 	limits, err := throttle.Parse(o.Limits)
 	if err != nil {
@@ -149,8 +165,18 @@ func (o *Options) clients(armClient *token.Client) (clients []token.Client, audi
 		}
 		clients = append(clients, services...)
 	}
+	if o.WorkloadsFile != "" {
+		services, err := token.ReadClients(o.WorkloadsFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--workload-clients-file: %w", err)
+		}
+		clients = append(clients, services...)
+	}
 	if armClient != nil {
 		clients, audiences = append(clients, *armClient), []string{o.ProviderAudience}
+	}
+	if o.StoreAudience != "" {
+		audiences = append(audiences, o.StoreAudience)
 	}
 	if o.EngineersFile != "" {
 		engineers, err := token.ReadClients(o.EngineersFile)

@@ -229,7 +229,7 @@ func (d *FrontDoor) metadata(version string) *response {
 // maxTokenRequest bounds the form of a token request.
 const maxTokenRequest = 64 << 10
 
-// issueToken responds to a client credentials request (RFC 6749, section 4.4). Errors have the form of Entra's.
+// issueToken responds to a client credentials request (RFC 6749, section 4.4), with a secret or a workload's token. Errors have the form of Entra's.
 func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxTokenRequest)
 	if err := r.ParseForm(); err != nil {
@@ -242,7 +242,16 @@ func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 	if name, password, ok := r.BasicAuth(); ok {
 		clientID, secret = name, password
 	}
-	text, err := d.options.Tokens.Issue(tenant, clientID, secret, r.PostForm.Get("scope"))
+	var text string
+	var err error
+	switch kind := r.PostForm.Get("client_assertion_type"); kind {
+	case "":
+		text, err = d.options.Tokens.Issue(tenant, clientID, secret, r.PostForm.Get("scope"))
+	case "urn:ietf:params:oauth:client-assertion-type:jwt-bearer":
+		text, err = d.options.Tokens.Exchange(tenant, clientID, r.PostForm.Get("client_assertion"), r.PostForm.Get("scope"))
+	default:
+		return oauthError(http.StatusBadRequest, "invalid_request", "the type of the client assertion is not supported")
+	}
 	switch err {
 	case nil:
 	case token.ErrInvalidAudience:

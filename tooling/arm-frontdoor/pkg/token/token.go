@@ -39,14 +39,17 @@ func isARMAudience(audience string) bool {
 
 // isServiceAudience reports whether an audience is that of another emulated Azure service.
 func isServiceAudience(audience string) bool {
-	return audience == "https://vault.azure.net" || audience == "https://storage.azure.com"
+	return audience == "https://vault.azure.net" || audience == "https://storage.azure.com" || audience == "https://cosmos.azure.com"
 }
 
 // Client is an application that may request tokens.
 type Client struct {
-	TenantID     string `json:"tenantId"`
-	ClientID     string `json:"clientId"`
-	ClientSecret string `json:"clientSecret"`
+	TenantID string `json:"tenantId"`
+	ClientID string `json:"clientId"`
+	// ClientSecret authenticates the client. A client without a secret has a Workload.
+	ClientSecret string `json:"clientSecret,omitempty"`
+	// Workload is the subject of the tokens with which a workload authenticates as the client (a federated identity credential).
+	Workload string `json:"workload,omitempty"`
 	// ObjectID and Name identify the caller to the resource provider.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
@@ -70,8 +73,8 @@ func ReadClients(path string) ([]Client, error) {
 		return nil, fmt.Errorf("reading the clients in %s: %w", path, err)
 	}
 	for i, client := range clients {
-		if client.TenantID == "" || client.ClientID == "" || client.ClientSecret == "" {
-			return nil, fmt.Errorf("reading the clients in %s: client %d needs tenantId, clientId and clientSecret", path, i)
+		if client.TenantID == "" || client.ClientID == "" || (client.ClientSecret == "") == (client.Workload == "") {
+			return nil, fmt.Errorf("reading the clients in %s: client %d needs tenantId, clientId, and either clientSecret or workload", path, i)
 		}
 	}
 	return clients, nil
@@ -103,6 +106,8 @@ type Issuer struct {
 	clients   []Client
 	// audiences lists further audiences of tokens, besides ARM and the emulated services.
 	audiences []string
+	// Workloads verifies the tokens of workloads; nil accepts none.
+	Workloads *Federation
 	key       *rsa.PrivateKey
 	keyID     string
 	now       func() time.Time
@@ -179,11 +184,16 @@ var ErrInvalidAudience = errors.New("no tokens are issued to this client for thi
 // Issue returns a token for a client and a scope, for example https://management.azure.com/.default. The error is
 // ErrInvalidClient or ErrInvalidAudience if the request is not permitted.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
+	return i.issue(scope, func() *Client { return i.findClient(tenant, clientID, secret) })
+}
+
+// issue is Issue for the client that find returns; nil means that the credentials match no client.
+func (i *Issuer) issue(scope string, find func() *Client) (string, error) {
 	audience := strings.TrimSuffix(resourceScope(scope), "/.default")
 	if !isARMAudience(audience) && !isServiceAudience(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrInvalidAudience
 	}
-	client := i.findClient(tenant, clientID, secret)
+	client := find()
 	if client == nil {
 		return "", ErrInvalidClient
 	}
@@ -236,7 +246,7 @@ func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, er
 func (i *Issuer) findClient(tenant, clientID, secret string) *Client {
 	for n := range i.clients {
 		client := &i.clients[n]
-		if strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) &&
+		if client.ClientSecret != "" && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) &&
 			subtle.ConstantTimeCompare([]byte(client.ClientSecret), []byte(secret)) == 1 {
 			return client
 		}
@@ -280,7 +290,7 @@ func (i *Issuer) Configuration(tenant string) any {
 		"authorization_endpoint":                base + "/oauth2/v2.0/authorize",
 		"token_endpoint":                        base + "/oauth2/v2.0/token",
 		"jwks_uri":                              base + "/discovery/v2.0/keys",
-		"token_endpoint_auth_methods_supported": []string{"client_secret_post", "client_secret_basic"},
+		"token_endpoint_auth_methods_supported": []string{"client_secret_post", "client_secret_basic", "private_key_jwt"},
 		"grant_types_supported":                 []string{"client_credentials"},
 		"id_token_signing_alg_values_supported": []string{"RS256"},
 		"response_types_supported":              []string{"token"},

@@ -1,0 +1,75 @@
+package token
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// exchangeAudience is the audience of a workload's token that is exchanged for one of Entra ID.
+const exchangeAudience = "api://AzureADTokenExchange"
+
+// Federation verifies the tokens that a cluster issues to its workloads. A workload exchanges its token for one of the client that
+// has the token's subject.
+type Federation struct {
+	issuer string
+	key    *ecdsa.PublicKey
+}
+
+// OpenFederation returns a Federation for an issuer whose public key is in a PEM file.
+func OpenFederation(issuer, path string) (*Federation, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s is not a PEM file", path)
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(*ecdsa.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%s contains a %T, want an EC public key", path, parsed)
+	}
+	return &Federation{issuer: issuer, key: key}, nil
+}
+
+// subject returns the subject of a workload's token.
+func (f *Federation) subject(assertion string, i *Issuer) (string, error) {
+	var claims jwt.RegisteredClaims
+	_, err := jwt.ParseWithClaims(assertion, &claims, func(*jwt.Token) (any, error) { return f.key, nil }, jwt.WithValidMethods([]string{"ES256"}),
+		jwt.WithIssuer(f.issuer), jwt.WithAudience(exchangeAudience), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.now))
+	if err == nil && claims.Subject == "" {
+		err = errors.New("the token has no subject")
+	}
+	return claims.Subject, err
+}
+
+// Exchange returns a token for a workload that authenticates as a client with its cluster's token (RFC 7523, section 2.2).
+func (i *Issuer) Exchange(tenant, clientID, assertion, scope string) (string, error) {
+	return i.issue(scope, func() *Client {
+		if i.Workloads == nil {
+			return nil
+		}
+		subject, err := i.Workloads.subject(assertion, i)
+		if err != nil {
+			return nil
+		}
+		for n := range i.clients {
+			client := &i.clients[n]
+			if client.Workload == subject && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
+				return client
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,86 @@
+package token_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+)
+
+// TestWorkloadsExchangeTheirTokens checks which tokens of a cluster are exchanged for a token of a client.
+func TestWorkloadsExchangeTheirTokens(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "issuer.pub")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const store = "https://store.example"
+	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
+		{TenantID: "t", ClientID: "frontend", ObjectID: "f", Workload: "sa:frontend", Audiences: []string{store}},
+		{TenantID: "t", ClientID: "backend", ObjectID: "b", Workload: "sa:backend", Audiences: []string{store}},
+	}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if issuer.Workloads, err = token.OpenFederation("https://cluster.example", file); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	sign := func(key *ecdsa.PrivateKey, change func(c *jwt.RegisteredClaims)) string {
+		claims := jwt.RegisteredClaims{Issuer: "https://cluster.example", Subject: "sa:frontend", Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
+			ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}
+		change(&claims)
+		text, err := jwt.NewWithClaims(jwt.SigningMethodES256, claims).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	valid := sign(key, func(*jwt.RegisteredClaims) {})
+	for reason, test := range map[string]struct {
+		tenant, client, assertion, scope string
+		want                             error
+	}{
+		"its own client":        {"t", "frontend", valid, store + "/.default", nil},
+		"the client of another": {"t", "backend", valid, store + "/.default", token.ErrInvalidClient},
+		"another tenant":        {"u", "frontend", valid, store + "/.default", token.ErrInvalidClient},
+		"another audience":      {"t", "frontend", valid, "https://management.azure.com/.default", token.ErrInvalidAudience},
+		"another cluster's key": {"t", "frontend", sign(other, func(*jwt.RegisteredClaims) {}), store + "/.default", token.ErrInvalidClient},
+		"another issuer":        {"t", "frontend", sign(key, func(c *jwt.RegisteredClaims) { c.Issuer = "https://x.example" }), store + "/.default", token.ErrInvalidClient},
+		"a token for Kubernetes": {"t", "frontend", sign(key, func(c *jwt.RegisteredClaims) { c.Audience = jwt.ClaimStrings{"kubernetes"} }), store + "/.default",
+			token.ErrInvalidClient},
+		"expired":    {"t", "frontend", sign(key, func(c *jwt.RegisteredClaims) { c.ExpiresAt = jwt.NewNumericDate(now.Add(-time.Hour)) }), store + "/.default", token.ErrInvalidClient},
+		"no end":     {"t", "frontend", sign(key, func(c *jwt.RegisteredClaims) { c.ExpiresAt = nil }), store + "/.default", token.ErrInvalidClient},
+		"no subject": {"t", "frontend", sign(key, func(c *jwt.RegisteredClaims) { c.Subject = "" }), store + "/.default", token.ErrInvalidClient},
+		"no token":   {"t", "frontend", "", store + "/.default", token.ErrInvalidClient},
+	} {
+		text, err := issuer.Exchange(test.tenant, test.client, test.assertion, test.scope)
+		if !errors.Is(err, test.want) || (err == nil) != (text != "") {
+			t.Errorf("%s: %v, want %v", reason, err, test.want)
+		}
+	}
+	if _, err := issuer.Issue("t", "frontend", "", store+"/.default"); !errors.Is(err, token.ErrInvalidClient) {
+		t.Errorf("a workload's client with an empty secret: %v, want %v", err, token.ErrInvalidClient)
+	}
+}
