@@ -15,25 +15,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// fleetState describes what the fleet has, without values that differ between runs.
+// fleetState describes what the fleet has. It is for comparisons within one region.
 func (r *region) fleetState() []string {
 	r.fleet.mu.Lock()
 	defer r.fleet.mu.Unlock()
 	var all []string
-	add := func(id, phase string, generation, observed int64, spec fmt.Stringer) {
+	// With the UID: an incarnation of a name that was restored is not the one that replaced it.
+	add := func(uid, id, phase string, generation, observed int64, spec fmt.Stringer) {
 		if phase == "DELETED" {
 			return // tombstones may or may not be there
 		}
-		all = append(all, fmt.Sprintf("%s %s %d %d %s", strings.ToLower(id[strings.LastIndex(id, "/providers/")+1:]), phase, generation, observed, spec))
+		all = append(all, fmt.Sprintf("%s %s %s %d %d %s", uid, strings.ToLower(id[strings.LastIndex(id, "/providers/")+1:]), phase, generation, observed, spec))
 	}
 	for _, c := range r.fleet.clusters {
-		add(c.ResourceId, strings.TrimPrefix(c.Status.Phase.String(), "CLUSTER_PHASE_"), c.Generation, c.Status.ObservedGeneration, c.Spec.GetVersion())
+		add(c.Uid, c.ResourceId, strings.TrimPrefix(c.Status.Phase.String(), "CLUSTER_PHASE_"), c.Generation, c.Status.ObservedGeneration, c.Spec.GetVersion())
 	}
 	for _, p := range r.fleet.pools {
-		add(p.ResourceId, strings.TrimPrefix(p.Status.Phase.String(), "NODE_POOL_PHASE_"), p.Generation, p.Status.ObservedGeneration, p.Spec.GetVersion())
+		add(p.Uid, p.ResourceId, strings.TrimPrefix(p.Status.Phase.String(), "NODE_POOL_PHASE_"), p.Generation, p.Status.ObservedGeneration, p.Spec.GetVersion())
 	}
 	for _, a := range r.fleet.auths {
-		add(a.ResourceId, strings.TrimPrefix(a.Status.Phase.String(), "EXTERNAL_AUTH_PHASE_"), a.Generation, a.Status.ObservedGeneration, a.Spec.GetIssuer())
+		add(a.Uid, a.ResourceId, strings.TrimPrefix(a.Status.Phase.String(), "EXTERNAL_AUTH_PHASE_"), a.Generation, a.Status.ObservedGeneration, a.Spec.GetIssuer())
 	}
 	slices.Sort(all)
 	return all
