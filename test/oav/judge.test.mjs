@@ -12,8 +12,8 @@ const provider = "/providers/Microsoft.RedHatOpenShift";
 const pool = `${subscription}/resourceGroups/g${provider}/hcpOpenShiftClusters/c/nodePools/p`;
 const place = `${subscription}${provider}/locations/westus3`;
 
-const exchange = (method, path, body, statusCode, answer, headers = {}) => ({
-  liveRequest: { method, url: `https://management.azure.com${path}?api-version=${version}`, headers: { "content-type": "application/json" }, ...(body && { body }) },
+const exchange = (method, path, body, statusCode, answer, headers = {}, type = "application/json") => ({
+  liveRequest: { method, url: `https://management.azure.com${path}?api-version=${version}`, headers: { "content-type": type }, ...(body && { body }) },
   liveResponse: { statusCode: String(statusCode), headers: { "content-type": "application/json", ...headers }, ...(answer && { body: answer }) },
 });
 
@@ -34,7 +34,8 @@ const cases = {
   "a wrong request is refused": [true, exchange("PUT", pool, sent({ replicas: "two" }), 400, refusal)],
   "an unknown path is refused": [true, exchange("GET", `${pool}/friends`, null, 404, refusal)],
   "a read-only field is sent": [true, exchange("PUT", pool, sent({ provisioningState: "Failed" }), 200, shown())],
-  "a field is sent that nobody knows": [true, exchange("PUT", pool, sent({ colour: "blue" }), 200, shown())],
+  "a field that only the whole resource has is patched": [true, exchange("PATCH", pool, { properties: { platform: { vmSize: "x" } } }, 202, shown(), asynchronous)],
+  "null for an unknown field is patched": [true, exchange("PATCH", pool, { properties: { colour: null } }, 202, shown(), asynchronous)],
   "a path begins with two slashes": [true, exchange("GET", `/${pool}`, null, 200, shown())],
   "ARM registers the provider": [true, exchange("POST", `${subscription}${provider}/register`, null, 200, {})],
   "a dependency does not answer": [true, exchange("GET", pool, null, 503, refusal, { "retry-after": "5" })],
@@ -42,6 +43,15 @@ const cases = {
   "a status is read": [true, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status())],
   "a result is read": [true, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, shown())],
 
+  "the result of a failed operation is read": [true, exchange("GET", `${place}/hcpOperationResults/x`, null, 500, refusal)],
+  "operations are read at another version": [true, exchange("GET", `${provider}/operations`, null, 200, { value: [] })],
+  "a resource with a malformed name is deleted": [true, exchange("DELETE", `${pool}_`, null, 204, null)],
+
+  "an unknown field is accepted": [false, exchange("PUT", pool, sent({ colour: "blue" }), 200, shown(), asynchronous)],
+  "an unknown field is patched": [false, exchange("PATCH", pool, { properties: { colour: "blue" } }, 202, shown(), asynchronous)],
+  "a merge patch is accepted": [false, exchange("PATCH", pool, sent(), 202, shown(), asynchronous, "application/merge-patch+json")],
+  "a malformed name is accepted": [false, exchange("DELETE", `${pool}_`, null, 202, null, asynchronous)],
+  "the result fails": [false, exchange("GET", `${place}/hcpOperationResults/x`, null, 500, { error: { code: "InternalServerError", message: "no" } })],
   "a wrong request is accepted": [false, exchange("PUT", pool, sent({ replicas: "two" }), 201, shown(), asynchronous)],
   "a required field is missing": [false, exchange("GET", pool, null, 200, shown({ platform: {} }))],
   "a field has the wrong type": [false, exchange("GET", pool, null, 200, shown({ replicas: "two" }))],
@@ -56,6 +66,17 @@ const cases = {
   "a result holds a wrong resource": [false, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, shown({ replicas: "two" }))],
   "a result holds half a credential": [false, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, { kubeconfig: 5 })],
 };
+
+// Operators without an identity are ignored; other texts that are no ARM IDs are not.
+for (const [id, right] of [["", true], ["x", false]]) {
+  test(`an operator has the identity "${id}"`, async () => {
+    const judge = await Judge.open(documents);
+    const platform = { operatorsAuthentication: { userAssignedIdentities: { controlPlaneOperators: { a: id } } } };
+    await judge.judge(exchange("PATCH", pool.replace(/\/nodePools.*/, ""), { properties: { platform } }, 202, null, asynchronous));
+    const found = [...judge.violations.keys()].filter((key) => key.includes(" request: "));
+    assert.equal(found.length === 0, right, found.join("\n") || "no violation found");
+  });
+}
 
 for (const [reason, [right, input]] of Object.entries(cases)) {
   test(reason, async () => {
