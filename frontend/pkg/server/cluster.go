@@ -88,10 +88,10 @@ func (clusterType) validate(s *Server, rq *request, now *hub.Cluster, stored *da
 	return s.Rules.Cluster(change)
 }
 
-// validateAgainstStore rejects a managed resource group that contains another cluster, because the group is deleted
-// with its cluster, and a subnet of another cluster's node pool. There is no reservation for either. If two clusters are
-// created at the same moment, one in the group that the other one names, Azure rejects the second when it creates its
-// managed resource group.
+// validateAgainstStore rejects a version that the channel group does not have, a managed resource group that contains another
+// cluster, because the group is deleted with its cluster, and a subnet of another cluster's node pool. There is no reservation
+// for the last two. If two clusters are created at the same moment, one in the group that the other one names, Azure rejects the
+// second when it creates its managed resource group.
 func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *request, cluster *hub.Cluster, uid string) ([]apierror.Violation, error) {
 	subscriptionID, own := rq.param(subscriptionParam), rq.param(resourceGroupParam)
 	reserved, err := s.Database.Reservations().Find(ctx, database.ReservationKey(subscriptionID, database.ManagedResourceGroupReservation, own))
@@ -101,7 +101,8 @@ func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *requ
 	if live(reserved) != nil {
 		return nil, apierror.New(apierror.Conflict, "The resource group %s is the managed resource group of another cluster.", own)
 	}
-	var violations []apierror.Violation
+	exists := func(channelGroup, minor string) bool { return s.mayHaveChannel(ctx, channelGroup, minor) }
+	violations := s.Rules.MissingChannelOfNew(cluster, rq.subscription, exists)
 	if subnet := cluster.Properties.Platform.SubnetID; subnet != "" {
 		used, err := s.Database.SubnetHasNodePool(ctx, subscriptionID, subnet)
 		if err != nil {
@@ -132,9 +133,9 @@ func (clusterType) pin(s *Server, rq *request, cluster *hub.Cluster) {
 	s.Rules.PinVersion(cluster, rq.subscription)
 }
 
-// validateChangeAgainstStore rejects a new version that leaves node pools too far behind, or that Cluster Service cannot install
-// from the channel group. A node pool that is created at the
-// same time writes the cluster too, so that the later of the two requests is decided again.
+// validateChangeAgainstStore rejects a new version that leaves node pools too far behind, or that the channel group does not
+// have. A node pool that is created at the same time writes the cluster too, so that the later of the two requests is decided
+// again.
 func (clusterType) validateChangeAgainstStore(s *Server, ctx context.Context, rq *request, now, stored *hub.Cluster) ([]apierror.Violation, error) {
 	if now.Properties.Version.ID == stored.Properties.Version.ID {
 		return nil, nil

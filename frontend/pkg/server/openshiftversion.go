@@ -17,8 +17,8 @@ type VersionReader interface {
 	OpenShiftVersions(ctx context.Context, last clusterservice.OpenShiftVersions) (clusterservice.OpenShiftVersions, error)
 }
 
-// The bounds of the call to Cluster Service: versionTimeout for a request of the list, channelTimeout for the change of a
-// cluster, which does not depend on the call.
+// The bounds of the call to Cluster Service: versionTimeout for a request of the list, channelTimeout for the creation or
+// change of a cluster, which does not depend on the call.
 const (
 	versionTimeout = 3 * time.Second
 	channelTimeout = time.Second
@@ -54,9 +54,19 @@ func (s *Server) installableVersions(ctx context.Context, timeout time.Duration)
 // rejects the version when it receives the change.
 func (s *Server) hasChannel(ctx context.Context, channelGroup, minor string) bool {
 	list, err := s.installableVersions(ctx, channelTimeout)
-	if err != nil && len(list.Versions) == 0 {
-		return true
-	}
+	return err != nil && len(list.Versions) == 0 || listed(list, channelGroup, minor)
+}
+
+// mayHaveChannel is hasChannel for a new cluster. It asks Cluster Service only if the last list does not have the version, so
+// that creations do not wait for it.
+func (s *Server) mayHaveChannel(ctx context.Context, channelGroup, minor string) bool {
+	s.versionCache.mu.Lock()
+	last := s.versionCache.last
+	s.versionCache.mu.Unlock()
+	return listed(last, channelGroup, minor) || s.hasChannel(ctx, channelGroup, minor)
+}
+
+func listed(list clusterservice.OpenShiftVersions, channelGroup, minor string) bool {
 	return slices.ContainsFunc(list.Versions, func(version hub.OpenShiftVersion) bool {
 		return version.ChannelGroup == channelGroup && strings.HasPrefix(version.Name, minor+".")
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
@@ -373,6 +374,7 @@ var relatedFields = [][]string{
 	{"properties.network.machineCidr", "properties.network.podCidr", "properties.network.serviceCidr"},
 	{"properties.platform.subnetId", "properties.platform.vnetIntegrationSubnetId"},
 	{"properties.etcd.dataEncryption", "properties.version"},
+	{"properties.version.channelGroup", "tags[" + experiment.ExactVersion + "]", "properties.version.id"},
 	{"properties.replicas", "properties.autoScaling"},
 	{"properties.platform.availabilityZone", "properties.replicas"},
 	{"properties.issuer", "properties.clients"},

@@ -92,6 +92,17 @@ func (r *Rules) MissingChannel(cluster *hub.Cluster, exists func(channelGroup, m
 	return found.violations()
 }
 
+// MissingChannelOfNew is MissingChannel for a new cluster. It returns nil if the version or the channel group violates another
+// rule.
+func (r *Rules) MissingChannelOfNew(cluster *hub.Cluster, subscription *hub.Subscription, exists func(channelGroup, minor string) bool) []apierror.Violation {
+	found := &report{}
+	r.clusterVersion(found, &cluster.Properties.Version, subscription)
+	if len(found.findings) > 0 {
+		return nil
+	}
+	return r.MissingChannel(cluster, exists)
+}
+
 // offeredVersion requires that the region offers a new or changed version that violates no other rule.
 func (r *Rules) offeredVersion(report *report, change ClusterChange) {
 	const field = "properties.version.id"
