@@ -7,3 +7,10 @@ const (
 	IdentitiesRead   = "IdentitiesRead"
 	IdentityNotFound = "IdentityNotFound"
 )
+
+// EncryptionKeyUsable is False with the reason EncryptionKeyInvalid if HyperShift cannot encrypt with the customer's key of
+// etcd. Otherwise the cluster does not have the condition.
+const (
+	EncryptionKeyUsable  = "EncryptionKeyUsable"
+	EncryptionKeyInvalid = "EncryptionKeyInvalid"
+)

@@ -26,6 +26,8 @@ const (
 	CodeAwaitingSecret   = "AwaitingSecret"
 	// CodeIdentityNotFound is a user-assigned identity of a cluster that does not exist.
 	CodeIdentityNotFound = "IdentityNotFound"
+	// CodeEncryptionKeyInvalid is a customer's key of etcd that cannot be used.
+	CodeEncryptionKeyInvalid = "EncryptionKeyInvalid"
 	// CodeInvalidConfiguration is a configuration that the control plane rejects.
 	CodeInvalidConfiguration = "InvalidConfiguration"
 	CodeCertificateNotIssued = "CertificateNotIssued"
@@ -75,6 +77,19 @@ func MissingIdentities(deadline time.Duration, report *clusterservice.Report) *d
 			return &failures[0]
 		}
 		return &database.OperationError{Code: codeMultipleErrors, Message: fmt.Sprintf("%d errors occurred", len(failures)), Details: failures}
+	}
+	return nil
+}
+
+// UnusableKey returns the error of a cluster whose customer did not provide a usable key of etcd before the deadline, or nil if
+// Cluster Service reports no unusable key.
+func UnusableKey(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
+	for _, c := range report.Conditions {
+		if c.Type == clustercondition.EncryptionKeyUsable && c.Status == "False" {
+			return &database.OperationError{Code: CodeEncryptionKeyInvalid, Target: "properties.etcd.dataEncryption.customerManaged.kms.activeKey",
+				Message: "The key could not be used within " + duration(deadline) +
+					". Check that the vault and the version of the key exist, and that the identity of the operator kms may encrypt and decrypt with the key."}
+		}
 	}
 	return nil
 }

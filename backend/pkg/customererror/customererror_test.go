@@ -235,6 +235,20 @@ func FuzzFromReport(f *testing.F) {
 	})
 }
 
+func TestUnusableKey(t *testing.T) {
+	const property = "properties.etcd.dataEncryption.customerManaged.kms.activeKey"
+	unusable := hub.Condition{Type: clustercondition.EncryptionKeyUsable, Status: "False", Reason: clustercondition.EncryptionKeyInvalid, Message: "https://vault/keys: 403"}
+	found := UnusableKey(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{{Type: "Available", Status: "False"}, unusable}})
+	if found == nil || found.Code != "EncryptionKeyInvalid" || found.Target != property || strings.Contains(found.Message, unusable.Message) {
+		t.Errorf("got %+v, want an error at %s without the text of HyperShift", found, property)
+	}
+	for _, other := range []hub.Condition{{Type: unusable.Type, Status: "True"}, {Type: clustercondition.IdentitiesRead, Status: "False"}} {
+		if found := UnusableKey(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{other}}); found != nil {
+			t.Errorf("with %v: got %+v", other, found)
+		}
+	}
+}
+
 func TestMissingIdentities(t *testing.T) {
 	const root = "properties.platform.operatorsAuthentication.userAssignedIdentities."
 	failure := func(property string) database.OperationError {

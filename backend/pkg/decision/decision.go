@@ -194,6 +194,9 @@ func decideApply(s Situation) Decision {
 		if missing := customererror.MissingIdentities(s.deadline(), s.Report); missing != nil {
 			return s.fail(missing)
 		}
+		if unusable := customererror.UnusableKey(s.deadline(), s.Report); unusable != nil {
+			return s.fail(unusable)
+		}
 		return s.overdue()
 	case s.remaining() <= 0:
 		return s.overdue()

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 // controlPlaneState returns the state of the control plane layer of a cluster.
@@ -51,10 +53,17 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" })
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" && keyRejected(c) })
 	r.hypershift.RejectKeys(false)
 	r.maestro.Touch()
-	service.awaitCluster(t, request.Uid, clusterReady(3))
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return clusterReady(3)(c) && !keyRejected(c) })
+}
+
+// keyRejected reports whether a cluster has the condition from which the backend names the customer's key.
+func keyRejected(c *csv1.Cluster) bool {
+	return slices.ContainsFunc(c.GetStatus().GetConditions(), func(condition *csv1.Condition) bool {
+		return condition.GetType() == clustercondition.EncryptionKeyUsable && condition.GetStatus() == "False"
+	})
 }
 
 // TestNodePoolVersionRules checks that a rejection names the rule and the allowed versions.

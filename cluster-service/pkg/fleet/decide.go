@@ -8,7 +8,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // Region holds the settings of the region that the state machine depends on.
@@ -249,6 +248,10 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		s.Conditions = append(s.Conditions, setConditions(before, now, c.Generation,
 			condition{clustercondition.IdentitiesRead, "False", clustercondition.IdentityNotFound, identitiesMissingSentence + missing + "."})...)
 	}
+	if keyUnusable(c.Spec, seen) {
+		s.Conditions = append(s.Conditions, setConditions(before, now, work.Generation,
+			condition{clustercondition.EncryptionKeyUsable, "False", clustercondition.EncryptionKeyInvalid, "HyperShift cannot encrypt with the customer's key."})...)
+	}
 	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
 	if !lost.none() {
@@ -259,20 +262,6 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), controlPlane)
 	}
 	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
-}
-
-// rolledOut reports whether the control plane runs the release. For a version that does not report this, the condition
-// Available decides.
-func rolledOut(want Release, seen *feedback.Observed) bool {
-	version, err := release.ParseVersion(want.Version)
-	if err != nil || !version.ReportsControlPlaneVersion() {
-		return seen.Image == want.Image
-	}
-	if len(seen.ControlPlaneVersions) == 0 {
-		return false
-	}
-	newest := seen.ControlPlaneVersions[0]
-	return newest.State == "Completed" && newest.Version == want.Version
 }
 
 // activeVersions returns the versions that the control plane runs: the newest entries of its history, down to the last

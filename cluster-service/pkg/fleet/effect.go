@@ -5,6 +5,8 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // An update is complete when its effect was read back, not when it was published. The digest on the management cluster
@@ -36,13 +38,33 @@ func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
 	valid, encrypted := seen.Condition(feedback.ValidKMS), seen.Condition(feedback.DataEncrypted)
 	switch {
 	case valid.Status == "False":
-		return pending{"EncryptionKeyInvalid", valid.Message}
+		return pending{clustercondition.EncryptionKeyInvalid, valid.Message}
 	case encrypted.Status == "False":
 		return pending{encrypted.Reason, encrypted.Message + "."}
 	case seen.EncryptionKey != "" && seen.EncryptionKey != key.GetKeyVersion():
 		return pending{"EncryptionKeyRotation", fmt.Sprintf("Waiting for the rotation from key version %s to %s.", seen.EncryptionKey, key.GetKeyVersion())}
 	}
 	return pending{}
+}
+
+// rolledOut reports whether the control plane runs the release. For a version that does not report this, the condition
+// Available decides.
+func rolledOut(want Release, seen *feedback.Observed) bool {
+	version, err := release.ParseVersion(want.Version)
+	if err != nil || !version.ReportsControlPlaneVersion() {
+		return seen.Image == want.Image
+	}
+	if len(seen.ControlPlaneVersions) == 0 {
+		return false
+	}
+	newest := seen.ControlPlaneVersions[0]
+	return newest.State == "Completed" && newest.Version == want.Version
+}
+
+// keyUnusable reports whether HyperShift cannot encrypt with the customer's key. HyperShift does not validate keys in private
+// vaults.
+func keyUnusable(spec *csv1.ClusterSpec, seen *feedback.Observed) bool {
+	return spec.GetEtcd().GetKmsKey() != nil && seen.Condition(feedback.ValidKMS).Status == "False"
 }
 
 // poolPending returns what HyperShift still has to do for a NodePool as it was read back, without regard to nodes.
