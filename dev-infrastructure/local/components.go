@@ -37,7 +37,7 @@ func (r *Region) components() []component {
 	}
 	all := []component{
 		{Name: "postgres", Layer: "postgresql", PostgreSQL: r.address(postgresPort)},
-		{Name: "etcd", Layer: "etcd", Ready: "http://" + r.address(etcdPort) + "/health"},
+		{Name: "etcd", Layer: "etcd", Ready: "http://" + r.address(etcdOps) + "/health"},
 		ours("cosmos-emulator", "cosmos-db", "", cosmosOps),
 		ours("eventgrid-emulator", "mqtt-broker", "", mqttOps),
 		ours("maestro-server", "maestro-server", "", maestroServerOps),

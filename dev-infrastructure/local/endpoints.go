@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -48,7 +49,9 @@ type Endpoints struct {
 	MQTTFaults string `json:"mqttFaults"`
 	// Azure is the URL of the Azure emulator.
 	Azure string `json:"azure"`
-	Etcd  string `json:"etcd"`
+	// Etcd is the URL of etcd, and EtcdTLS the files of its administrator.
+	Etcd    string          `json:"etcd"`
+	EtcdTLS kubeapi.EtcdTLS `json:"etcdTLS"`
 	// DatabaseURLFiles are the files with the URLs of the databases for their services, by database. AdministratorURLFile contains
 	// that of the PostgreSQL server for its superuser.
 	DatabaseURLFiles     map[string]string `json:"databaseURLFiles"`
@@ -83,7 +86,8 @@ func (r *Region) Endpoints() Endpoints {
 		MQTT:               r.address(mqttPort),
 		MQTTFaults:         "http://" + r.address(mqttFaults),
 		Azure:              "https://" + r.address(azurePort),
-		Etcd:               "http://" + r.address(etcdPort),
+		Etcd:               r.etcdURL(),
+		EtcdTLS:            r.etcdAdministrator,
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
 			MaestroDatabase:        r.databaseURLFile(MaestroDatabase),

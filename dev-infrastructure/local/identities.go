@@ -65,6 +65,9 @@ func (r *Region) issueIdentities() error {
 		}
 		r.clusters = append(r.clusters, m)
 	}
+	if err := r.issueEtcd(); err != nil {
+		return fmt.Errorf("issuing the certificates of etcd: %w", err)
+	}
 	for _, identity := range r.identities() {
 		if err := os.MkdirAll(r.identityDir(identity.name), 0o700); err != nil {
 			return err

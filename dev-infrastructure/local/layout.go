@@ -38,6 +38,7 @@ const (
 	adminOps             service = 29
 	azurePort            service = 38
 	azureOps             service = 39
+	etcdOps              service = 48
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -10,6 +10,7 @@ type managementCluster struct {
 	name  string
 	index int
 	pki   *kubeapi.Authority
+	etcd  kubeapi.EtcdTLS
 }
 
 func (m *managementCluster) apiServerName() string { return m.name + "-kube-apiserver" }
@@ -63,7 +64,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 	return supervisor.Spec{
 		Name:    m.apiServerName(),
 		Program: r.thirdParty("bin", "kube-apiserver"),
-		Args:    kubeapi.Server{PKI: m.pki, Port: port, Etcd: "http://" + r.address(etcdPort), EtcdPrefix: "/" + m.name}.APIServer(),
+		Args:    kubeapi.Server{PKI: m.pki, Port: port, Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: m.etcd}.APIServer(),
 		Env:     r.garbageCollection(),
 		Needs:   []string{"etcd"},
 		Ports:   map[string]int{"https": port},

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"golang.org/x/sys/unix"
 )
@@ -64,9 +65,13 @@ type Status struct {
 
 // Region is a region that this process runs. It is safe for concurrent use.
 type Region struct {
-	config     Config
-	state      *state
-	clusters   []*managementCluster
+	config   Config
+	state    *state
+	clusters []*managementCluster
+	// etcdAuthority issues the certificates of etcd's users, and etcdAdministrator are the files of etcdusers.Root.
+	etcdAuthority     *kubeapi.EtcdAuthority
+	etcdAdministrator kubeapi.EtcdTLS
+
 	supervisor *supervisor.Supervisor
 	control    *control.Server
 	started    time.Time

@@ -97,7 +97,8 @@ func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 		"--fidelity="+string(r.config.Fidelity),
 		"--time-scale="+strconv.FormatFloat(*r.config.TimeScale, 'g', -1, 64),
 		"--kube-apiserver="+r.thirdParty("bin", "kube-apiserver"),
-		"--etcd-servers=http://"+r.address(etcdPort),
+		"--etcd-servers="+r.etcdURL(),
+		"--etcd-authority-dir="+r.etcdAuthorityDir(),
 		"--state-dir="+r.state.path("hosted", m.name),
 		fmt.Sprintf("--hosted-ports=%d-%d", first, first+hostedPortsPerCluster-1),
 	)
@@ -324,6 +325,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("postgres", "PostgreSQL", postgresPort)
 	add("etcd", "etcd's clients", etcdPort)
 	add("etcd", "etcd's peers", etcdPeerPort)
+	add("etcd", "etcd's health and metrics", etcdOps)
 	for i, name := range r.config.managementClusters() {
 		add(name+"-kube-apiserver", name+"'s kube-apiserver", management(i, managementAPI))
 		add(name+"-kube-controller-manager", name+"'s kube-controller-manager", management(i, managementController))

@@ -180,32 +180,3 @@ func (r *Region) migrate(ctx context.Context, database *serviceDatabase, log io.
 	}
 	return nil
 }
-
-// etcd returns the spec of the etcd that all Kubernetes API servers of the region share, each with its own prefix.
-func (r *Region) etcd() supervisor.Spec {
-	client := "http://" + r.address(etcdPort)
-	peer := "http://" + r.address(etcdPeerPort)
-	arguments := []string{
-		"--name=local",
-		"--data-dir=" + r.state.path("etcd"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=local=" + peer,
-		"--quota-backend-bytes=4294967296",
-		"--log-level=warn",
-	}
-	if r.config.Throwaway {
-		arguments = append(arguments, "--unsafe-no-fsync")
-	}
-	return supervisor.Spec{
-		Name:    "etcd",
-		Program: r.thirdParty("bin", "etcd"),
-		Args:    arguments,
-		Ports:   map[string]int{"client": r.port(etcdPort), "peer": r.port(etcdPeerPort)},
-		// /health executes a read with consensus and reports alarms.
-		Ready:   httpReady(client+"/health", nil),
-		Live:    httpLive(client+"/version", nil),
-		DataDir: r.state.path("etcd"),
-		// It survives a kill, and a graceful shutdown would wait for its clients' watches.
-		Grace: 2 * time.Second,
-	}
-}

@@ -1,10 +1,18 @@
 package local
 
 import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
@@ -18,6 +26,97 @@ func TestStoresAcceptOnlyTheirClients(t *testing.T) {
 	}
 	defer region.Close()
 	t.Run("PostgreSQL", func(t *testing.T) { testDatabaseClients(t, region) })
+	t.Run("etcd", func(t *testing.T) { testEtcdClients(t, region) })
+}
+
+// testEtcdClients connects to etcd, on the port of its clients and on that of its peers, without a certificate, with those of all workloads,
+// with those of the administrators of management clusters, and with those of etcd's users.
+func testEtcdClients(t *testing.T, region *Region) {
+	root, err := region.Endpoints().EtcdTLS.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(base, path string, certificates ...tls.Certificate) (int, error) {
+		config := &tls.Config{RootCAs: root.RootCAs, Certificates: certificates, MinVersion: tls.VersionTLS12}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	const health, members = "/health", "/members"
+	client, peer := region.Endpoints().Etcd, "https://"+region.address(etcdPeerPort)
+	if status, err := read(client, health, root.Certificates...); err != nil || status != http.StatusOK {
+		t.Errorf("with a certificate of etcd's authority: %d, %v", status, err)
+	}
+	foreign := map[string][]tls.Certificate{"no certificate": nil}
+	for name, dir := range region.Endpoints().Identities {
+		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign[name] = []tls.Certificate{certificate}
+	}
+	for _, m := range region.clusters {
+		config, err := m.pki.TLS(kubeapi.Admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign[m.name+"'s administrator"] = config.Certificates
+		testEtcdUser(t, region, m)
+	}
+	expectRefusal := func(base, path, name string, certificates []tls.Certificate) {
+		var alert *net.OpError
+		if status, err := read(base, path, certificates...); !errors.As(err, &alert) || alert.Op != "remote error" {
+			t.Errorf("%s with %s: %d, %v, want a failed handshake", base, name, status, err)
+		}
+	}
+	for name, certificates := range foreign {
+		expectRefusal(client, health, name, certificates)
+		expectRefusal(peer, members, name, certificates)
+	}
+	expectRefusal(peer, members, "root's certificate", root.Certificates)
+	plain := strings.Replace(client, "https:", "http:", 1)
+	if status, err := read(plain, health); err == nil && status != http.StatusBadRequest {
+		t.Errorf("without TLS: %d", status)
+	}
+	if status, err := read("http://"+region.address(etcdOps), "/v3/kv/range"); err != nil || status != http.StatusNotFound {
+		t.Errorf("keys on the port of the metrics: %d, %v", status, err)
+	}
+}
+
+// testEtcdUser reads the keys of all management clusters with the certificate of one's API server. The values of its Secrets are encrypted.
+func testEtcdUser(t *testing.T, region *Region, m *managementCluster) {
+	config, err := m.etcd.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := etcdusers.Open(region.Endpoints().Etcd, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	for _, other := range region.clusters {
+		prefix := other.etcdUser().Prefix
+		values, err := server.Read(t.Context(), prefix)
+		if other == m && (err != nil || len(values) == 0) || other != m && (err == nil || !strings.Contains(err.Error(), "permission denied")) {
+			t.Errorf("%s reads the keys of %s: %d keys, %v", m.name, other.name, len(values), err)
+		}
+		for key, value := range values {
+			encrypted := strings.HasPrefix(key, prefix+"/secrets/") || strings.HasPrefix(key, prefix+"/configmaps/")
+			if encrypted && !strings.HasPrefix(string(value), "k8s:enc:secretbox:") {
+				t.Errorf("%s is not encrypted", key)
+			}
+		}
+	}
+	if values, err := server.Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("%s reads the keys of all API servers: %d keys, %v", m.name, len(values), err)
+	}
 }
 
 // testDatabaseClients tries each role of each database with each certificate.

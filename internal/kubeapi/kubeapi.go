@@ -51,9 +51,10 @@ var apiGroups = []string{
 type Server struct {
 	PKI  *Authority
 	Port int
-	// Etcd is the URL of etcd, and EtcdPrefix the prefix of all keys, for example /mgmt-1. Only an API server uses
-	// them.
+	// Etcd is the URL of etcd, EtcdPrefix the prefix of all keys, for example /mgmt-1, and EtcdTLS the files for the
+	// connection. Only an API server uses them.
 	Etcd, EtcdPrefix string
+	EtcdTLS          EtcdTLS
 }
 
 // IssueServing issues the serving certificate of the cluster's servers.
@@ -61,7 +62,7 @@ func (a *Authority) IssueServing() error { return a.Serving(Serving, hosts...) }
 
 // APIServer returns the arguments of kube-apiserver.
 func (s Server) APIServer() []string {
-	return []string{
+	return append([]string{
 		"--etcd-servers=" + s.Etcd,
 		"--etcd-prefix=" + s.EtcdPrefix,
 		"--encryption-provider-config=" + s.PKI.Path(EncryptionFile),
@@ -81,7 +82,7 @@ func (s Server) APIServer() []string {
 		"--profiling=false",
 		"--event-ttl=30m",
 		"--runtime-config=" + strings.Join(apiGroups, ","),
-	}
+	}, s.EtcdTLS.Arguments()...)
 }
 
 // ControllerManager returns the arguments of kube-controller-manager with the namespace and garbage collection

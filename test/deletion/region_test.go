@@ -144,7 +144,7 @@ func newRegion(t *testing.T) *region {
 func (r *region) startRuntime(management *kubeapitest.Cluster) {
 	r.t.Helper()
 	options := hypershift.Options{Kubeconfig: management.Kubeconfig(), CRDDir: filepath.Join(definitions(r.t), "hypershift"), Fidelity: "status", TimeScale: timeScale,
-		APIServer: filepath.Join(management.Programs, "kube-apiserver"), EtcdServers: management.Etcd, StateDir: r.t.TempDir(), Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2}
+		APIServer: filepath.Join(management.Programs, "kube-apiserver"), EtcdServers: management.Etcd, EtcdAuthority: management.EtcdAuthority, StateDir: r.t.TempDir(), Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2}
 	if err := options.Validate(); err != nil {
 		r.t.Fatal(err)
 	}

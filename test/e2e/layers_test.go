@@ -1,12 +1,11 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -291,38 +291,27 @@ func inProcesses(context.Context) ([]string, error) {
 	return found, nil
 }
 
-// inEtcd lists the keys of hosted control planes through etcd's JSON gateway.
+// inEtcd lists the keys and users of hosted control planes.
 func inEtcd(ctx context.Context) ([]string, error) {
-	prefix := []byte("/hosted/")
-	end := append(slices.Clone(prefix[:len(prefix)-1]), prefix[len(prefix)-1]+1)
-	body, err := json.Marshal(map[string]any{
-		"key": base64.StdEncoding.EncodeToString(prefix), "range_end": base64.StdEncoding.EncodeToString(end), "keys_only": true, "limit": 20,
-	})
+	config, err := region.Endpoints().EtcdTLS.Config()
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().Etcd+"/v3/kv/range", bytes.NewReader(body))
+	etcd, err := etcdusers.Open(region.Endpoints().Etcd, config)
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	defer func() { _ = etcd.Close() }()
+	values, err := etcd.Read(ctx, "/hosted")
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close()
-	var answer struct {
-		Kvs []struct {
-			Key []byte `json:"key"`
-		} `json:"kvs"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	users, err := etcd.Users(ctx)
+	if err != nil {
 		return nil, err
 	}
-	var found []string
-	for _, pair := range answer.Kvs {
-		found = append(found, string(pair.Key))
-	}
-	return found, nil
+	users = slices.DeleteFunc(users, func(name string) bool { return !strings.HasPrefix(name, "/hosted/") })
+	return append(slices.Collect(maps.Keys(values)), users...), nil
 }
 
 // inAzure lists what the Azure emulator holds for clusters: resources, certificates, published documents and associations of

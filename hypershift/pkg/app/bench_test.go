@@ -38,6 +38,29 @@ func BenchmarkCreate(b *testing.B) {
 	b.ReportMetric(float64(durations[len(durations)*99/100].Microseconds())/1000, "p99-ms")
 }
 
+// BenchmarkProcess creates HostedClusters with real API servers one after the other, and deletes each before the next.
+func BenchmarkProcess(b *testing.B) {
+	m := newManagementCluster(b)
+	m.startRuntime(b, m.options(b.TempDir(), withProcessFidelity))
+	watch := m.watchAvailable(b)
+	var durations []time.Duration
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		s := m.sample(b, fmt.Sprintf("process-%d", i))
+		s.createPrerequisites(b)
+		b.StartTimer()
+		s.apply(b, s.cluster)
+		created := time.Now()
+		durations = append(durations, watch.await(b, s).Sub(created))
+		b.StopTimer()
+		s.delete(b)
+		b.StartTimer()
+	}
+	slices.Sort(durations)
+	b.ReportMetric(float64(durations[0].Milliseconds()), "min-ms")
+	b.ReportMetric(float64(durations[len(durations)/2].Milliseconds()), "p50-ms")
+}
+
 // BenchmarkBurst creates 500 HostedClusters with a node pool each at the same time and waits until all are Available.
 func BenchmarkBurst(b *testing.B) {
 	clusters := 500

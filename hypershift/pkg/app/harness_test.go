@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -115,7 +114,7 @@ func (m *managementCluster) expectNoHostedClusters(t testing.TB) {
 func (m *managementCluster) options(stateDir string, change func(*Options)) Options {
 	options := Options{
 		Kubeconfig: m.Kubeconfig(), CRDDir: filepath.Join(thirdParty, "crds/hypershift"), Fidelity: "status",
-		APIServer: filepath.Join(m.Programs, "kube-apiserver"), EtcdServers: m.Etcd, StateDir: stateDir,
+		APIServer: filepath.Join(m.Programs, "kube-apiserver"), EtcdServers: m.Etcd, EtcdAuthority: m.EtcdAuthority, StateDir: stateDir,
 		Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2,
 	}
 	if change != nil {
@@ -166,7 +165,7 @@ func (m *managementCluster) spawnRuntime(t testing.TB, options Options) *spawn.P
 	}
 	command := exec.Command(self, "--kubeconfig="+options.Kubeconfig, "--crd-dir="+options.CRDDir, "--fidelity="+options.Fidelity,
 		"--time-scale="+strconv.FormatFloat(options.TimeScale, 'f', -1, 64), "--kube-apiserver="+options.APIServer,
-		"--etcd-servers="+options.EtcdServers, "--state-dir="+options.StateDir)
+		"--etcd-servers="+options.EtcdServers, "--etcd-authority-dir="+options.EtcdAuthority, "--state-dir="+options.StateDir)
 	command.Env = append(os.Environ(), runtimeEnvironment+"=1")
 	command.Stdout, command.Stderr = t.Output(), t.Output()
 	process, err := spawn.Start(command, syscall.SIGKILL)
@@ -383,20 +382,17 @@ func (s *sample) awaitGone(t testing.TB) {
 }
 
 // etcdKeys returns the number of etcd keys of a hosted control plane.
-func (s *sample) etcdKeys(t testing.TB) string {
+func (s *sample) etcdKeys(t testing.TB) int {
 	t.Helper()
-	command := fmt.Sprintf(`{"key":%q,"range_end":%q,"count_only":true}`, base64String(hostedapi.Prefix(s.controlPlane())+"/"), base64String(hostedapi.Prefix(s.controlPlane())+"0"))
-	response, err := http.Post(s.Etcd+"/v3/kv/range", "application/json", strings.NewReader(command))
+	return len(s.etcdValues(t, hostedapi.Prefix(s.controlPlane())))
+}
+
+// etcdValues returns all keys below a prefix with their values.
+func (s *sample) etcdValues(t testing.TB, prefix string) map[string][]byte {
+	t.Helper()
+	values, err := s.EtcdUsers(t).Read(t.Context(), prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	var result struct {
-		Count string `json:"count"`
-	}
-	decodeJSON(t, response.Body, &result)
-	if result.Count == "" {
-		return "0"
-	}
-	return result.Count
+	return values
 }

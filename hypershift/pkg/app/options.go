@@ -25,9 +25,11 @@ type Options struct {
 	Fidelity string
 	// TimeScale is a factor on the observed durations; 0 is as fast as possible.
 	TimeScale float64
-	// APIServer and EtcdServers are required for process fidelity.
+	// APIServer, EtcdServers and EtcdAuthority are required for process fidelity.
 	APIServer   string
 	EtcdServers string
+	// EtcdAuthority is the folder of the authority of etcd's users.
+	EtcdAuthority string
 	// StateDir is the folder of the certificates, ports and logs of hosted API servers.
 	StateDir string
 	// Ports is the port range of hosted API servers.
@@ -48,6 +50,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.Float64Var(&o.TimeScale, "time-scale", 0, "`factor` on the durations observed on real management clusters; 0 is as fast as possible")
 	flags.StringVar(&o.APIServer, "kube-apiserver", "", "`path` of the kube-apiserver program of hosted control planes")
 	flags.StringVar(&o.EtcdServers, "etcd-servers", "", "client `URLs` of the etcd that hosted control planes share, each with its own key prefix")
+	flags.StringVar(&o.EtcdAuthority, "etcd-authority-dir", "", "`folder` of the authority (ca.crt, ca.key) that issues the certificates of etcd's users, for this process and for hosted API servers")
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for the certificates, ports and logs of hosted API servers")
 	flags.Var(&o.Ports, "hosted-ports", "`range` of loopback ports for hosted API servers")
 	flags.IntVar(&o.ConcurrentStarts, "concurrent-starts", 2, "`number` of hosted API servers that may start at the same time")
@@ -69,13 +72,13 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--concurrent-starts: %d is less than 1", o.ConcurrentStarts)
 	}
 	given := 0
-	for _, value := range []string{o.APIServer, o.EtcdServers, o.StateDir} {
+	for _, value := range []string{o.APIServer, o.EtcdServers, o.EtcdAuthority, o.StateDir} {
 		if value != "" {
 			given++
 		}
 	}
-	if given != 3 && (given != 0 || fidelity == contract.FidelityProcess) {
-		return errors.New("--kube-apiserver, --etcd-servers and --state-dir are required together for process fidelity")
+	if given != 4 && (given != 0 || fidelity == contract.FidelityProcess) {
+		return errors.New("--kube-apiserver, --etcd-servers, --etcd-authority-dir and --state-dir are required together for process fidelity")
 	}
 	return nil
 }

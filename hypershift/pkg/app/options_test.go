@@ -8,13 +8,13 @@ import (
 )
 
 func TestOptions(t *testing.T) {
-	process := " --kube-apiserver=a --etcd-servers=b --state-dir=c"
+	process := " --kube-apiserver=a --etcd-servers=b --etcd-authority-dir=d --state-dir=c"
 	cases := map[string]struct{ reason, args, names string }{
 		"Status":          {"status fidelity needs only a management cluster", "--kubeconfig=k --fidelity=status", ""},
 		"Process":         {"the default", "--kubeconfig=k" + process, ""},
 		"NoKubeconfig":    {"there is no default", "--fidelity=status", "--kubeconfig"},
 		"ProcessWithout":  {"process fidelity is the default and needs programs", "--kubeconfig=k", "--kube-apiserver"},
-		"Half":            {"process fidelity needs all three flags", "--kubeconfig=k --fidelity=status --state-dir=c", "--etcd-servers"},
+		"Half":            {"process fidelity needs all four flags", "--kubeconfig=k --fidelity=status --state-dir=c", "--etcd-servers"},
 		"BadFidelity":     {"only two fidelities exist", "--kubeconfig=k --fidelity=perfect", "--fidelity"},
 		"NegativeTime":    {"a factor is not negative", "--kubeconfig=k --fidelity=status --time-scale=-1", "--time-scale"},
 		"BadPorts":        {"a range has two bounds", "--kubeconfig=k --hosted-ports=7", "hosted-ports"},

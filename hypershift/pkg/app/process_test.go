@@ -129,10 +129,11 @@ func TestProcessFidelity(t *testing.T) {
 			t.Errorf("node %s has no lease: %v", node.Name, err)
 		}
 	}
-	if keys := s.etcdKeys(t); keys == "0" {
+	if keys := s.etcdKeys(t); keys == 0 {
 		t.Error("the hosted API server has no keys below its prefix")
 	}
 	s.expectEncryption(t)
+	s.expectOwnKeysOnly(t, stateDir)
 
 	for _, replicas := range []int{5, 1} {
 		s.setPool(t, int64(replicas), "spec", "replicas")
@@ -167,12 +168,13 @@ func TestProcessFidelity(t *testing.T) {
 
 	s.delete(t)
 	s.expectNothingRuns(t)
-	if keys := s.etcdKeys(t); keys != "0" {
-		t.Errorf("%s keys of the hosted cluster are still in etcd", keys)
+	if keys := s.etcdKeys(t); keys != 0 {
+		t.Errorf("%d keys of the hosted cluster are still in etcd", keys)
 	}
 	if _, err := os.Stat(filepath.Join(stateDir, s.controlPlane())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its folder still exists: %v", err)
 	}
+	s.expectNoEtcdUser(t)
 }
 
 func TestCreationAndDeletionSurviveKills(t *testing.T) {
@@ -221,9 +223,10 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 	m.spawnRuntime(t, options)
 	s.awaitGone(t)
 	s.expectNothingRuns(t)
-	if keys := s.etcdKeys(t); keys != "0" {
-		t.Errorf("%s keys of the hosted cluster are still in etcd", keys)
+	if keys := s.etcdKeys(t); keys != 0 {
+		t.Errorf("%d keys of the hosted cluster are still in etcd", keys)
 	}
+	s.expectNoEtcdUser(t)
 }
 
 // TestRestartDateRestartsTheAPIServer changes HyperShift's annotation for restarting a control plane, and expects another

@@ -217,7 +217,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 			return fmt.Errorf("--state-dir: %w", err)
 		}
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
-			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
+			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, EtcdAuthority: r.options.EtcdAuthority, Dir: dir,
 			Ports: r.options.Ports, Probes: r.options.Probes, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
 			OnChange: func(name string) {
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {

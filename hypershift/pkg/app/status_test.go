@@ -1,11 +1,8 @@
 package app
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -13,15 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-func base64String(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-
-func decodeJSON(t testing.TB, from io.Reader, into any) {
-	t.Helper()
-	if err := json.NewDecoder(from).Decode(into); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // available returns nil if the cluster is Available, with all fields that its consumers need.
 func available(hc *hyperv1.HostedCluster) error {

@@ -1,57 +1,59 @@
 package hostedapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
-// etcdClient deletes the keys of hosted control planes through etcd's JSON gateway. One kind of call does not justify
-// etcd's gRPC client and its dependencies.
-type etcdClient struct {
-	endpoint string
-	client   *http.Client
+// etcdTimeout bounds the requests to etcd of one operation.
+const etcdTimeout = 20 * time.Second
+
+// etcdAccess gives each control plane a user of etcd that can read and write only the control plane's keys.
+type etcdAccess struct {
+	authority *kubeapi.EtcdAuthority
+	users     *etcdusers.Client
 }
 
-func newEtcdClient(servers string) *etcdClient {
-	first, _, _ := strings.Cut(servers, ",")
-	return &etcdClient{endpoint: strings.TrimSuffix(first, "/"), client: &http.Client{Timeout: 20 * time.Second}}
+// openEtcd issues the Supervisor's own certificate into its folder. It does not connect yet.
+func openEtcd(options *Options) (*etcdAccess, error) {
+	authority, err := kubeapi.OpenEtcdAuthority(options.EtcdAuthority)
+	if err != nil {
+		return nil, err
+	}
+	files, err := authority.Issue(options.Dir, etcdusers.Root)
+	if err != nil {
+		return nil, fmt.Errorf("issuing the client certificate for etcd: %w", err)
+	}
+	config, err := files.Config()
+	if err != nil {
+		return nil, err
+	}
+	users, err := etcdusers.Open(options.EtcdServers, config)
+	if err != nil {
+		return nil, err
+	}
+	return &etcdAccess{authority, users}, nil
 }
 
-// deletePrefix deletes all keys of a control plane and returns their number.
-func (e *etcdClient) deletePrefix(ctx context.Context, prefix string) (int64, error) {
-	// "0" follows "/" in ASCII: the range is exactly the keys below prefix + "/".
-	body, err := json.Marshal(map[string][]byte{"key": []byte(prefix + "/"), "range_end": []byte(prefix + "0")})
-	if err != nil {
-		return 0, err
+// grant creates the user of a control plane, if necessary, and issues its certificate into dir.
+func (e *etcdAccess) grant(ctx context.Context, name, dir string) (kubeapi.EtcdTLS, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	if err := e.users.Ensure(ctx, etcdusers.User{Prefix: Prefix(name)}); err != nil {
+		return kubeapi.EtcdTLS{}, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.endpoint+"/v3/kv/deleterange", bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := e.client.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("deleting %s from etcd: %w", prefix, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	if err != nil {
-		return 0, fmt.Errorf("deleting %s from etcd: %w", prefix, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("deleting %s from etcd: %s", prefix, response.Status)
-	}
-	var result struct {
-		Deleted int64 `json:"deleted,string"`
-	}
-	if err := json.Unmarshal(text, &result); err != nil {
-		return 0, fmt.Errorf("deleting %s from etcd: %w", prefix, err)
-	}
-	return result.Deleted, nil
+	return e.authority.Issue(dir, Prefix(name))
 }
+
+// remove deletes the user and the keys of a control plane. It is idempotent.
+func (e *etcdAccess) remove(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	return e.users.Remove(ctx, Prefix(name))
+}
+
+func (e *etcdAccess) close() { _ = e.users.Close() }

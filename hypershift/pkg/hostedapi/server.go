@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
@@ -198,7 +199,14 @@ func (s *server) runOnce() error {
 		return nil
 	default:
 	}
-	command, logFile, err := s.command()
+	etcd, err := s.grantEtcd()
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	command, logFile, err := s.command(etcd)
 	if err != nil {
 		return err
 	}
@@ -273,8 +281,32 @@ func (s *server) runOnce() error {
 	}
 }
 
+// errStopped is returned by grantEtcd if shutDown stopped the server meanwhile.
+var errStopped = errors.New("stopped")
+
+// grantEtcd gives the server access to its keys in etcd.
+func (s *server) grantEtcd() (kubeapi.EtcdTLS, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var files kubeapi.EtcdTLS
+	granted := make(chan error, 1)
+	go func() {
+		var err error
+		files, err = s.supervisor.etcd.grant(ctx, s.name, s.dir)
+		granted <- err
+	}()
+	select {
+	case err := <-granted:
+		return files, err
+	case <-s.stop:
+		cancel()
+		<-granted
+		return kubeapi.EtcdTLS{}, errStopped
+	}
+}
+
 // command writes the files and returns the command to start, and its log file.
-func (s *server) command() (*exec.Cmd, *os.File, error) {
+func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 	spec, err := s.writeFiles()
 	if err != nil {
 		return nil, nil, err
@@ -300,7 +332,7 @@ func (s *server) command() (*exec.Cmd, *os.File, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the API server's log: %w", err)
 	}
-	command := exec.Command(s.supervisor.options.APIServer, s.arguments(&spec)...)
+	command := exec.Command(s.supervisor.options.APIServer, s.arguments(&spec, etcd)...)
 	command.Dir = s.dir
 	command.Stdout, command.Stderr = logFile, logFile
 	// A start creates much garbage in a small heap, and collecting it is a quarter of the CPU time of the start. With
@@ -310,11 +342,12 @@ func (s *server) command() (*exec.Cmd, *os.File, error) {
 	return command, logFile, nil
 }
 
-func (s *server) arguments(spec *Spec) []string {
+func (s *server) arguments(spec *Spec, etcd kubeapi.EtcdTLS) []string {
 	file := func(name string) string { return filepath.Join(s.dir, name) }
 	arguments := []string{
 		"--etcd-servers=" + s.supervisor.options.EtcdServers,
 		"--etcd-prefix=" + Prefix(spec.Name),
+		"--etcd-compaction-interval=0", // the management cluster's API server compacts etcd
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(int(s.port.Load())),
@@ -345,6 +378,7 @@ func (s *server) arguments(spec *Spec) []string {
 		arguments = append(arguments, "--max-requests-inflight="+strconv.Itoa(spec.MaxRequests),
 			"--max-mutating-requests-inflight="+strconv.Itoa(spec.MaxMutatingRequests))
 	}
+	arguments = append(arguments, etcd.Arguments()...)
 	for i, name := range slices.Sorted(maps.Keys(spec.Named)) {
 		prefix := file("named-" + strconv.Itoa(i))
 		arguments = append(arguments, "--tls-sni-cert-key="+prefix+".crt,"+prefix+".key:"+name)

@@ -21,8 +21,11 @@ import (
 type Options struct {
 	// APIServer is the path of the kube-apiserver program.
 	APIServer string
-	// EtcdServers are the client URLs of the shared etcd, separated by commas, plain HTTP on loopback.
+	// EtcdServers are the client URLs of the shared etcd, separated by commas.
 	EtcdServers string
+	// EtcdAuthority is the folder of the authority that issues the certificates of etcd's users: one user for each control plane, and
+	// etcdusers.Root for the Supervisor, which creates and deletes them.
+	EtcdAuthority string
 	// Dir contains one folder per control plane with its certificates, port, pid and log.
 	Dir string
 	// Ports is the range from which ports are picked.
@@ -43,7 +46,7 @@ type Options struct {
 // Supervisor owns the hosted API servers of one management cluster. It is safe for concurrent use.
 type Supervisor struct {
 	options Options
-	etcd    *etcdClient
+	etcd    *etcdAccess
 	starts  chan struct{}
 
 	mu      sync.Mutex
@@ -69,9 +72,13 @@ func NewSupervisor(options Options) (*Supervisor, error) {
 	if err := killOrphans(options.Dir); err != nil {
 		return nil, err
 	}
+	etcd, err := openEtcd(&options)
+	if err != nil {
+		return nil, err
+	}
 	return &Supervisor{
 		options: options,
-		etcd:    newEtcdClient(options.EtcdServers),
+		etcd:    etcd,
 		starts:  make(chan struct{}, options.ConcurrentStarts),
 		servers: map[string]*server{},
 	}, nil
@@ -182,7 +189,7 @@ func (s *Supervisor) State(name string) (state State, ok bool) {
 	return srv.snapshot(), true
 }
 
-// Remove kills a control plane's server and deletes its keys from etcd and its folder. It is idempotent, and also
+// Remove kills a control plane's server and deletes its user and keys from etcd, and its folder. It is idempotent, and also
 // accepts names for which Ensure was never called.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	s.mu.Lock()
@@ -191,7 +198,7 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	if srv != nil {
 		srv.shutDown(syscall.SIGKILL) // a graceful shutdown would only save data that is deleted next
 	}
-	if _, err := s.etcd.deletePrefix(ctx, Prefix(name)); err != nil {
+	if err := s.etcd.remove(ctx, name); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(s.options.Dir, name)); err != nil {
@@ -219,6 +226,7 @@ func (s *Supervisor) Close() {
 		wg.Go(func() { srv.shutDown(syscall.SIGTERM) })
 	}
 	wg.Wait()
+	s.etcd.close()
 }
 
 // Running returns the number of ready servers and of all servers.

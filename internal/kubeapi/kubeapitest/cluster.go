@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
@@ -45,8 +46,10 @@ var ErrNotBuilt = errors.New("kube-apiserver and etcd are not built; run tooling
 type Cluster struct {
 	// Programs is the folder of the Kubernetes programs.
 	Programs string
-	// Etcd is the URL of its etcd, which tests may use for other keys.
-	Etcd string
+	// Etcd is the URL of its etcd, which tests may use for other keys. Its clients need a certificate of the authority in the folder
+	// EtcdAuthority, and a user; EtcdTLS are the files of etcdusers.Root.
+	Etcd, EtcdAuthority string
+	EtcdTLS             kubeapi.EtcdTLS
 	// Server is the URL of its API server.
 	Server string
 
@@ -133,15 +136,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := pki.IssueServing(); err != nil {
 		return err
 	}
-	err = c.run(ctx, "etcd", func(port int) (launch, error) {
-		c.Etcd = "http://" + address(port)
-		return launch{ready: []string{c.Etcd + "/health"}, arguments: []string{
-			"--data-dir=" + filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
-			"--listen-client-urls=" + c.Etcd, "--advertise-client-urls=" + c.Etcd,
-			// It has no peers, but has to listen for them: on a socket in its folder.
-			"--listen-peer-urls=unix://" + filepath.Join(c.dir, "peer.sock"),
-		}}, nil
-	})
+	user := etcdusers.User{Prefix: "/test", Compacts: true}
+	etcd, err := c.startEtcd(ctx, user)
 	if err != nil {
 		return err
 	}
@@ -152,12 +148,66 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		probe, err := pki.TLS(kubeapi.Admin)
 		return launch{
-			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: "/test"}.APIServer(),
+			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: user.Prefix, EtcdTLS: etcd}.APIServer(),
 			// The default namespaces are created a moment after the server is ready. A controller manager exits if the
 			// server is not healthy ten seconds after its start, which can happen on a busy machine.
 			ready: []string{c.Server + "/api/v1/namespaces/default", c.Server + "/healthz"}, probe: probe,
 		}, err
 	})
+}
+
+// startEtcd starts etcd with a user, and returns the files of the user.
+func (c *Cluster) startEtcd(ctx context.Context, user etcdusers.User) (kubeapi.EtcdTLS, error) {
+	c.EtcdAuthority = filepath.Join(c.dir, "etcd-ca")
+	authority, err := kubeapi.CreateEtcdAuthority(c.EtcdAuthority)
+	if err != nil {
+		return kubeapi.EtcdTLS{}, err
+	}
+	if c.EtcdTLS, err = authority.Issue(c.EtcdAuthority, etcdusers.Root); err != nil {
+		return kubeapi.EtcdTLS{}, err
+	}
+	config, err := c.EtcdTLS.Config()
+	if err != nil {
+		return kubeapi.EtcdTLS{}, err
+	}
+	err = c.run(ctx, "etcd", func(port int) (launch, error) {
+		c.Etcd = "https://" + address(port)
+		return launch{ready: []string{c.Etcd + "/health"}, probe: config, arguments: append([]string{
+			"--data-dir=" + filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
+			"--listen-client-urls=" + c.Etcd, "--advertise-client-urls=" + c.Etcd,
+			// It has no peers, but has to listen for them: on a socket in its folder.
+			"--listen-peer-urls=unix://" + filepath.Join(c.dir, "peer.sock"),
+		}, authority.ServerArguments()...)}, nil
+	})
+	if err != nil {
+		return kubeapi.EtcdTLS{}, err
+	}
+	users, err := etcdusers.Open(c.Etcd, config)
+	if err != nil {
+		return kubeapi.EtcdTLS{}, err
+	}
+	defer func() { _ = users.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := errors.Join(users.Enable(ctx), users.Ensure(ctx, user)); err != nil {
+		return kubeapi.EtcdTLS{}, err
+	}
+	return authority.Issue(c.dir, user.Prefix)
+}
+
+// EtcdUsers returns a client of the cluster's etcd that is closed at the end of the test.
+func (c *Cluster) EtcdUsers(t testing.TB) *etcdusers.Client {
+	t.Helper()
+	config, err := c.EtcdTLS.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := etcdusers.Open(c.Etcd, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = users.Close() })
+	return users
 }
 
 // RunControllerManager adds a controller manager with the namespace and garbage collection controllers, which runs

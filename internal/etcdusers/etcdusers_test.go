@@ -1,0 +1,211 @@
+package etcdusers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// as returns a client of etcd with a certificate for a user.
+func as(t *testing.T, cluster *kubeapitest.Cluster, user string) *clientv3.Client {
+	t.Helper()
+	authority, err := kubeapi.OpenEtcdAuthority(cluster.EtcdAuthority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := authority.Issue(t.TempDir(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := files.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{cluster.Etcd}, TLS: config, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestUsers(t *testing.T) {
+	cluster := kubeapitest.Start(t)
+	users := cluster.EtcdUsers(t)
+	t.Run("own keys only", func(t *testing.T) { testOwnKeysOnly(t, cluster, users) })
+	t.Run("removal", func(t *testing.T) { testRemoval(t, cluster, users) })
+	t.Run("changed permissions", func(t *testing.T) { testChangedPermissions(t, cluster, users) })
+	t.Run("changes disturb nobody", func(t *testing.T) { testChangesDisturbNobody(t, cluster, users) })
+	t.Run("unchanged users", func(t *testing.T) { testUnchangedUsers(t, cluster, users) })
+}
+
+func ensure(t *testing.T, users *etcdusers.Client, wanted ...etcdusers.User) {
+	t.Helper()
+	for _, user := range wanted {
+		if err := users.Ensure(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func testOwnKeysOnly(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/a"}, etcdusers.User{Prefix: "/ab", Compacts: true})
+	// The errors of requests for a key with the certificates of the users, and of one who does not exist.
+	const compaction = "compact_rev_key"
+	cases := []struct {
+		user, key   string
+		read, write error
+	}{
+		{"/a", "/a/x", nil, nil},
+		{"/a", "/ab/x", rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionDenied},
+		{"/a", "/a", rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionDenied},
+		{"/a", "/test/registry/secrets/default/x", rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionDenied},
+		{"/a", compaction, nil, rpctypes.ErrPermissionDenied},
+		{"/ab", "/ab/x", nil, nil},
+		{"/ab", "/a/x", rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionDenied},
+		{"/ab", compaction, nil, nil},
+		{"/unknown", "/a/x", rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionDenied},
+		{"etcd", "/a/x", rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionDenied},
+	}
+	for _, c := range cases {
+		client := as(t, cluster, c.user)
+		if _, err := client.Get(t.Context(), c.key); !errors.Is(err, c.read) {
+			t.Errorf("%s reads %s: %v, want %v", c.user, c.key, err, c.read)
+		}
+		if _, err := client.Put(t.Context(), c.key, "0"); !errors.Is(err, c.write) {
+			t.Errorf("%s writes %s: %v, want %v", c.user, c.key, err, c.write)
+		}
+		if _, err := client.Get(t.Context(), "\x00", clientv3.WithFromKey()); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			t.Errorf("%s reads all keys: %v", c.user, err)
+		}
+		if _, err := client.UserAdd(t.Context(), "/new", ""); !refused(err) {
+			t.Errorf("%s creates a user: %v", c.user, err)
+		}
+		if _, err := client.UserGrantRole(t.Context(), c.user, etcdusers.Root); !refused(err) {
+			t.Errorf("%s becomes root: %v", c.user, err)
+		}
+		snapshot, err := client.Snapshot(t.Context())
+		if err == nil {
+			_, err = snapshot.Read(make([]byte, 1))
+			_ = snapshot.Close()
+		}
+		if !refused(err) {
+			t.Errorf("%s copies etcd: %v", c.user, err)
+		}
+	}
+}
+
+// refused reports whether etcd refused a request because the user has no right or does not exist.
+func refused(err error) bool {
+	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserNotFound)
+}
+
+func testRemoval(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/removed"}, etcdusers.User{Prefix: "/removed-2"})
+	removed, other := as(t, cluster, "/removed"), as(t, cluster, "/removed-2")
+	for client, key := range map[*clientv3.Client]string{removed: "/removed/x", other: "/removed-2/x"} {
+		if _, err := client.Put(t.Context(), key, "0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // it is idempotent
+		if err := users.Remove(t.Context(), "/removed"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if values, err := users.Read(t.Context(), "/removed"); err != nil || len(values) != 0 {
+		t.Errorf("keys of the removed user: %v, %v", values, err)
+	}
+	if values, err := users.Read(t.Context(), "/removed-2"); err != nil || len(values) != 1 {
+		t.Errorf("keys of another user: %v, %v", values, err)
+	}
+	if _, err := removed.Put(t.Context(), "/removed/x", "0"); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("the removed user writes: %v", err)
+	}
+	if names, err := users.Users(t.Context()); err != nil || slices.Contains(names, "/removed") || !slices.Contains(names, "/removed-2") {
+		t.Errorf("users: %v, %v", names, err)
+	}
+	ensure(t, users, etcdusers.User{Prefix: "/removed"})
+	if _, err := removed.Put(t.Context(), "/removed/x", "0"); err != nil {
+		t.Errorf("the user that was created again writes: %v", err)
+	}
+}
+
+func testChangedPermissions(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	client := as(t, cluster, "/changed")
+	for _, compacts := range []bool{true, false, true} {
+		ensure(t, users, etcdusers.User{Prefix: "/changed", Compacts: compacts})
+		if _, err := client.Put(t.Context(), "compact_rev_key", "0"); (err == nil) != compacts {
+			t.Errorf("compacts is %v: %v", compacts, err)
+		}
+	}
+}
+
+// testChangesDisturbNobody writes while users come and go. etcd rejects requests that it has begun before a change, and its client, which
+// API servers use too, repeats them.
+func testChangesDisturbNobody(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/busy"})
+	busy := as(t, cluster, "/busy")
+	ctx, cancel := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	for i := range 8 {
+		writers.Go(func() {
+			key := fmt.Sprintf("/busy/%d", i)
+			for n := int64(0); ctx.Err() == nil; n++ {
+				// The transaction of an API server's update.
+				response, err := busy.Txn(t.Context()).If(clientv3.Compare(clientv3.Version(key), "=", n)).
+					Then(clientv3.OpPut(key, "0")).Else(clientv3.OpGet(key)).Commit()
+				if err != nil || !response.Succeeded {
+					t.Errorf("update %d of %s: %v, %v", n, key, response, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 40 {
+		user := etcdusers.User{Prefix: fmt.Sprintf("/coming-%d", i)}
+		ensure(t, users, user)
+		if err := users.Remove(t.Context(), user.Prefix); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	writers.Wait()
+}
+
+// testUnchangedUsers checks that Ensure and Enable do not change the revision of users.
+func testUnchangedUsers(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	user := etcdusers.User{Prefix: "/unchanged"}
+	ensure(t, users, user)
+	root := as(t, cluster, etcdusers.Root)
+	before, err := root.AuthStatus(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, users, user)
+	if err := users.Enable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := root.AuthStatus(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.AuthRevision != after.AuthRevision {
+		t.Errorf("revision %d became %d", before.AuthRevision, after.AuthRevision)
+	}
+}
