@@ -212,13 +212,13 @@ func (r *Region) componentsAfter() time.Duration {
 }
 
 func (r *Region) backend() supervisor.Spec {
-	spec := r.ours("backend", "backend", backendOps, append(append(r.cosmosFlags(), r.tracing()...),
-		"--identity-dir="+r.identityDir("backend"),
-		"--cluster-service-address="+r.address(clusterServicePort),
-		"--intent-keys-url="+r.intentKeysURL(),
+	spec := r.ours("backend", "backend", backendOps, slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("backend"), []string{
+		"--identity-dir=" + r.identityDir("backend"),
+		"--cluster-service-address=" + r.address(clusterServicePort),
+		"--intent-keys-url=" + r.intentKeysURL(),
 		"--replica=local",
 		"--allow-loopback-notifications",
-	)...)
+	})...)
 	spec.Needs = []string{"cosmos-emulator"}
 	return r.withWorkload(spec)
 }

@@ -92,7 +92,7 @@ func (r *region) startAdmin() {
 		}
 	}
 	all := func(partition.Group) bool { return true }
-	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, r.intents.Verifier, all, adminoperation.Options{}, prometheus.NewRegistry(), logger())
+	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, r.intents.Verifier, all, adminoperation.Options{Audit: audittest.New(r.t, "backend", 0)}, prometheus.NewRegistry(), logger())
 	r.Run("backend", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		defer group.Wait()

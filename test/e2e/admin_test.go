@@ -106,12 +106,13 @@ func TestEngineerPausesCluster(t *testing.T) {
 	if !seen["elevation"] || !seen[adminv1.ActionClusterPause] || !seen[adminv1.ActionClusterResume] {
 		t.Errorf("the audit records contain %v", seen)
 	}
-	awaitAudit(t, "the sink has the audit records", func(records []audit.Record) error {
-		return hasOutcomes(records, strings.ToLower(dump.ARM.Cluster.UID), map[string]string{
+	awaitAudit(t, "the sink has the audit records", func(records map[string][]audit.Record) error {
+		cluster := strings.ToLower(dump.ARM.Cluster.UID)
+		return errors.Join(wasExecuted(records["backend"], cluster, "oncall@hcpmesh.local", adminv1.ActionClusterPause, adminv1.ActionClusterResume), hasOutcomes(records["admin"], cluster, map[string]string{
 			"clusters.dump":             "succeeded by reader@hcpmesh.local for ; ",
 			adminv1.ActionClusterPause:  "accepted by oncall@hcpmesh.local for INC-7; ",
 			adminv1.ActionClusterResume: "accepted by oncall@hcpmesh.local for INC-7; ",
-		})
+		}))
 	})
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)

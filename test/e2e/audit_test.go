@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// awaitAudit waits until the sink of the region has records that satisfy check, and verifies all chains meanwhile.
-func awaitAudit(t *testing.T, condition string, check func(records []audit.Record) error) {
+// awaitAudit waits until the sink of the region has records that satisfy check, and verifies all chains meanwhile. check receives the
+// records of each service.
+func awaitAudit(t *testing.T, condition string, check func(records map[string][]audit.Record) error) {
 	t.Helper()
 	folders := local.AuditFoldersOf(filepath.Dir(region.LogDir()))
 	eventually.Holds(t, time.Minute, condition, func() error {
@@ -39,13 +41,13 @@ func awaitAudit(t *testing.T, condition string, check func(records []audit.Recor
 		if len(report.Findings) > 0 {
 			t.Fatalf("the audit has findings: %+v", report.Findings)
 		}
-		var records []audit.Record
+		records := map[string][]audit.Record{}
 		for _, chain := range report.Chains {
 			read, err := recordsOf(t, log, chain.Writer)
 			if err != nil {
 				return err
 			}
-			records = append(records, read...)
+			records[audit.Service(chain.Writer)] = append(records[audit.Service(chain.Writer)], read...)
 		}
 		return check(records)
 	})
@@ -85,6 +87,18 @@ func hasOutcomes(records []audit.Record, cluster string, want map[string]string)
 	for action, outcomes := range want {
 		if got[action] != outcomes {
 			return fmt.Errorf("%s: recorded are %q, want %q", action, got[action], outcomes)
+		}
+	}
+	return nil
+}
+
+// wasExecuted returns an error unless the records of a service contain the execution of each of the actions on a cluster for a person.
+func wasExecuted(records []audit.Record, cluster, person string, actions ...string) error {
+	for _, action := range actions {
+		if !slices.ContainsFunc(records, func(r audit.Record) bool {
+			return r.Object.Cluster == cluster && r.Action == action && r.Outcome == audit.Succeeded && r.Person.Name == person && r.Person.Elevation != ""
+		}) {
+			return fmt.Errorf("%s: its execution is not recorded for %s", action, person)
 		}
 	}
 	return nil

@@ -37,6 +37,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
@@ -55,6 +56,7 @@ var sealingKeys = sync.OnceValues(seal.New)
 // restarted.
 type region struct {
 	t       *testing.T
+	records *audittest.Trail
 	cosmos  *databasetest.Server
 	db      *database.DB
 	maestro *maestrotest.Server
@@ -80,7 +82,7 @@ func newRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	r := &region{t: t, cosmos: cosmos, db: db, maestro: server, url: databases.Database(t), crashed: make(chan struct{}, 1)}
+	r := &region{t: t, records: audittest.New(t, "backend", 0), cosmos: cosmos, db: db, maestro: server, url: databases.Database(t), crashed: make(chan struct{}, 1)}
 	releases, err := release.Load("")
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +255,7 @@ func (r *region) work(ctx context.Context, connection *grpc.ClientConn) {
 	r.metrics = p.Metrics
 	r.mu.Unlock()
 	_ = backendapp.Work(ctx, p, r.db, connection, nil, backendapp.Options{
-		Replica: "backend-0", Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Replica: "backend-0", Records: r.records, Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
 		Timing:    decision.Timing{Grace: 10 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 		Reconcile: reconcile.Options{MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second, PageSize: 7},
 	})

@@ -82,7 +82,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--components-file: %w", err)
 	}
-	records, err := options.Audit.Open("admin", p.Log, p.Metrics)
+	records, err := options.Audit.Recorder(ctx, "admin", p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
-	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -45,6 +45,8 @@ const (
 type Options struct {
 	// RetryTimeout is how long transient failures are retried after the first attempt; 0 means 10 minutes.
 	RetryTimeout time.Duration
+	// Audit stores the audit records of all attempts.
+	Audit audit.Recorder
 }
 
 // Executor executes admin operations. It is a changefeed.Handler.
@@ -159,16 +161,7 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 	o := &item.Value
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var result any
-	asked, failure := e.authorize(callCtx, o)
-	if asked != nil {
-		o.Actor = adminaction.ActorOf(asked)
-	}
-	if failure == nil {
-		result, failure = e.do(callCtx, o)
-	} else if !transient(failure) {
-		e.refused.WithLabelValues(apierror.As(failure).Reason).Inc()
-	}
+	asked, result, failure := e.attempt(callCtx, o)
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -181,15 +174,6 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 		failure = apierror.New(apierror.Unavailable, "The action failed for %s: %s", e.options.RetryTimeout, apierror.As(failure).Message).WithCause(failure)
 	}
 	return false, e.end(ctx, item, asked, result, failure)
-}
-
-// do executes an authorized operation.
-func (e *Executor) do(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-	execute := e.actions[o.Action]
-	if execute == nil {
-		return nil, apierror.New(apierror.NotFound, "This release of the backend does not support the action %s.", o.Action)
-	}
-	return execute(ctx, o)
 }
 
 // transient reports whether a repetition may succeed.

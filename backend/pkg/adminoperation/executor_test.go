@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
@@ -96,6 +97,7 @@ type environment struct {
 	fleet *fleet
 	rpc   clusterservicev1.ClusterServiceClient
 	admin *intenttest.Admin
+	trail *audittest.Trail
 	// metrics are those of the executor that was started last, and log its records.
 	metrics *prometheus.Registry
 	log     *strings.Builder
@@ -121,7 +123,7 @@ func (s *synchronized) Write(line []byte) (int, error) {
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	db, _ := databasetest.New(t)
-	h := &environment{db: db, fleet: &fleet{}, admin: intenttest.New(t), log: &strings.Builder{}}
+	h := &environment{db: db, fleet: &fleet{}, admin: intenttest.New(t), trail: audittest.New(t, "backend", 0), log: &strings.Builder{}}
 	h.rpc = clusterservicev1.NewClusterServiceClient(h.fleet.serve(t))
 	return h
 }
@@ -148,6 +150,9 @@ func (h *environment) run(t *testing.T, options adminoperation.Options) (stop fu
 func (h *environment) runWith(t *testing.T, intents adminoperation.IntentVerifier, options adminoperation.Options) (stop func()) {
 	t.Helper()
 	all := func(partition.Group) bool { return true }
+	if options.Audit == nil {
+		options.Audit = h.trail
+	}
 	h.metrics = prometheus.NewRegistry()
 	executor := adminoperation.New(h.db, h.rpc, h, intents, all, options, h.metrics, slog.New(slog.NewTextHandler(&synchronized{w: h.log}, nil)))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -68,6 +68,17 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return err
 	}
 	defer db.Close()
+	records, err := options.Audit.Recorder(ctx, "backend", p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
+	options.Records = records
+	// The writer ends after everything that it records.
+	recording, stopRecords := context.WithCancel(context.WithoutCancel(ctx))
+	var recorded sync.WaitGroup
+	recorded.Go(func() { records.Run(recording) })
+	defer recorded.Wait()
+	defer stopRecords()
 	intents := intent.NewRegionVerifier(identity, options.IntentKeysURL)
 	fetching, stop := context.WithCancel(ctx)
 	var fetched sync.WaitGroup
@@ -104,7 +115,7 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	resources := resourcecount.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
-	adminOperations := adminoperation.New(db, rpc, reconciler, intents, owner.Owns, adminoperation.Options{}, p.Metrics, p.Log)
+	adminOperations := adminoperation.New(db, rpc, reconciler, intents, owner.Owns, adminoperation.Options{Audit: options.Records}, p.Metrics, p.Log)
 	feed := changefeed.New(db, owner.Owns, database.FeedOptions{BusyInterval: options.FeedBusy, IdleInterval: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
 		finder, deletions, notifications, resources, adminOperations)
 	owner.Subscribe(

@@ -11,6 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -22,6 +24,7 @@ type Options struct {
 	Process  process.Options
 	Database database.Options
 	Tracing  tracing.Options
+	Audit    writer.Options
 	// ClusterServiceAddress is host:port. IdentityDir is the folder of this process's SPIFFE identity.
 	ClusterServiceAddress string
 	IdentityDir           string
@@ -43,6 +46,8 @@ type Options struct {
 	// LeaseDuration is how long after the last heartbeat another replica acquires a group.
 	LeaseDuration time.Duration
 
+	// Records stores audit records. Run creates it from Audit.
+	Records audit.Recorder
 	// traces is created by Run from Tracing; nil records no spans.
 	traces *tracing.Tracing
 }
@@ -52,6 +57,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
+	o.Audit.AddFlags(flags)
 	host, _ := os.Hostname()
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC API")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt of this process's SPIFFE identity")
@@ -78,6 +84,9 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {
+		return err
+	}
+	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
 	switch {

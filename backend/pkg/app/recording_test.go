@@ -70,7 +70,7 @@ func (r *region) startWithin(deadline time.Duration) (stop func()) {
 	go func() {
 		defer close(done)
 		_ = app.Work(ctx, process.New("backend", slog.New(slog.DiscardHandler)), db, r.connection, r.admin.Verifier, app.Options{
-			Replica: "backend-0", Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+			Replica: "backend-0", Records: r.records, Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
 			Timing: decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
 		})
 	}()

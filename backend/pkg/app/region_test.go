@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
@@ -40,6 +41,8 @@ type region struct {
 	fleet      *fleet
 	connection *grpc.ClientConn
 	admin      *intenttest.Admin
+	// records are the audit records of all replicas.
+	records *audittest.Trail
 	// lost is a backup to which the fleet is restored, and want is the state that it must have afterwards.
 	lost backup
 	want []string
@@ -53,7 +56,7 @@ func newRegion(t testing.TB) *region {
 	t.Helper()
 	db, cosmos := databasetest.New(t)
 	fleet, connection := newFleet(t)
-	return &region{t: t, db: db, cosmos: cosmos, fleet: fleet, connection: connection, admin: intenttest.New(t)}
+	return &region{t: t, db: db, cosmos: cosmos, fleet: fleet, connection: connection, records: audittest.New(t, "backend", 0), admin: intenttest.New(t)}
 }
 
 // start runs a backend until the test ends or stop is called.
@@ -91,7 +94,7 @@ func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, co
 
 func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return app.Work(ctx, p, db, connection, r.admin.Verifier, app.Options{
-		Replica: replica, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second, Resync: r.resync,
+		Replica: replica, Records: r.records, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second, Resync: r.resync,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, MinBackoff: 50 * time.Millisecond, MaxBackoff: 200 * time.Millisecond},
 		Reconcile:    reconcile.Options{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, PageSize: 3},
 		Timing:       decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -58,17 +59,13 @@ func (o *Options) Validate() error {
 // History returns a reader of the sink.
 func (o *Options) History() *history.Reader { return history.New(sink.FileAt(o.SinkDir)) }
 
-// Open opens the writer of a service. It does not create the folders of the sink and the witness: a missing folder is storage that is
-// not mounted, and counts as away.
-func (o *Options) Open(service string, log *slog.Logger, metrics prometheus.Registerer) (*Writer, error) {
+// Recorder returns the Recorder of a service. It does not create the folders of the sink and the witness: a missing folder is storage
+// that is not mounted, and counts as away.
+func (o *Options) Recorder(ctx context.Context, service string, log *slog.Logger, metrics prometheus.Registerer) (*Recorder, error) {
 	key, err := audit.LoadKey(o.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--audit-signing-key-file: %w", err)
 	}
-	w, err := Open(Config{Dir: o.QueueDir, Service: service, Key: key, Log: sink.FileAt(o.SinkDir), Witness: sink.FileWitnessAt(o.WitnessDir), MaxBytes: o.QueueLimit,
-		Logger: log, Metrics: metrics})
-	if err != nil {
-		return nil, fmt.Errorf("--audit-queue-dir: %w", err)
-	}
-	return w, nil
+	return NewRecorder(ctx, Config{Dir: o.QueueDir, Service: service, Key: key, Log: sink.FileAt(o.SinkDir), Witness: sink.FileWitnessAt(o.WitnessDir), MaxBytes: o.QueueLimit,
+		Logger: log, Metrics: metrics}), nil
 }

@@ -158,18 +158,18 @@ func (w *Writer) enqueue(ctx context.Context, r *record) error {
 	case w.records <- r:
 	case <-ctx.Done():
 		w.reserved.Add(-r.release)
-		return w.unavailable("The audit record was not stored in time.", ctx.Err())
+		return unavailable("The audit record was not stored in time.", ctx.Err())
 	case <-w.stopped:
-		return w.unavailable("The service is stopping.", nil)
+		return unavailable("The service is stopping.", nil)
 	}
 	var late error
 	select {
 	case err := <-r.done:
 		return err
 	case <-ctx.Done():
-		late = w.unavailable("The audit record was not stored in time.", ctx.Err())
+		late = unavailable("The audit record was not stored in time.", ctx.Err())
 	case <-w.stopped:
-		late = w.unavailable("The service is stopping.", nil)
+		late = unavailable("The service is stopping.", nil)
 	}
 	if r.settled.CompareAndSwap(false, true) {
 		return late
@@ -180,7 +180,7 @@ func (w *Writer) enqueue(ctx context.Context, r *record) error {
 // retryAfter is the pause after which a caller should repeat a request whose record was not stored.
 const retryAfter = 30 * time.Second
 
-func (w *Writer) unavailable(message string, cause error) error {
+func unavailable(message string, cause error) error {
 	return apierror.New(apierror.Unavailable, "The request was rejected because it cannot be audited: %s", message).
 		WithReason(ReasonUnavailable).WithRetryAfter(retryAfter).WithCause(cause)
 }
@@ -247,7 +247,7 @@ func (w *Writer) commit(ctx context.Context) {
 // rejectUnsigned answers records that arrive while the first checkpoint cannot be written.
 func (w *Writer) rejectUnsigned(batch []*record) {
 	w.metrics.failures.WithLabelValues(failureDisk).Add(float64(len(batch)))
-	w.answer(batch, w.unavailable("The audit queue cannot be written.", nil))
+	w.answer(batch, unavailable("The audit queue cannot be written.", nil))
 }
 
 // drain answers all records that callers have passed, and writes the last checkpoint.
@@ -292,7 +292,7 @@ func (w *Writer) admit(ctx context.Context, batch []*record) int {
 	}
 	if len(rejected) > 0 {
 		w.metrics.failures.WithLabelValues(failureFull).Add(float64(len(rejected)))
-		w.answer(rejected, w.unavailable("The audit queue is full because the audit sink is away.", nil))
+		w.answer(rejected, unavailable("The audit queue is full because the audit sink is away.", nil))
 	}
 	if len(admitted) == 0 {
 		return 0
@@ -300,7 +300,7 @@ func (w *Writer) admit(ctx context.Context, batch []*record) int {
 	err := w.write(ctx, admitted, false)
 	if err != nil {
 		w.metrics.failures.WithLabelValues(failureDisk).Add(float64(len(admitted)))
-		w.answer(admitted, w.unavailable("The audit queue cannot be written.", err))
+		w.answer(admitted, unavailable("The audit queue cannot be written.", err))
 		return 0
 	}
 	w.metrics.records.Add(float64(len(admitted)))

@@ -1,0 +1,96 @@
+package adminoperation_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// TestAttemptsAreRecorded executes one operation that succeeds and one that Cluster Service refuses.
+func TestAttemptsAreRecorded(t *testing.T) {
+	h := newEnvironment(t)
+	h.run(t, adminoperation.Options{})
+	target := database.AdminTarget{Kind: "cluster", ID: "uid", ClusterUID: "uid"}
+	h.await(t, h.requestOn(t, "first", adminv1.ActionClusterRetry, target, map[string]string{"clusterUid": "uid"}), database.AdminSucceeded)
+	h.fleet.mu.Lock()
+	h.fleet.reject = apierror.New(apierror.FailedPrecondition, "No step can be retried.")
+	h.fleet.mu.Unlock()
+	h.await(t, h.requestOn(t, "second", adminv1.ActionClusterRetry, target, map[string]string{"clusterUid": "uid"}), database.AdminFailed)
+	want := func(operation, outcome, code string) audit.Record {
+		return audit.Record{
+			Person: audit.Person{Name: "alice@example.com", ObjectID: "alice", Role: "operator"}, Action: adminv1.ActionClusterRetry,
+			Object: audit.Object{Kind: "cluster", ID: "uid", Cluster: "uid"}, Reason: "it is stuck", Ticket: "INC-1", Outcome: outcome, Code: code, Operation: operation,
+		}
+	}
+	code := apierror.FailedPrecondition.ARMCode()
+	wanted := []audit.Record{want("first", audit.Started, ""), want("first", audit.Succeeded, ""), want("second", audit.Started, ""), want("second", audit.Failed, code)}
+	if diff := cmp.Diff(wanted, h.trail.Records(t), cmpopts.IgnoreFields(audit.Person{}, "Elevation")); diff != "" {
+		t.Error(diff)
+	}
+	h.trail.Verify(t)
+}
+
+// TestOperationWaitsForTheAudit fills the audit queue: the operation must not have its effect until its record is stored.
+func TestOperationWaitsForTheAudit(t *testing.T) {
+	h := newEnvironment(t)
+	trail := audittest.New(t, "backend", writer.MinBytes)
+	trail.SinkAway(true)
+	for trail.Append(t.Context(), audit.Record{Action: "fill"}) == nil {
+		continue
+	}
+	h.run(t, adminoperation.Options{Audit: trail})
+	key := h.pool(t, "Succeeded", "")
+	replicas := int32(7)
+	operation := h.requestOn(t, "scale", adminv1.ActionNodePoolScale, database.AdminTarget{Kind: "nodePool", ID: "pool", ResourceID: poolID, ClusterUID: "uid"}, adminv1.ScaleRequest{Replicas: &replicas})
+	h.awaitAttempts(t, operation, 2)
+	if item, err := h.db.NodePools().Get(t.Context(), key); err != nil || item.Value.Generation != 3 {
+		t.Errorf("the operation had its effect without a record: %+v, %v", item, err)
+	}
+	trail.SinkAway(false)
+	h.await(t, operation, database.AdminSucceeded)
+	trail.Verify(t)
+}
+
+// TestRefusedOperationIsRecorded inserts an operation without an intent. Its record names nobody, because whoever wrote the document
+// may have named anybody.
+func TestRefusedOperationIsRecorded(t *testing.T) {
+	h := newEnvironment(t)
+	h.run(t, adminoperation.Options{})
+	h.await(t, h.insert(t, operation("forged"), nil), database.AdminFailed)
+	want := []audit.Record{{
+		Action: adminv1.ActionClusterRetry, Object: audit.Object{Kind: "cluster", ID: "uid", Cluster: "uid"}, Operation: "forged",
+		Outcome: audit.Refused, Code: apierror.PermissionDenied.ARMCode(),
+	}}
+	if diff := cmp.Diff(want, h.trail.Records(t)); diff != "" {
+		t.Error(diff)
+	}
+	h.trail.Verify(t)
+}
+
+// awaitAttempts waits until an operation that is not terminal had a number of attempts.
+func (h *environment) awaitAttempts(t *testing.T, key database.Key, attempts int32) {
+	t.Helper()
+	eventually.Holds(t, timeout, "the operation is repeated", func() error {
+		item, err := h.db.AdminOperations().Get(t.Context(), key)
+		switch {
+		case err != nil:
+			return err
+		case item.Value.State.Terminal():
+			t.Fatalf("the operation is %s", item.Value.State)
+		case item.Value.Attempts < attempts:
+			return fmt.Errorf("%d attempts", item.Value.Attempts)
+		}
+		return nil
+	})
+}
