@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
@@ -53,7 +53,7 @@ func Load(path string) (*Config, error) {
 func (c *Config) Roles(caller authn.Caller) []adminv1.Role {
 	for i, role := range slices.Backward(roles) {
 		for _, group := range c.Groups[role] {
-			if slices.ContainsFunc(caller.Groups, func(has string) bool { return strings.EqualFold(has, group) }) {
+			if slices.ContainsFunc(caller.Groups, func(has string) bool { return asciifold.Equal(has, group) }) {
 				return slices.Clone(roles[:i+1])
 			}
 		}

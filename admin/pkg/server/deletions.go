@@ -14,6 +14,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
@@ -128,7 +129,7 @@ func clusterIDOf(resourceID string) string {
 		return ""
 	}
 	for ; id != nil; id = id.Parent {
-		if strings.EqualFold(id.ResourceType.String(), hub.ClusterResourceType) {
+		if asciifold.Equal(id.ResourceType.String(), hub.ClusterResourceType) {
 			return id.String()
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // maxLength bounds an ID in bytes; ARM's own limit is lower.
@@ -36,8 +38,11 @@ func Parse(text string) (*arm.ResourceID, error) {
 	if !hasAllowedCharacters(text) {
 		return nil, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
 	}
+	if strings.ContainsFunc(text, asciifold.Ambiguous) {
+		return nil, errors.New("must not contain letters outside ASCII that are ASCII letters in another case")
+	}
 	id, err := arm.ParseResourceID(text)
-	if err != nil || len(segments) < 8 || len(segments)%2 != 0 || id.ResourceGroupName == "" || !strings.EqualFold(segments[4], "providers") || isExtension(segments) {
+	if err != nil || len(segments) < 8 || len(segments)%2 != 0 || id.ResourceGroupName == "" || !asciifold.Equal(segments[4], "providers") || isExtension(segments) {
 		return nil, errors.New("must be of the form /subscriptions/{id}/resourceGroups/{name}/providers/{namespace}/{type}/{name}")
 	}
 	if !IsUUID(id.SubscriptionID) {
@@ -52,7 +57,7 @@ func Parse(text string) (*arm.ResourceID, error) {
 // isExtension reports whether an ID has a second provider: then its resource extends another one.
 func isExtension(segments []string) bool {
 	for i := 6; i < len(segments); i += 2 {
-		if strings.EqualFold(segments[i], "providers") {
+		if asciifold.Equal(segments[i], "providers") {
 			return true
 		}
 	}
@@ -89,7 +94,8 @@ func IsUUID(text string) bool {
 }
 
 // IsResourceGroupName reports whether name complies with ARM's rule: 1 to 90 letters, digits, and _ - . ( ), not ending
-// with a period. ARM allows letters outside ASCII too.
+// with a period. ARM allows letters outside ASCII too. Ambiguous ones are rejected: the store finds resources by the lower case of
+// their IDs, so a group with such a letter would have the resources of another group.
 func IsResourceGroupName(name string) bool {
 	if name == "" || len(name) > 90 || name[len(name)-1] == '.' {
 		return false
@@ -98,7 +104,7 @@ func IsResourceGroupName(name string) bool {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case c == '_', c == '-', c == '.', c == '(', c == ')':
-		case c >= 0x80 && c != utf8.RuneError && (unicode.IsLetter(c) || unicode.IsDigit(c)):
+		case c >= 0x80 && c != utf8.RuneError && !asciifold.Ambiguous(c) && (unicode.IsLetter(c) || unicode.IsDigit(c)):
 		default:
 			return false
 		}

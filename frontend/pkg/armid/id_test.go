@@ -21,7 +21,8 @@ func TestParse(t *testing.T) {
 	for reason, invalid := range map[string]string{
 		"empty": "", "not absolute": subnet[1:], "empty segment": strings.Replace(subnet, "/vnet", "/", 1), "odd": subnet + "/more",
 		"no group": "/subscriptions/11111111-1111-1111-1111-111111111111/providers/a/b/c/d", "subscription": strings.Replace(subnet, "1111-1111", "x", 1),
-		"space": strings.Replace(subnet, "vnet", "vnet ", 1), "group": strings.Replace(subnet, "/group", "/gr?up", 1), "control": strings.Replace(subnet, "vnet", "v\x00net", 1),
+		"ambiguous letter": strings.Replace(subnet, "resourceGroups", "re\u017fourceGroups", 1), "ambiguous name": strings.Replace(subnet, "nodes", "node\u017f", 1),
+		"ambiguous group": strings.Replace(subnet, "/group", "/\u212aind", 1), "space": strings.Replace(subnet, "vnet", "vnet ", 1), "group": strings.Replace(subnet, "/group", "/gr?up", 1), "control": strings.Replace(subnet, "vnet", "v\x00net", 1),
 		"escape": strings.Replace(subnet, "vnet", "v%2fnet", 1), "long": subnet + strings.Repeat("/a", 2000),
 		"extension": subnet + "/providers/Microsoft.Network/networkSecurityGroups/nsg", "child of group": strings.Replace(subnet, "/providers/", "/other/", 1),
 	} {

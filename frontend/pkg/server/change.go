@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -91,7 +92,7 @@ func checkNames(body *wire.Body, resource *hub.Resource, nameInURL string) []api
 	if got := body.String("name", nameInURL); got != nameInURL && got != resource.Name {
 		report("name", got, nameInURL)
 	}
-	if got := body.String("type", resource.Type); !strings.EqualFold(got, resource.Type) {
+	if got := body.String("type", resource.Type); !asciifold.Equal(got, resource.Type) {
 		report("type", got, resource.Type)
 	}
 	return violations

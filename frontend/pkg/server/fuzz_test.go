@@ -131,6 +131,7 @@ func FuzzPath(f *testing.F) {
 	f.Add("POST", y.cluster("cluster")+"/requestAdminCredential", "api-version=2025-12-23-preview")
 	f.Add("POST", y.cluster("cluster")+"/revokeCredentials/", "api-version=2026-09-01-preview&API-VERSION=2025-12-23-preview")
 	f.Add("GET", y.cluster("cluster")+"/externalAuths", "api-version=2026-09-01-preview&$skiptoken=AAAA&$filter=x")
+	f.Add("GET", strings.Replace(y.cluster("cluster"), "resourceGroups", "re%C5%BFourceGroups", 1), "api-version=2026-09-01-preview")
 	f.Add("GET", "//%2f", "%zz")
 	f.Fuzz(func(t *testing.T, method, path, query string) {
 		switch method {

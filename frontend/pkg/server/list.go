@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // The numbers of resources of a page: without $top, and at most.
@@ -165,7 +166,7 @@ func (s *Server) nextLink(rq *request, a pageRequest, position string) string {
 		query = referer.Query()
 	}
 	for name := range query {
-		if strings.EqualFold(name, skipTokenOption) {
+		if asciifold.Equal(name, skipTokenOption) {
 			query.Del(name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 )
 
@@ -111,7 +112,7 @@ func (s *Server) getOpenShiftVersion(ctx context.Context, rq *request) error {
 	}
 	name := rq.param(otherParam)
 	for i := range versions {
-		if strings.EqualFold(versions[i].Name, name) {
+		if asciifold.Equal(versions[i].Name, name) {
 			return rq.writeWithContentETag(rq.version.EncodeOpenShiftVersion(&versions[i]))
 		}
 	}

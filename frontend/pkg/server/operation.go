@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -120,7 +121,7 @@ func (s *Server) operation(ctx context.Context, rq *request) (*database.Operatio
 	if !armid.IsUUID(id) {
 		return nil, apierror.New(apierror.ResourceNotFound, "The operation was not found.")
 	}
-	if !strings.EqualFold(rq.param(locationParam), s.Location) {
+	if !asciifold.Equal(rq.param(locationParam), s.Location) {
 		return nil, notFound
 	}
 	item, err := s.Database.Operations().Find(ctx, database.OperationKey(rq.param(subscriptionParam), s.Location, id))

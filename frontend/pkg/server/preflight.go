@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -182,7 +183,7 @@ const unnamed = "unknown"
 func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment, fields map[string]any) (target string, known bool, err error) {
 	resourceType, name, version := text(fields, "type"), text(fields, "name"), text(fields, "apiVersion")
 	namespace, types, _ := strings.Cut(resourceType, "/")
-	if !strings.EqualFold(namespace, hub.ProviderNamespace) || types == "" || template.IsExpression(version) {
+	if !asciifold.Equal(namespace, hub.ProviderNamespace) || types == "" || template.IsExpression(version) {
 		return "", false, nil
 	}
 	p := &plannedResource{fields: fields}
@@ -219,7 +220,7 @@ func resourceGroupOf(rq *request, fields map[string]any, p *plannedResource) str
 		return group
 	}
 	parts := strings.Split(strings.Trim(text(fields, "scope"), "/"), "/")
-	if len(parts) == 4 && strings.EqualFold(parts[0], "subscriptions") && strings.EqualFold(parts[1], rq.param(subscriptionParam)) && strings.EqualFold(parts[2], "resourceGroups") {
+	if len(parts) == 4 && asciifold.Equal(parts[0], "subscriptions") && asciifold.Equal(parts[1], rq.param(subscriptionParam)) && asciifold.Equal(parts[2], "resourceGroups") {
 		return parts[3]
 	}
 	p.unknownID = true
@@ -258,11 +259,11 @@ func (s *Server) serves(types string) bool {
 		}
 		tail := len(r.parts) - len(pattern)
 		for i, part := range pattern {
-			if part != "{}" && !strings.EqualFold(part, r.parts[tail+i]) {
+			if part != "{}" && !asciifold.Equal(part, r.parts[tail+i]) {
 				return false
 			}
 		}
-		return tail > 0 && strings.EqualFold(r.parts[tail-1], hub.ProviderNamespace)
+		return tail > 0 && asciifold.Equal(r.parts[tail-1], hub.ProviderNamespace)
 	})
 }
 

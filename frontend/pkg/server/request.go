@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -101,7 +102,7 @@ func (rq *request) queryValue(name string) string {
 func (rq *request) queryValues(name string) []string {
 	values := slices.Clone(rq.query[name])
 	for _, key := range slices.Sorted(maps.Keys(rq.query)) {
-		if key != name && strings.EqualFold(key, name) {
+		if key != name && asciifold.Equal(key, name) {
 			values = append(values, rq.query[key]...)
 		}
 	}
@@ -111,7 +112,7 @@ func (rq *request) queryValues(name string) []string {
 // hasQuery reports whether a query parameter is present, possibly empty.
 func (rq *request) hasQuery(name string) bool {
 	for key := range rq.query {
-		if strings.EqualFold(key, name) {
+		if asciifold.Equal(key, name) {
 			return true
 		}
 	}

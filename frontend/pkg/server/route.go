@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // param is a variable segment of a path.
@@ -129,8 +130,8 @@ type match struct {
 // maxSegments is more than the number of segments of the longest pattern.
 const maxSegments = 16
 
-// find finds the route of a path without regard to case. A HEAD has the route of a GET. Parameters are unescaped and not
-// empty.
+// find finds the route of a path without regard to the case of ASCII letters. A HEAD has the route of a GET. Parameters are
+// unescaped and not empty.
 func find(routes []*route, method string, u *url.URL) (found match) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -179,7 +180,7 @@ func (r *route) matches(parts []string) bool {
 		return false
 	}
 	for i, part := range parts {
-		if r.params[i] < 0 && !strings.EqualFold(part, r.parts[i]) {
+		if r.params[i] < 0 && !asciifold.Equal(part, r.parts[i]) {
 			return false
 		}
 	}

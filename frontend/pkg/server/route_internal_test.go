@@ -3,6 +3,8 @@ package server
 import (
 	"flag"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -39,5 +41,45 @@ func TestRoutesDocument(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got), run with -update to write it:\n%s", file, diff)
+	}
+}
+
+// TestRoutesFoldOnlyASCII replaces each s and k of each route by the letter outside ASCII that has it as its other case.
+func TestRoutesFoldOnlyASCII(t *testing.T) {
+	all, replaced := routes(), 0
+	for _, r := range all {
+		path := strings.NewReplacer("{", "", "}", "").Replace(r.pattern)
+		if got := find(all, r.method, &url.URL{Path: strings.ToUpper(path)}); got.route != r {
+			t.Errorf("%s %s in upper case has the route %q", r.method, path, got.pattern)
+		}
+		offset := 1
+		for i, part := range r.parts {
+			for at, letter := range strings.Trim(part, "{}") {
+				other, ok := map[rune]string{'s': "\u017f", 'k': "\u212a", 'S': "\u017f", 'K': "\u212a"}[letter]
+				if !ok || r.params[i] >= 0 {
+					continue
+				}
+				replaced++
+				changed := path[:offset+at] + other + path[offset+at+1:]
+				u, err := url.Parse((&url.URL{Path: changed}).EscapedPath())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := find(all, r.method, u); got.pattern == r.pattern {
+					t.Errorf("%s %s has the route %s", r.method, u, got.pattern)
+				}
+			}
+			offset += len(strings.Trim(part, "{}")) + 1
+		}
+	}
+	if replaced < 100 {
+		t.Errorf("only %d letters were replaced", replaced)
+	}
+	u, err := url.Parse("/subscriptions/11111111-1111-1111-1111-111111111111/re%C5%BFourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := find(all, http.MethodGet, u); got.pattern != "" {
+		t.Errorf("%s has the route %s", u, got.pattern)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // ExperimentalFeature is the subscription feature that allows experimental behaviour.
@@ -145,7 +146,7 @@ func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup 
 		report.invalid(field, id, "must be an Azure resource id: %s", err)
 		return nil
 	}
-	if !strings.EqualFold(parsed.ResourceType.String(), resourceType) {
+	if !asciifold.Equal(parsed.ResourceType.String(), resourceType) {
 		report.invalid(field, id, "must be the id of a resource of type %s", resourceType)
 		return nil
 	}

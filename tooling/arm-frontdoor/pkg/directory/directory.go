@@ -1,6 +1,6 @@
 // Package directory stores ARM's own data of a region: subscriptions, the registrations of the resource provider, and resource
 // groups. The data is small, so it is held in memory and in one file that is replaced atomically before a change is
-// acknowledged. Comparisons of names ignore case, and names are stored with the case of their creation.
+// acknowledged. Comparisons of names ignore the case of ASCII letters, and names are stored with the case of their creation.
 package directory
 
 import (
@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // Subscription is a subscription with its resource groups.
@@ -77,7 +79,7 @@ func Open(path string) (*Directory, error) {
 func (d *Directory) Subscription(id string) (Subscription, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	found := d.subscriptions[strings.ToLower(id)]
+	found := d.subscriptions[asciifold.Lower(id)]
 	if found == nil {
 		return Subscription{}, false
 	}
@@ -98,7 +100,7 @@ func (d *Directory) Subscriptions() []Subscription {
 
 // Group returns a copy of a resource group, and false if it does not exist.
 func (s *Subscription) Group(name string) (Group, bool) {
-	found := s.Groups[strings.ToLower(name)]
+	found := s.Groups[asciifold.Lower(name)]
 	if found == nil {
 		return Group{}, false
 	}
@@ -120,7 +122,7 @@ func (s *Subscription) SortedGroups() []Group {
 func (d *Directory) Update(id string, change func(s *Subscription) error) (Subscription, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := strings.ToLower(id)
+	key := asciifold.Lower(id)
 	next := Subscription{ID: key, Provider: NotRegistered, State: "Unregistered"}
 	before := d.subscriptions[key]
 	if before != nil {

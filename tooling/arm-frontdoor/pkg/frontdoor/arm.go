@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
@@ -62,7 +63,7 @@ func (r *response) write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// path is a parsed ARM path: /subscriptions/{s}[/resourceGroups/{rg}][/rest...]. Comparisons of keywords ignore case.
+// path is a parsed ARM path: /subscriptions/{s}[/resourceGroups/{rg}][/rest...]. Comparisons of keywords ignore the case of ASCII letters.
 type path struct {
 	subscription string
 	group        string
@@ -73,11 +74,11 @@ type path struct {
 // parsePath parses a path below /subscriptions. ok is false for other paths.
 func parsePath(urlPath string) (p path, ok bool) {
 	segments := strings.Split(strings.Trim(urlPath, "/"), "/")
-	if !strings.EqualFold(segments[0], "subscriptions") || len(segments) < 2 {
+	if !asciifold.Equal(segments[0], "subscriptions") || len(segments) < 2 {
 		return path{}, false
 	}
 	p.subscription, p.rest = segments[1], segments[2:]
-	if len(p.rest) >= 2 && strings.EqualFold(p.rest[0], "resourceGroups") {
+	if len(p.rest) >= 2 && asciifold.Equal(p.rest[0], "resourceGroups") {
 		p.group, p.rest = p.rest[1], p.rest[2:]
 	}
 	return p, true
@@ -94,7 +95,7 @@ func (p path) begins(words ...string) bool {
 		return false
 	}
 	for i, word := range words {
-		if word != "" && !strings.EqualFold(p.rest[i], word) {
+		if word != "" && !asciifold.Equal(p.rest[i], word) {
 			return false
 		}
 	}

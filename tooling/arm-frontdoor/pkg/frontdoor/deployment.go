@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
@@ -70,7 +71,7 @@ func (d *FrontDoor) respondForDeployment(r *request, s directory.Subscription) *
 	evaluation := body.evaluation(s, r.path.group)
 	var providerResources []map[string]any
 	for _, resource := range resources {
-		if kind, _ := resource["type"].(string); strings.HasPrefix(strings.ToLower(kind), strings.ToLower(Provider)+"/") {
+		if kind, _ := resource["type"].(string); strings.HasPrefix(asciifold.Lower(kind), asciifold.Lower(Provider)+"/") {
 			providerResources = append(providerResources, evaluation.resource(resource))
 		}
 	}

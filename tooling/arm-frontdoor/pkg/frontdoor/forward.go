@@ -81,14 +81,15 @@ func unavailable() *response {
 	return response
 }
 
-// removeReservedHeaders removes the headers that the resource provider trusts because only ARM sends them, and the caller's
-// token.
+// removeReservedHeaders removes the headers that the resource provider trusts because only ARM sends them, the caller's token, and the
+// trace context of the caller, who could otherwise choose the IDs of traces and have them recorded.
 func removeReservedHeaders(header http.Header) {
 	for name := range header {
 		lower := strings.ToLower(name)
 		switch {
 		case lower == strings.ToLower(armheader.ClientRequestID):
 		case lower == "authorization", lower == "referer", lower == "azure-asyncnotificationuri",
+			lower == "traceparent", lower == "tracestate", lower == "baggage",
 			strings.HasPrefix(lower, "x-ms-arm-"), strings.HasPrefix(lower, "x-ms-client-"),
 			strings.HasPrefix(lower, "x-ms-home-"), strings.HasPrefix(lower, "x-ms-identity-"):
 			header.Del(name)

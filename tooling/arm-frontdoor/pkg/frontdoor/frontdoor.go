@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
@@ -188,9 +189,9 @@ func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter 
 // and the endpoints of this cloud. It returns nil for all other requests.
 func (d *FrontDoor) respondWithoutToken(r *http.Request) *response {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	rest := strings.ToLower(strings.Join(segments[1:], "/"))
+	rest := asciifold.Lower(strings.Join(segments[1:], "/"))
 	switch {
-	case strings.EqualFold(r.URL.Path, "/metadata/endpoints") && r.Method == http.MethodGet:
+	case asciifold.Equal(r.URL.Path, "/metadata/endpoints") && r.Method == http.MethodGet:
 		return d.metadata(r.URL.Query().Get("api-version"))
 	case rest == "oauth2/v2.0/token" && r.Method == http.MethodPost:
 		return d.issueToken(segments[0], r)

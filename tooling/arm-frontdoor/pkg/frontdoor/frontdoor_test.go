@@ -303,7 +303,8 @@ func TestReservedHeadersAreReplaced(t *testing.T) {
 	h.createGroup(t)
 	forged := http.Header{}
 	for _, name := range []string{"X-Ms-Arm-Resource-System-Data", "X-Ms-Client-Tenant-Id", "X-Ms-Client-Object-Id", "X-Ms-Home-Tenant-Id", "X-Ms-Identity-Url",
-		"X-Ms-Client-Principal-Name", "X-Ms-Arm-Signed-User-Token", "Referer", "X-Forwarded-Host", "X-Forwarded-For", "Azure-Asyncnotificationuri"} {
+		"X-Ms-Client-Principal-Name", "X-Ms-Arm-Signed-User-Token", "Referer", "X-Forwarded-Host", "X-Forwarded-For", "Azure-Asyncnotificationuri",
+		"Traceparent", "Tracestate", "Baggage"} {
 		forged.Set(name, "forged")
 	}
 	forged.Set("X-Ms-Client-Request-Id", "client-request")

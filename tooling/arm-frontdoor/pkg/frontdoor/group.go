@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
@@ -91,7 +92,7 @@ func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
 			}
 			status, next.Name = http.StatusOK, before.Name
 		}
-		s.Groups[strings.ToLower(next.Name)] = &next
+		s.Groups[asciifold.Lower(next.Name)] = &next
 		return nil
 	})
 	if err != nil {
@@ -118,7 +119,7 @@ func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
 		if body.Tags != nil {
 			g.Tags = body.Tags
 		}
-		s.Groups[strings.ToLower(g.Name)] = &g
+		s.Groups[asciifold.Lower(g.Name)] = &g
 		return nil
 	})
 	if err != nil {
@@ -133,7 +134,7 @@ func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
 func (d *FrontDoor) startGroupDeletion(s directory.Subscription, g directory.Group) *response {
 	if !g.Deleting {
 		if _, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
-			if stored := s.Groups[strings.ToLower(g.Name)]; stored != nil {
+			if stored := s.Groups[asciifold.Lower(g.Name)]; stored != nil {
 				stored.Deleting = true
 			}
 			return nil
@@ -220,7 +221,7 @@ func (d *FrontDoor) deleteGroupStep(ctx context.Context, subscription, group str
 		}
 	}
 	_, err = d.options.Directory.Update(subscription, func(s *directory.Subscription) error {
-		delete(s.Groups, strings.ToLower(group))
+		delete(s.Groups, asciifold.Lower(group))
 		return nil
 	})
 	return err == nil, err

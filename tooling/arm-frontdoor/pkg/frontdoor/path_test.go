@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -16,6 +17,9 @@ func FuzzParsePath(f *testing.F) {
 	f.Add("/subscriptions/a/resourceGroups/b/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c")
 	f.Add("/SUBSCRIPTIONS/a/providers/microsoft.redhatopenshift/locations/x")
 	f.Add("//subscriptions//")
+	f.Add("/\u017fubscriptions/a/resourceGroups/b")
+	f.Add("/subscriptions/a/re\u017fourceGroups/b")
+	f.Add("/subscriptions/a/providers/Micro\u017foft.RedHatOpenShift/hcpOpenShiftClusters/c")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, ok := parsePath(text)
 		if !ok {
@@ -24,7 +28,18 @@ func FuzzParsePath(f *testing.F) {
 		if strings.Contains(p.subscription, "/") || strings.Contains(p.group, "/") {
 			t.Errorf("parsePath(%q) = %+v", text, p)
 		}
-		p.isProviderResource()
+		keywords := []string{"subscriptions/"}
+		if p.group != "" {
+			keywords = append(keywords, "/resourcegroups/")
+		}
+		if p.isProviderResource() {
+			keywords = append(keywords, "/providers/microsoft.redhatopenshift/")
+		}
+		for _, keyword := range keywords {
+			if !strings.Contains(asciifold.Lower(text), keyword) {
+				t.Errorf("parsePath(%q) = %+v, and the path has no %s", text, p, keyword)
+			}
+		}
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
@@ -84,7 +84,7 @@ func (d *FrontDoor) listResources(r *request, s directory.Subscription) *respons
 		return newResponse(http.StatusOK, map[string]any{"value": values})
 	}
 	add := func(found resource) {
-		if resourceType != "" && !strings.EqualFold(found.Type, resourceType) {
+		if resourceType != "" && !asciifold.Equal(found.Type, resourceType) {
 			return
 		}
 		value := map[string]any{"id": found.ID, "name": found.Name, "type": found.Type, "location": found.Location, "provisioningState": found.Properties.ProvisioningState}
@@ -100,7 +100,7 @@ func (d *FrontDoor) listResources(r *request, s directory.Subscription) *respons
 	if err != nil {
 		return d.errorResponse(err)
 	}
-	withPools := resourceType == "" || strings.EqualFold(resourceType, Provider+"/hcpOpenShiftClusters/nodePools")
+	withPools := resourceType == "" || asciifold.Equal(resourceType, Provider+"/hcpOpenShiftClusters/nodePools")
 	for _, cluster := range clusters {
 		add(cluster)
 		if !withPools {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
@@ -25,8 +26,8 @@ func (d *FrontDoor) respond(r *request) *response {
 	if !hasAPIVersion(r) && !isProviderPath(r.URL.Path) {
 		return newError(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	}
-	segments := strings.Split(strings.ToLower(strings.Trim(r.URL.Path, "/")), "/")
-	provider := strings.ToLower(Provider)
+	segments := strings.Split(asciifold.Lower(strings.Trim(r.URL.Path, "/")), "/")
+	provider := asciifold.Lower(Provider)
 	switch {
 	case len(segments) == 1 && segments[0] == "subscriptions":
 		return d.listSubscriptions(r)
@@ -47,7 +48,7 @@ func (d *FrontDoor) respond(r *request) *response {
 // hasAPIVersion reports whether the request has an api-version. ARM ignores the case of query parameters' names.
 func hasAPIVersion(r *request) bool {
 	for name, values := range r.URL.Query() {
-		if strings.EqualFold(name, "api-version") && values[0] != "" {
+		if asciifold.Equal(name, "api-version") && values[0] != "" {
 			return true
 		}
 	}
@@ -57,9 +58,9 @@ func hasAPIVersion(r *request) bool {
 // isProviderPath reports whether the resource provider serves a path. The provider validates the api-version of these
 // requests.
 func isProviderPath(urlPath string) bool {
-	segments := strings.Split(strings.ToLower(strings.Trim(urlPath, "/")), "/")
+	segments := strings.Split(asciifold.Lower(strings.Trim(urlPath, "/")), "/")
 	if segments[0] == "providers" {
-		return len(segments) > 2 && segments[1] == strings.ToLower(Provider)
+		return len(segments) > 2 && segments[1] == asciifold.Lower(Provider)
 	}
 	p, ok := parsePath(urlPath)
 	return ok && p.isProviderResource() && !p.is("providers", Provider, "register") && !p.is("providers", Provider, "unregister")
@@ -71,7 +72,7 @@ func (d *FrontDoor) respondInSubscription(r *request) *response {
 		return d.putSubscription(r)
 	}
 	s, exists := d.options.Directory.Subscription(r.path.subscription)
-	if !exists || !strings.EqualFold(s.TenantID, r.caller.TenantID) {
+	if !exists || !asciifold.Equal(s.TenantID, r.caller.TenantID) {
 		return newError(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", r.path.subscription)
 	}
 	if failure := d.throttle(r, s); failure != nil {
@@ -192,7 +193,7 @@ func (d *FrontDoor) listSubscriptions(r *request) *response {
 	return onlyGet(r, func() *response {
 		values := []any{}
 		for _, s := range d.options.Directory.Subscriptions() {
-			if strings.EqualFold(s.TenantID, r.caller.TenantID) {
+			if asciifold.Equal(s.TenantID, r.caller.TenantID) {
 				values = append(values, subscriptionBody(s))
 			}
 		}
@@ -233,7 +234,7 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 		return newError(http.StatusBadRequest, "InvalidRequestContent", "The state '%s' is invalid. Supported values are Registered, Warned, Suspended and Deleted.", body.State)
 	}
 	before, exists := d.options.Directory.Subscription(r.path.subscription)
-	if exists && !strings.EqualFold(before.TenantID, r.caller.TenantID) {
+	if exists && !asciifold.Equal(before.TenantID, r.caller.TenantID) {
 		return newError(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", r.path.subscription)
 	}
 	if body.State != "" && before.State != body.State {
@@ -341,13 +342,13 @@ func (d *FrontDoor) respondForFeatures(r *request, s directory.Subscription) *re
 		}
 	}
 	switch {
-	case len(rest) == 1 && strings.EqualFold(rest[0], "features"):
+	case len(rest) == 1 && asciifold.Equal(rest[0], "features"):
 		values := []any{}
 		for _, name := range s.Features {
 			values = append(values, feature(strings.TrimPrefix(name, Provider+"/")))
 		}
 		return onlyGet(r, func() *response { return newResponse(http.StatusOK, map[string]any{"value": values}) })
-	case len(rest) < 2 || len(rest) > 3 || !strings.EqualFold(rest[0], "features") || !featureNamePattern.MatchString(rest[1]):
+	case len(rest) < 2 || len(rest) > 3 || !asciifold.Equal(rest[0], "features") || !featureNamePattern.MatchString(rest[1]):
 		return notFound(r)
 	case len(rest) == 2:
 		return onlyGet(r, func() *response { return newResponse(http.StatusOK, feature(rest[1])) })
@@ -356,7 +357,7 @@ func (d *FrontDoor) respondForFeatures(r *request, s directory.Subscription) *re
 	}
 	name := Provider + "/" + rest[1]
 	s.Features = slices.DeleteFunc(s.Features, func(other string) bool { return other == name })
-	switch strings.ToLower(rest[2]) {
+	switch asciifold.Lower(rest[2]) {
 	case "register":
 		s.Features = append(s.Features, name)
 	case "unregister":
