@@ -76,6 +76,7 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 	if err != nil || first == "" {
 		t.Fatalf("the identity before the removal is %q, %v", first, err)
 	}
+	namespaceUID := mgmt.get(ctx, "namespace "+controlPlane, `{.metadata.uid}`)
 	fleet := clusterService(t)
 	clusterUID := uidOf(t, ctx, fleet, id)
 
@@ -128,6 +129,7 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 	if now, _, _ := strings.Cut(mgmt.get(ctx, "hostedclusters", `{.items[0].metadata.uid}`), " "); (now == hostedUID) != (first != hostedUID) {
 		t.Errorf("the HostedCluster is %s, before %s", now, hostedUID)
 	}
+	compareNamespaces(t, d, mgmt, controlPlane, namespaceUID)
 	followRunbook(t, d)
 	eventually.Before(ctx, t, "the accepted control plane is healthy", func() error {
 		explanation, err := reader.Explanation(ctx, id)
@@ -146,6 +148,36 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 		t.Fatal(err)
 	}
 }
+
+// compareNamespaces executes the commands of the runbook that compare the stored identity of the control-plane namespace with the
+// management cluster. first is the UID before the removal.
+func compareNamespaces(t *testing.T, d scenario, mgmt kubectl, controlPlane, first string) {
+	t.Helper()
+	text, err := os.ReadFile(runbookOfRemovals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "`hcpctl cluster dump CLUSTER` shows the stored identity as `namespaceUid`") {
+		t.Fatal("the runbook does not name the command that shows the stored identity")
+	}
+	if out := d.hcpctl("cluster", "dump", d.id); !strings.Contains(out, "namespaceUid: "+first) {
+		t.Errorf("the dump lacks the identity %s:\n%s", first, out)
+	}
+	command := comparison.FindStringSubmatch(string(text))
+	if command == nil {
+		t.Fatal("the runbook has no command that reads the control-plane namespace")
+	}
+	out, err := mgmt.run(d.ctx, "get", "namespace", controlPlane, "-o", "jsonpath="+command[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Fields(out); len(fields) != 2 || fields[0] == first {
+		t.Errorf("the control-plane namespace is %q, want another UID than %s and no deletion", out, first)
+	}
+}
+
+// comparison matches the command of the runbook that reads the control-plane namespace.
+var comparison = regexp.MustCompile(`(?m)^ +kubectl get namespace ocm-…-NAME -o jsonpath='([^'\n]+)'`)
 
 // followRunbook executes the commands of the runbook for a cluster whose control plane was replaced.
 func followRunbook(t *testing.T, d scenario) {
