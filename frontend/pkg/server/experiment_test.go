@@ -46,13 +46,13 @@ func TestExperimentsReachClusterService(t *testing.T) {
 		want            map[string]string
 	}{
 		{"without the feature no tag is in effect", "Pending", http.StatusCreated, http.MethodPut,
-			y.body("cluster.json", `{"tags":{"ARO-HCP.Experimental.Cluster.Single-Replica":"SingleReplica","aro-hcp.experimental.cluster.MAX-creation-duration":"2h"}}`), nil},
+			y.body("cluster.json", `{"tags":{"ARO-HCP.Experimental.Cluster.Size-Override":"Minimal","aro-hcp.experimental.cluster.MAX-creation-duration":"2h"}}`), nil},
 		{"the feature alone changes nothing; a change of the cluster does", "Registered", http.StatusAccepted, http.MethodPatch,
-			`{"tags":{"team":"a"}}`, map[string]string{experiment.SingleReplica: "SingleReplica"}},
+			`{"tags":{"team":"a"}}`, map[string]string{experiment.SizeOverride: "Minimal"}},
 		{"a removed tag is no longer in effect", "Registered", http.StatusAccepted, http.MethodPatch,
-			`{"tags":{"aro-hcp.experimental.cluster.single-replica":null,"aro-hcp.experimental.cluster.SIZE-OVERRIDE":"Minimal"}}`, map[string]string{experiment.SizeOverride: "Minimal"}},
+			`{"tags":{"aro-hcp.experimental.cluster.size-override":null,"aro-hcp.experimental.cluster.Control-Plane-EXACT-VERSION":"4.20.8"}}`, map[string]string{experiment.ExactVersion: "4.20.8"}},
 		{"a PUT without the tag ends it, one with a tag sets it", "Registered", http.StatusOK, http.MethodPut,
-			y.body("cluster.json", `{"tags":{"Aro-Hcp.Experimental.Cluster.Control-Plane-Exact-Version":"4.20.8"}}`), map[string]string{experiment.ExactVersion: "4.20.8"}},
+			y.body("cluster.json", `{"tags":{"Aro-Hcp.Experimental.Cluster.SIZE-OVERRIDE":"Minimal"}}`), map[string]string{experiment.SizeOverride: "Minimal"}},
 		{"without the feature the next change ends the effect", "Unregistered", http.StatusAccepted, http.MethodPatch, `{"tags":{"team":"b"}}`, nil},
 	} {
 		feature(step.feature)

@@ -27,6 +27,8 @@ type experimentalTag struct {
 	emptyInvalid bool
 	// createOnly is set for a tag that has no effect after the creation. An update neither validates nor changes it.
 	createOnly bool
+	// fixed is set for a tag whose effect cannot change after the creation, because HyperShift rejects the change.
+	fixed bool
 }
 
 // experimentsOf returns the experimental tags of a resource type; none for a type without tags.
@@ -34,7 +36,7 @@ func experimentsOf(resourceType string) experiments {
 	switch resourceType {
 	case hub.ClusterResourceType:
 		return experiments{experiment.ClusterPrefix, map[string]experimentalTag{
-			experiment.SingleReplica:             {check: only(experiment.SingleReplicaValue)},
+			experiment.SingleReplica:             {check: only(experiment.SingleReplicaValue), fixed: true},
 			experiment.SizeOverride:              {check: only(experiment.MinimalSize)},
 			experiment.ControlPlaneOperatorImage: {check: operatorImage},
 			experiment.ExactVersion:              {check: exactVersion, emptyInvalid: true},
@@ -50,13 +52,13 @@ func experimentsOf(resourceType string) experiments {
 }
 
 // ApplyExperiments sets the experimental tags in effect from the resource's tags, and returns their violations. Without
-// the feature no tag is in effect or validated. stored is nil for a new resource.
+// the feature no tag is in effect or validated, except that a fixed one stays in effect. stored is nil for a new resource.
 //
 // The result is validated before the rest of the resource: a request with a violation gets no other ones.
 func (r *Rules) ApplyExperiments(resource, stored *hub.Resource, subscription *hub.Subscription) []apierror.Violation {
-	resource.Experiments = nil
 	known := experimentsOf(resource.Type)
 	if known.prefix == "" || !subscription.HasFeature(ExperimentalFeature) {
+		resource.Experiments = known.stay(stored, func(tag experimentalTag) bool { return tag.fixed })
 		return nil
 	}
 	found := &report{}
@@ -84,15 +86,47 @@ func (r *Rules) ApplyExperiments(resource, stored *hub.Resource, subscription *h
 	}
 	if stored != nil {
 		for name, tag := range known.tags {
-			if value := stored.Experiments[name]; tag.createOnly && value != "" {
-				inEffect[name] = value
+			if tag.fixed {
+				tag.checkFixed(found, r.offer, name, inEffect[name], stored)
+				delete(inEffect, name)
 			}
 		}
+		maps.Copy(inEffect, known.stay(stored, func(tag experimentalTag) bool { return tag.fixed || tag.createOnly }))
 	}
+	resource.Experiments = nil
 	if len(inEffect) > 0 {
 		resource.Experiments = inEffect
 	}
 	return found.violations()
+}
+
+// stay returns the tags in effect of a stored resource, which may be nil, that are selected; nil if there are none.
+func (e experiments) stay(stored *hub.Resource, selected func(experimentalTag) bool) map[string]string {
+	var inEffect map[string]string
+	for name, tag := range e.tags {
+		if stored == nil || stored.Experiments[name] == "" || !selected(tag) {
+			continue
+		}
+		if inEffect == nil {
+			inEffect = map[string]string{}
+		}
+		inEffect[name] = stored.Experiments[name]
+	}
+	return inEffect
+}
+
+// checkFixed reports a valid value of a fixed tag that is neither in effect nor the value of the tag before. A tag that was set
+// without the feature has no effect, and may stay.
+func (t experimentalTag) checkFixed(found *report, offer *config.Config, name, value string, stored *hub.Resource) {
+	before := ""
+	for key, written := range stored.Tags {
+		if strings.EqualFold(key, name) {
+			before = written
+		}
+	}
+	if value != stored.Experiments[name] && value != before && (value == "" || t.check(offer, value) == "") {
+		found.invalid("tags["+name+"]", value, "cannot be changed after the creation")
+	}
 }
 
 // exactRelease validates that the exact version in effect is a release of the cluster's version.

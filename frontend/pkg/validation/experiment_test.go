@@ -23,7 +23,9 @@ func TestApplyExperiments(t *testing.T) {
 		resourceType string
 		tags         map[string]string
 		// stored is nil for a creation; it holds the experiments in effect.
-		stored       map[string]string
+		stored map[string]string
+		// before holds the stored tags.
+		before       map[string]string
 		subscription *hub.Subscription
 		inEffect     map[string]string
 		want         []apierror.Violation
@@ -41,7 +43,26 @@ func TestApplyExperiments(t *testing.T) {
 		},
 		"without the feature": {
 			reason: "no tag is in effect or validated, and those in effect end", resourceType: hub.ClusterResourceType, subscription: without,
-			tags: map[string]string{experiment.SingleReplica: "true", experiment.ClusterPrefix + "fast": "x"}, stored: map[string]string{experiment.SingleReplica: "SingleReplica"},
+			tags: map[string]string{experiment.SizeOverride: "true", experiment.ClusterPrefix + "fast": "x"}, stored: map[string]string{experiment.SizeOverride: "Minimal"},
+		},
+		"single replica without the feature": {
+			reason: "HyperShift cannot change it", resourceType: hub.ClusterResourceType, subscription: without,
+			tags: map[string]string{experiment.SingleReplica: ""}, stored: map[string]string{experiment.SingleReplica: "SingleReplica"},
+			inEffect: map[string]string{experiment.SingleReplica: "SingleReplica"},
+		},
+		"single replica removed": {
+			reason: "HyperShift cannot change it", resourceType: hub.ClusterResourceType, subscription: experimenting(),
+			tags: map[string]string{"team": "a"}, stored: map[string]string{experiment.SingleReplica: "SingleReplica"}, before: map[string]string{experiment.SingleReplica: "SingleReplica"},
+			want: []apierror.Violation{violation(tag(experiment.SingleReplica), `Invalid value: "": cannot be changed after the creation`)},
+		},
+		"single replica added": {
+			reason: "HyperShift cannot change it", resourceType: hub.ClusterResourceType, subscription: experimenting(),
+			tags: map[string]string{experiment.SingleReplica: "SingleReplica"}, stored: map[string]string{experiment.SizeOverride: "Minimal"},
+			want: []apierror.Violation{violation(tag(experiment.SingleReplica), `Invalid value: "SingleReplica": cannot be changed after the creation`)},
+		},
+		"single replica without effect": {
+			reason: "a tag from before the feature stays without effect", resourceType: hub.ClusterResourceType, subscription: experimenting(),
+			tags: map[string]string{"ARO-HCP.experimental.cluster.single-replica": "SingleReplica"}, stored: map[string]string{}, before: map[string]string{experiment.SingleReplica: "SingleReplica"},
 		},
 		"empty": {
 			reason: "an empty tag is the same as none", resourceType: hub.ClusterResourceType, subscription: experimenting(),
@@ -107,7 +128,7 @@ func TestApplyExperiments(t *testing.T) {
 			resource := &hub.Resource{Type: tc.resourceType, Tags: tc.tags}
 			var stored *hub.Resource
 			if tc.stored != nil {
-				stored = &hub.Resource{Type: tc.resourceType, Experiments: tc.stored}
+				stored = &hub.Resource{Type: tc.resourceType, Experiments: tc.stored, Tags: tc.before}
 			}
 			if diff := cmp.Diff(tc.want, rules(t).ApplyExperiments(resource, stored, tc.subscription)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
