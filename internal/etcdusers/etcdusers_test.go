@@ -48,6 +48,7 @@ func TestUsers(t *testing.T) {
 	cluster := kubeapitest.Start(t)
 	users := cluster.EtcdUsers(t)
 	t.Run("own keys only", func(t *testing.T) { testOwnKeysOnly(t, cluster, users) })
+	t.Run("compaction", func(t *testing.T) { testCompaction(t, cluster, users) })
 	t.Run("removal", func(t *testing.T) { testRemoval(t, cluster, users) })
 	t.Run("changed permissions", func(t *testing.T) { testChangedPermissions(t, cluster, users) })
 	t.Run("changes disturb nobody", func(t *testing.T) { testChangesDisturbNobody(t, cluster, users) })
@@ -107,6 +108,19 @@ func testOwnKeysOnly(t *testing.T, cluster *kubeapitest.Cluster, users *etcduser
 		if !refused(err) {
 			t.Errorf("%s copies etcd: %v", c.user, err)
 		}
+	}
+}
+
+// testCompaction compacts etcd as an API server does: it writes the revision to the common key and compacts.
+func testCompaction(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/compacts", Compacts: true})
+	client := as(t, cluster, "/compacts")
+	response, err := client.Put(t.Context(), "compact_rev_key", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(t.Context(), response.Header.Revision); err != nil {
+		t.Error(err)
 	}
 }
 
