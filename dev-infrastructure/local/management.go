@@ -1,8 +1,12 @@
 package local
 
 import (
+	"context"
+	"net/http"
+
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 )
 
 // managementCluster is a management cluster: its API server, its controller manager and the clients with access.
@@ -20,8 +24,8 @@ func (m *managementCluster) kubeconfig(client string) string {
 	return m.pki.Path(client + ".kubeconfig")
 }
 
-// issue issues the certificates of a management cluster. All its clients are cluster administrators, as the agent and
-// the HyperShift operator have to be on AKS. Their names distinguish them in audit logs.
+// issue issues the certificates of a management cluster. All its clients but Maestro's agent are cluster administrators, as the HyperShift
+// operator has to be on AKS. Their names distinguish them in audit logs.
 func (r *Region) issue(m *managementCluster) error {
 	pki, err := kubeapi.Open(r.state.path("management", m.name), m.name)
 	if err != nil {
@@ -35,14 +39,13 @@ func (r *Region) issue(m *managementCluster) error {
 	for client, user := range map[string]string{
 		kubeapi.Admin:       "hcpctl",
 		kubeapi.Controllers: "system:kube-controller-manager",
-		"maestro-agent":     "maestro-agent",
 		"hypershift":        "hypershift",
 	} {
 		if err := pki.Client(client, m.name, server, user, "system:masters"); err != nil {
 			return err
 		}
 	}
-	return nil
+	return pki.Client("maestro-agent", m.name, server, managementaccess.Agent)
 }
 
 // garbageCollection returns the GOGC setting of the Kubernetes programs. With the default they use nearly twice the
@@ -61,6 +64,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	port := r.port(management(m.index, managementAPI))
+	administrator := &http.Client{Transport: &http.Transport{TLSClientConfig: probe, DisableKeepAlives: true}}
 	return supervisor.Spec{
 		Name:    m.apiServerName(),
 		Program: r.thirdParty("bin", "kube-apiserver"),
@@ -71,6 +75,12 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 		Ready:   httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
 		// The other checks of /livez depend on etcd.
 		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", probe),
+		// It limits Maestro's agent before the agent starts.
+		Settle: func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
+			defer cancel()
+			return managementaccess.Apply(ctx, administrator, "https://"+r.address(management(m.index, managementAPI)))
+		},
 	}, nil
 }
 

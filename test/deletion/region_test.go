@@ -80,7 +80,9 @@ type region struct {
 	// t is the current subtest. The embedded region belongs to the outer test.
 	t       *testing.T
 	cluster *rest.Config
-	objects dynamic.Interface
+	// agentAccess is the access of the agent to the management cluster, which is limited as in a region.
+	agentAccess *rest.Config
+	objects     dynamic.Interface
 	// maestro is the Maestro server. fleet is the address of Cluster Service's API, which changes with each restart.
 	maestro     *maestrotest.Server
 	fleet       *atomic.Pointer[string]
@@ -123,6 +125,8 @@ func newRegion(t *testing.T) *region {
 	}
 	r.cluster = must(clientcmd.BuildConfigFromFlags("", management.Kubeconfig()))(t)
 	r.cluster.QPS, r.cluster.Burst = -1, 0
+	r.agentAccess = must(clientcmd.BuildConfigFromFlags("", management.AgentKubeconfig(t)))(t)
+	r.agentAccess.QPS, r.agentAccess.Burst = -1, 0
 	r.objects = must(dynamic.NewForConfig(r.cluster))(t)
 	r.startRuntime(management)
 
@@ -162,7 +166,7 @@ func logger() *slog.Logger {
 
 func (r *region) startAgent() {
 	r.t.Helper()
-	r.agent = r.StartAgent(shard, agent.Options{Cluster: r.cluster, CRDDir: filepath.Join(definitions(r.t), "work")})
+	r.agent = r.StartAgent(shard, agent.Options{Cluster: r.agentAccess, CRDDir: filepath.Join(definitions(r.t), "work")})
 }
 
 // startService starts Cluster Service on its database.

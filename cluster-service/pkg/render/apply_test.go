@@ -26,8 +26,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
-// managementCluster starts a real API server with HyperShift's published CustomResourceDefinitions.
-func managementCluster(t *testing.T) dynamic.Interface {
+// managementCluster starts a real API server with HyperShift's published CustomResourceDefinitions. It returns the clients of HyperShift and
+// of Maestro's agent, which has only the rights that it has in a region.
+func managementCluster(t *testing.T) (operatorClient, agentClient dynamic.Interface) {
 	t.Helper()
 	operator, err := filepath.Abs("../../../.build/third-party/crds/hypershift/hypershift-operator")
 	if err != nil {
@@ -45,18 +46,24 @@ func managementCluster(t *testing.T) dynamic.Interface {
 		}
 		wanted = append(wanted, files...)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
+	cluster := kubeapitest.Start(t)
+	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: wanted, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
+	if operatorClient, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	return client
+	if config, err = clientcmd.BuildConfigFromFlags("", cluster.AgentKubeconfig(t)); err != nil {
+		t.Fatal(err)
+	}
+	if agentClient, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	return operatorClient, agentClient
 }
 
 var resources = map[string]schema.GroupVersionResource{
@@ -104,7 +111,7 @@ func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *rende
 // It then applies the rendering of an update, after a write of the HyperShift operator. The CRDs are of a newer release
 // than the Go types (see go.mod), so this test also proves that the two fit together.
 func TestRealAPIServerAcceptsManifests(t *testing.T) {
-	client := managementCluster(t)
+	client, agent := managementCluster(t)
 	r := renderer()
 	for name, change := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +127,7 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 			if _, err := client.Resource(resources["Namespace"]).Create(ctx, controlPlane, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			apply(ctx, t, client, r, aggregate)
+			apply(ctx, t, agent, r, aggregate)
 
 			namespace, clusterName := fleet.Namespace(r.Environment, aggregate.Cluster.ID()), fleet.HostedClusterName(aggregate.Cluster)
 			operatorWrite := `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"annotations":{"hypershift.openshift.io/HasBeenAvailable":"true"},
@@ -138,7 +145,7 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 			if err := r.Region.Settle(aggregate.Cluster.CreateTime, aggregate, r); err != nil {
 				t.Fatal(err)
 			}
-			apply(ctx, t, client, r, aggregate)
+			apply(ctx, t, agent, r, aggregate)
 
 			object, err := hostedClusters.Get(ctx, clusterName, metav1.GetOptions{})
 			if err != nil {

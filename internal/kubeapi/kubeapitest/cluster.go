@@ -26,7 +26,9 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 const (
@@ -308,6 +310,52 @@ func awaitReady(ctx context.Context, process *spawn.Process, url string, config 
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.pki.Path(kubeapi.Admin + ".kubeconfig") }
+
+// AgentKubeconfig returns the path of the kubeconfig of Maestro's agent, which has only the rights of package managementaccess.
+func (c *Cluster) AgentKubeconfig(t testing.TB) string {
+	t.Helper()
+	administrator, err := c.client(kubeapi.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer administrator.CloseIdleConnections()
+	if err := c.pki.Client(managementaccess.Agent, "test", c.Server, managementaccess.Agent); err != nil {
+		t.Fatal(err)
+	}
+	agent, err := c.client(managementaccess.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.CloseIdleConnections()
+	if err := managementaccess.Apply(t.Context(), administrator, c.Server); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, startTimeout, "the API server enforces the admission policy", func() error {
+		body := strings.NewReader(`{"metadata":{"name":"probe"}}`)
+		response, err := agent.Post(c.Server+"/api/v1/namespaces/default/configmaps?dryRun=All", "application/json", body)
+		if err != nil {
+			return err
+		}
+		answer, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			return err
+		}
+		if !bytes.Contains(answer, []byte("ValidatingAdmissionPolicy")) {
+			return fmt.Errorf("%s: %s", response.Status, answer)
+		}
+		return nil
+	})
+	return c.pki.Path(managementaccess.Agent + ".kubeconfig")
+}
+
+// client returns an HTTP client with the certificate of a client of the API server.
+func (c *Cluster) client(name string) (*http.Client, error) {
+	config, err := c.pki.TLS(name)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: startTimeout}, nil
+}
 
 // PIDs returns the process IDs of its programs.
 func (c *Cluster) PIDs() []int {

@@ -1,0 +1,88 @@
+// Package managementaccess limits what Maestro's agent can do on a management cluster. Whoever can publish works could otherwise run
+// programs there, or give themselves any right. A role permits the kinds that Cluster Service applies. An admission policy permits changes
+// only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of finalizers.
+package managementaccess
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Agent is the Kubernetes user that the objects limit.
+const Agent = "maestro-agent"
+
+//go:embed objects
+var files embed.FS
+
+// resources are the paths of the kinds of the objects.
+func resources(kind string) (string, error) {
+	switch kind {
+	case "ClusterRole":
+		return "/apis/rbac.authorization.k8s.io/v1/clusterroles/", nil
+	case "ClusterRoleBinding":
+		return "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/", nil
+	case "ValidatingAdmissionPolicy":
+		return "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/", nil
+	case "ValidatingAdmissionPolicyBinding":
+		return "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/", nil
+	}
+	return "", fmt.Errorf("unknown kind %q", kind)
+}
+
+// Apply creates or updates the objects by server-side apply. The client has a cluster administrator's certificate, and server is the URL of
+// the API server.
+func Apply(ctx context.Context, client *http.Client, server string) error {
+	return fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := files.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := apply(ctx, client, server, text); err != nil {
+			return fmt.Errorf("applying %s: %w", entry.Name(), err)
+		}
+		return nil
+	})
+}
+
+func apply(ctx context.Context, client *http.Client, server string, text []byte) error {
+	var object struct {
+		Kind     string
+		Metadata struct{ Name string }
+	}
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		return err
+	}
+	path, err := resources(object.Kind)
+	if err != nil {
+		return err
+	}
+	url := server + path + object.Metadata.Name + "?fieldManager=managementaccess&force=true&fieldValidation=Strict"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package managementaccess_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// apiClient sends requests to an API server with the certificate of a kubeconfig.
+type apiClient struct {
+	http   *http.Client
+	server string
+}
+
+func newAPIClient(t *testing.T, server, kubeconfig string) *apiClient {
+	t.Helper()
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Clusters []struct {
+			Cluster struct {
+				CA string `yaml:"certificate-authority-data"`
+			}
+		}
+		Users []struct {
+			User struct {
+				Certificate string `yaml:"client-certificate-data"`
+				Key         string `yaml:"client-key-data"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	decode := func(text string) []byte {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(decode(config.Clusters[0].Cluster.CA))
+	certificate, err := tls.X509KeyPair(decode(config.Users[0].User.Certificate), decode(config.Users[0].User.Key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConfig := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	transport := &http.Transport{TLSClientConfig: tlsConfig}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &apiClient{http: &http.Client{Transport: transport}, server: server}
+}
+
+// do sends a request and returns the status and the body.
+func (c *apiClient) do(t *testing.T, method, path, contentType, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, c.server+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", contentType)
+	response, err := c.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(answer)
+}
+
+const jsonType, mergeType = "application/json", "application/merge-patch+json"
+
+// hostedClusters defines a kind with the name and the field of HyperShift's.
+const hostedClusters = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"hostedclusters.hypershift.openshift.io"},
+	"spec":{"group":"hypershift.openshift.io","scope":"Namespaced","names":{"plural":"hostedclusters","kind":"HostedCluster"},"versions":[{"name":"v1beta1","served":true,
+	"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
+
+// TestAgent sends requests as Maestro's agent. Cluster Service's tests apply everything that it renders with the same rights.
+func TestAgent(t *testing.T) {
+	cluster := kubeapitest.Start(t)
+	agent := newAPIClient(t, cluster.Server, cluster.AgentKubeconfig(t))
+	administrator := newAPIClient(t, cluster.Server, cluster.Kubeconfig())
+
+	const namespace = "/api/v1/namespaces/ocm-test-1"
+	const deployments, services = "/apis/apps/v1/namespaces/ocm-test-1/deployments", namespace + "/services"
+	const hosted = "/apis/hypershift.openshift.io/v1beta1/namespaces/ocm-test-1/hostedclusters"
+	container := `{"containers":[{"name":"c","image":"example.com/program"}]}`
+	deployment := `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":` + container + `}}}`
+	prepare := func(method, path, body string) {
+		t.Helper()
+		if status, answer := administrator.do(t, method, path, jsonType, body); status >= 300 {
+			t.Fatalf("%s %s: %d %s", method, path, status, answer)
+		}
+	}
+	prepare(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", hostedClusters)
+	if status, answer := agent.do(t, http.MethodPost, "/api/v1/namespaces", jsonType, `{"metadata":{"name":"ocm-test-1"}}`); status != http.StatusCreated {
+		t.Fatalf("creating a namespace: %d %s", status, answer)
+	}
+	prepare(http.MethodPost, deployments, deployment)
+	service := func(name string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q,"finalizers":["a/b","c/d"]},"spec":{"ports":[{"port":80}]}}`, name)
+	}
+	prepare(http.MethodPost, services, service("deleted"))
+	prepare(http.MethodPost, services, service("kept"))
+	prepare(http.MethodDelete, services+"/deleted", "")
+
+	image := func(image string) string {
+		return fmt.Sprintf(`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"h"},"spec":{"release":{"image":%q}}}`, image)
+	}
+	digest := "example.com/release@sha256:" + strings.Repeat("0a", 32)
+	cases := []struct {
+		reason, method, path, contentType, body string
+		status                                  int
+	}{
+		{"what Cluster Service applies", http.MethodPost, namespace + "/secrets", jsonType, `{"metadata":{"name":"s"}}`, http.StatusCreated},
+		{"and updates", http.MethodPatch, namespace + "/secrets/s", mergeType, `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK},
+		{"and deletes", http.MethodDelete, namespace + "/secrets/s", jsonType, "", http.StatusOK},
+		{"an image by digest", http.MethodPost, hosted, jsonType, image(digest), http.StatusCreated},
+		{"an image by tag", http.MethodPost, hosted, jsonType, strings.Replace(image("example.com/release:4.20"), `"h"`, `"t"`, 1), http.StatusUnprocessableEntity},
+		{"a change to a tag", http.MethodPatch, hosted + "/h", mergeType, `{"spec":{"release":{"image":"example.com/release:4.20"}}}`, http.StatusUnprocessableEntity},
+		{"its own definitions are checked elsewhere; others are refused", http.MethodPatch, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hostedclusters.hypershift.openshift.io", mergeType,
+			`{"metadata":{"labels":{"a":"b"}}}`, http.StatusForbidden},
+		{"a namespace that is not of a cluster", http.MethodPost, "/api/v1/namespaces", jsonType, `{"metadata":{"name":"other"}}`, http.StatusForbidden},
+		{"a system namespace", http.MethodPatch, "/api/v1/namespaces/kube-system", mergeType, `{"metadata":{"labels":{"a":"b"}}}`, http.StatusForbidden},
+		{"a secret in a system namespace", http.MethodPost, "/api/v1/namespaces/kube-system/secrets", jsonType, `{"metadata":{"name":"s"}}`, http.StatusForbidden},
+		{"a program", http.MethodPost, namespace + "/pods", jsonType, `{"metadata":{"name":"p"},"spec":` + container + `}`, http.StatusForbidden},
+		{"a program", http.MethodPost, deployments, jsonType, strings.Replace(deployment, `"d"`, `"e"`, 1), http.StatusForbidden},
+		{"another program", http.MethodPatch, deployments + "/d", mergeType, `{"spec":{"replicas":2}}`, http.StatusForbidden},
+		{"the number of its replicas", http.MethodPatch, deployments + "/d/scale", mergeType, `{"spec":{"replicas":0}}`, http.StatusForbidden},
+		{"a right", http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", jsonType,
+			`{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"maestro-agent"}]}`, http.StatusForbidden},
+		{"its own role", http.MethodPatch, "/apis/rbac.authorization.k8s.io/v1/clusterroles/maestro-agent", mergeType, `{"rules":[]}`, http.StatusForbidden},
+		{"its own policy", http.MethodDelete, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/maestro-agent", jsonType, "", http.StatusForbidden},
+		{"the end of its own policy", http.MethodPatch, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/maestro-agent", mergeType, `{"spec":{"failurePolicy":"Ignore"}}`, http.StatusForbidden},
+		{"a token of a service account", http.MethodPost, namespace + "/serviceaccounts/default/token", jsonType, `{}`, http.StatusForbidden},
+		{"a finalizer of an object that is not being deleted", http.MethodPatch, services + "/kept", mergeType, `{"metadata":{"finalizers":["a/b"]}}`, http.StatusForbidden},
+		{"another change of an object that is being deleted", http.MethodPatch, services + "/deleted", mergeType, `{"metadata":{"finalizers":["a/b"]},"spec":{"externalName":"x"}}`, http.StatusForbidden},
+		{"a finalizer of an object that is being deleted", http.MethodPatch, services + "/deleted", mergeType, `{"metadata":{"finalizers":["a/b"]}}`, http.StatusOK},
+	}
+	for _, c := range cases {
+		if status, answer := agent.do(t, c.method, c.path, c.contentType, c.body); status != c.status {
+			t.Errorf("%s: %s %s: %d, want %d: %s", c.reason, c.method, c.path, status, c.status, answer)
+		}
+	}
+	impersonation, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cluster.Server+"/api/v1/namespaces", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impersonation.Header.Set("Impersonate-User", "admin")
+	impersonation.Header.Set("Impersonate-Group", "system:masters")
+	response, err := agent.http.Do(impersonation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("impersonation: %s", response.Status)
+	}
+}
