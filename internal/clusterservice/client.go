@@ -72,12 +72,18 @@ func ReadinessCheck(connection *grpc.ClientConn) func(ctx context.Context) error
 // safe for concurrent use.
 type Client struct {
 	rpc clusterservicev1.ClusterServiceClient
+	// withoutRecovery is set in a Client that must not restore lost clusters.
+	withoutRecovery bool
 }
 
 // NewClient returns a Client that uses connection.
 func NewClient(connection grpc.ClientConnInterface) *Client {
 	return &Client{rpc: clusterservicev1.NewClusterServiceClient(connection)}
 }
+
+// WithoutRecovery returns a Client that never restores a cluster that Cluster Service lost. The frontend uses it: its rule in package
+// mesh does not allow recovery data. The backend restores the cluster.
+func (c *Client) WithoutRecovery() *Client { return &Client{rpc: c.rpc, withoutRecovery: true} }
 
 // call sends a request and translates the response.
 func call[Q, R any](ctx context.Context, request Q, send func(context.Context, Q, ...grpc.CallOption) (R, error), read func(R) (Report, error)) (Report, error) {
@@ -93,6 +99,10 @@ func (c *Client) ApplyCluster(ctx context.Context, document *database.ClusterDoc
 	request, err := ClusterRequest(document)
 	if err != nil {
 		return Report{}, err
+	}
+	if c.withoutRecovery && request.GetRecovery() != nil {
+		// Without recovery data, a lost cluster would get a second control plane.
+		request.Recovery, request.MustExist = nil, true
 	}
 	return call(ctx, request, c.rpc.ApplyCluster, ClusterReport)
 }

@@ -1,6 +1,7 @@
 package clusterservice
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -189,5 +193,34 @@ func TestRangesAndMirrorsAreSentOnce(t *testing.T) {
 	}
 	if len(p.API.AuthorizedCIDRs) != 4 || p.API.AuthorizedCIDRs[0] != "192.0.2.7" {
 		t.Errorf("the document was changed: %v", p.API.AuthorizedCIDRs)
+	}
+}
+
+// appliedClusters records requests and responds with an error.
+type appliedClusters struct {
+	grpc.ClientConnInterface
+	requests []*clusterservicev1.ApplyClusterRequest
+}
+
+func (a *appliedClusters) Invoke(_ context.Context, _ string, request, _ any, _ ...grpc.CallOption) error {
+	a.requests = append(a.requests, request.(*clusterservicev1.ApplyClusterRequest))
+	return status.Error(codes.Unavailable, "away")
+}
+
+// TestClientWithoutRecovery checks that the frontend's client sends no recovery data, and that Cluster Service then does not place a
+// cluster again that it had.
+func TestClientWithoutRecovery(t *testing.T) {
+	document := fullCluster()
+	connection := &appliedClusters{}
+	client := NewClient(connection)
+	for _, recovery := range []*database.FleetRecovery{nil, {ProvisionShard: "mgmt-1", ReleaseVersion: "4.20.8", ReleaseImage: "image"}} {
+		document.Fleet.Recovery = recovery
+		_, _ = client.ApplyCluster(t.Context(), document)
+		_, _ = client.WithoutRecovery().ApplyCluster(t.Context(), document)
+	}
+	for i, want := range []struct{ recovery, mustExist bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
+		if r := connection.requests[i]; (r.GetRecovery() != nil) != want.recovery || r.GetMustExist() != want.mustExist {
+			t.Errorf("request %d has recovery data %v and must exist: %v", i, r.GetRecovery(), r.GetMustExist())
+		}
 	}
 }

@@ -51,6 +51,9 @@ func TestRulesOfClusterService(t *testing.T) {
 // checkCondition checks that the field of a condition exists, and its values if the field is an enumeration.
 func checkCondition(t *testing.T, method protoreflect.MethodDescriptor, condition mesh.Condition) {
 	t.Helper()
+	if condition.Absent != "" && method.Input().Fields().ByName(protoreflect.Name(condition.Absent)) == nil {
+		t.Errorf("%s: %s has no field %s", method.Name(), method.Input().Name(), condition.Absent)
+	}
 	if condition.Field == "" {
 		return
 	}

@@ -106,11 +106,13 @@ func (a *Authorizer) admit(ctx context.Context, method string) (context.Context,
 // checkRequest returns an error if a request does not comply with a condition, and otherwise the context of the call, with the
 // intent if it carries one.
 func (a *Authorizer) checkRequest(ctx context.Context, method string, condition Condition, request any) (context.Context, error) {
-	if !condition.Intent {
-		return ctx, a.check(ctx, method, condition, request)
-	}
 	message, ok := request.(proto.Message)
-	if !ok || a.intents == nil {
+	switch {
+	case condition.Absent != "" && (!ok || has(message.ProtoReflect(), condition.Absent)):
+		return nil, a.refuseCall(ctx, method, "", a.denied(ClientPeer(ctx), method, " with the field "+condition.Absent))
+	case !condition.Intent:
+		return ctx, a.check(ctx, method, condition, request)
+	case !ok || a.intents == nil:
 		return nil, a.refuseCall(ctx, method, "", a.denied(ClientPeer(ctx), method, ""))
 	}
 	carried, required := a.intents.CarriesIntent(ctx), condition.Field == "" || !condition.permits(message)
@@ -143,6 +145,12 @@ func (a *Authorizer) check(ctx context.Context, method string, condition Conditi
 		return nil
 	}
 	return a.refuseCall(ctx, method, "", a.denied(ClientPeer(ctx), method, condition.limit()))
+}
+
+// has reports whether a message has a field, or does not have a field of this name at all.
+func has(m protoreflect.Message, name string) bool {
+	field := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	return field == nil || m.Has(field)
 }
 
 // permits reports whether the field of the condition has a permitted value in a message.

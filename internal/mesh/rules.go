@@ -44,6 +44,8 @@ type Condition struct {
 	// Intent requires that the call carries an engineer's signed intent for exactly this request; see IntentVerifier. With Field,
 	// requests that have one of Values do not need an intent.
 	Intent bool
+	// Absent is a field of a gRPC request that must not be set.
+	Absent string
 	// Field is the path of a field of a gRPC message, for example spec.class, and Values are its permitted values: strings,
 	// or names of enumeration values. An unset field has the value "" or the name of the zero value.
 	Field  string
@@ -76,8 +78,11 @@ func Rules() []Rule {
 // clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, and the backend
 // to do everything that operations need.
 func clusterServiceRules() []Rule {
-	rules := grpcRules(ClusterService, ClusterServiceAPI, grants(Frontend, Backend),
-		"ApplyCluster", "DeleteCluster", "ApplyNodePool", "DeleteNodePool", "ApplyExternalAuth", "DeleteExternalAuth")
+	// The backend restores lost clusters; what they are restored to is not the frontend's decision.
+	apply := append(grants(Backend), Grant{Client: Frontend, Condition: Condition{Absent: "recovery"}})
+	rules := grpcRules(ClusterService, ClusterServiceAPI, apply, "ApplyCluster")
+	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Frontend, Backend),
+		"DeleteCluster", "ApplyNodePool", "DeleteNodePool", "ApplyExternalAuth", "DeleteExternalAuth")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend),
 		"GetNodePool", "GetExternalAuth", "GetClusterRecovery", "GetBreakGlassRevocation", "Watch")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Admin),

@@ -29,8 +29,12 @@ type ApplyClusterRequest struct {
 	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	Spec       *ClusterSpec           `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The last result of GetClusterRecovery, if there is one. Cluster Service applies it to an unknown uid. For a known
-	// cluster it applies only the release, and only if that is newer than the stored one.
-	Recovery      *ClusterRecovery `protobuf:"bytes,5,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	// cluster it applies only the release, and only if that is newer than the stored one. The version and the digest of the
+	// image must be those of a release in the catalogue; otherwise the request is rejected. Only the backend may set it.
+	Recovery *ClusterRecovery `protobuf:"bytes,5,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	// Whether Cluster Service had the cluster before. A request for an unknown uid is then rejected with CLUSTER_UNKNOWN,
+	// because the cluster was lost and must be restored from recovery data, not placed again.
+	MustExist     bool `protobuf:"varint,6,opt,name=must_exist,json=mustExist,proto3" json:"must_exist,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -98,6 +102,13 @@ func (x *ApplyClusterRequest) GetRecovery() *ClusterRecovery {
 		return x.Recovery
 	}
 	return nil
+}
+
+func (x *ApplyClusterRequest) GetMustExist() bool {
+	if x != nil {
+		return x.MustExist
+	}
+	return false
 }
 
 type GetClusterRequest struct {
@@ -3118,7 +3129,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a/hcpmesh/clusterservice/v1/cluster_concern.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a/hcpmesh/clusterservice/v1/cluster_concern.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\x8b\x02\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -3127,7 +3138,9 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12:\n" +
 	"\x04spec\x18\x04 \x01(\v2&.hcpmesh.clusterservice.v1.ClusterSpecR\x04spec\x12F\n" +
-	"\brecovery\x18\x05 \x01(\v2*.hcpmesh.clusterservice.v1.ClusterRecoveryR\brecovery\"%\n" +
+	"\brecovery\x18\x05 \x01(\v2*.hcpmesh.clusterservice.v1.ClusterRecoveryR\brecovery\x12\x1d\n" +
+	"\n" +
+	"must_exist\x18\x06 \x01(\bR\tmustExist\"%\n" +
 	"\x11GetClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe4\x03\n" +
 	"\x13ListClustersRequest\x12\x1b\n" +

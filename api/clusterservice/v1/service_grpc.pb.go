@@ -97,7 +97,8 @@ type ClusterServiceClient interface {
 	// Creates a cluster for a new uid, or stores a newer generation of a known one.
 	//
 	// FAILED_PRECONDITION: UID_DELETED (its deletion was requested), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted has the resource ID), PROVISION_SHARD_UNKNOWN (the shard of a lost cluster is not registered).
+	// deleted has the resource ID), PROVISION_SHARD_UNKNOWN (the shard of a lost cluster is not registered),
+	// RELEASE_UNKNOWN (the release of recovery data is not in the catalogue).
 	// INVALID_ARGUMENT: an invalid field of the spec, or a change of a create-only field.
 	ApplyCluster(ctx context.Context, in *ApplyClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// Returns a cluster. A deleted cluster is returned in phase DELETED while its tombstone is stored. NOT_FOUND:
@@ -886,7 +887,8 @@ type ClusterServiceServer interface {
 	// Creates a cluster for a new uid, or stores a newer generation of a known one.
 	//
 	// FAILED_PRECONDITION: UID_DELETED (its deletion was requested), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted has the resource ID), PROVISION_SHARD_UNKNOWN (the shard of a lost cluster is not registered).
+	// deleted has the resource ID), PROVISION_SHARD_UNKNOWN (the shard of a lost cluster is not registered),
+	// RELEASE_UNKNOWN (the release of recovery data is not in the catalogue).
 	// INVALID_ARGUMENT: an invalid field of the spec, or a change of a create-only field.
 	ApplyCluster(context.Context, *ApplyClusterRequest) (*Cluster, error)
 	// Returns a cluster. A deleted cluster is returned in phase DELETED while its tombstone is stored. NOT_FOUND:

@@ -51,6 +51,8 @@ func TestAllowedCalls(t *testing.T) {
 			calls = append(calls, meshtest.Call{Method: call.Method, Variant: class, Request: &csv1.GetBreakGlassCredentialRequest{Uid: class}})
 		}
 	}
+	calls = append(calls, meshtest.Call{Method: csv1.ClusterService_ApplyCluster_FullMethodName, Variant: "with recovery data",
+		Request: &csv1.ApplyClusterRequest{Recovery: &csv1.ClusterRecovery{}}})
 	for name, class := range csv1.BreakGlassClass_value {
 		calls = append(calls,
 			meshtest.Call{Method: csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, Variant: name,

@@ -11,9 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 )
 
 // backup copies the database for restore. Nothing may be connected to it meanwhile.
@@ -129,6 +134,73 @@ func TestLostReleaseIsNotDowngraded(t *testing.T) {
 	}
 	if now, err := first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid}); err != nil || now.GetReleaseVersion() != "4.20.16" {
 		t.Errorf("the release was lowered: %v, %v", now, err)
+	}
+}
+
+// TestForeignReleaseIsNotRecovered sends recovery data with images that are not in the release catalogue, for a lost cluster and for
+// one whose release seems to be lost. Nothing is changed. The image comes from the catalogue, whatever repository the data names.
+func TestForeignReleaseIsNotRecovered(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	known, ok := r.releases.Exact("4.20.16")
+	if !ok {
+		t.Fatal("the release is not in the catalogue")
+	}
+	const foreign = "registry.example.com/foreign/release@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	request := applyRequest("lost", 1)
+	for name, tc := range map[string]struct{ reason, version, image, field string }{
+		"foreign image":     {"the digest is not that of the release", "4.20.16", foreign, "recovery.release_image"},
+		"by tag":            {"a tag can name any image", "4.20.16", strings.Split(known.Image, "@")[0] + ":4.20.16", "recovery.release_image"},
+		"digest in the tag": {"the digest identifies the image", "4.20.16", "registry.example.com/foreign:" + strings.TrimPrefix(known.Digest, "sha256:"), "recovery.release_image"},
+		"of another":        {"the digest is that of another release", "4.20.8", known.Image, "recovery.release_image"},
+	} {
+		request.Recovery = &csv1.ClusterRecovery{ProvisionShard: "mgmt-1", ReleaseVersion: tc.version, ReleaseImage: tc.image}
+		_, err := service.ApplyCluster(t.Context(), request)
+		if e := apierror.As(apierror.FromGRPC(err)); status.Code(err) != codes.InvalidArgument || e.Target != tc.field {
+			t.Errorf("%s: %s: got %v, want an error of the field %s", name, tc.reason, err, tc.field)
+		}
+	}
+	request.Recovery = &csv1.ClusterRecovery{ProvisionShard: "mgmt-1", ReleaseVersion: "4.20.99", ReleaseImage: known.Image}
+	_, err := service.ApplyCluster(t.Context(), request)
+	requireRefused(t, err, codes.FailedPrecondition, "RELEASE_UNKNOWN")
+	if _, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid}); status.Code(err) != codes.NotFound {
+		t.Fatalf("a refused recovery left a cluster: %v", err)
+	}
+
+	request.Recovery = &csv1.ClusterRecovery{ProvisionShard: "mgmt-1", ReleaseVersion: "4.20.16", ReleaseImage: "registry.example.com/mirror@" + known.Digest}
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	for _, generation := range []int64{1, 2} {
+		request.Generation, request.Recovery.ReleaseVersion, request.Recovery.ReleaseImage = generation, "4.21.4", foreign
+		if _, err := service.ApplyCluster(t.Context(), request); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("generation %d with a foreign image of a newer release: %v", generation, err)
+		}
+	}
+	recovery, err := service.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
+	if err != nil || recovery.GetReleaseImage() != known.Image || recovery.GetReleaseVersion() != "4.20.16" {
+		t.Errorf("the cluster has the release %s with image %s, want %s: %v", recovery.GetReleaseVersion(), recovery.GetReleaseImage(), known.Image, err)
+	}
+}
+
+// TestLostClusterIsNotPlacedAgain sends the update of a cluster that Cluster Service lost, without recovery data, as the frontend
+// does. A second control plane must not be created.
+func TestLostClusterIsNotPlacedAgain(t *testing.T) {
+	service := newRegion(t).start(nil)
+	request := applyRequest("lost", 2)
+	request.MustExist = true
+	_, err := service.ApplyCluster(t.Context(), request)
+	requireRefused(t, err, codes.FailedPrecondition, clusterservice.ReasonClusterUnknown)
+	if _, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid}); status.Code(err) != codes.NotFound {
+		t.Errorf("the refused request left a cluster: %v", err)
+	}
+	request.MustExist = false
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	request.MustExist, request.Generation = true, 3
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Errorf("an update of a known cluster: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/base64"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -94,7 +95,9 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 		c.Status.BaseDomainPrefix = prefix
 	}
 	if r.GetReleaseImage() != "" {
-		c.Release = fleet.Release{Version: r.GetReleaseVersion(), Image: r.GetReleaseImage()}
+		if c.Release, err = s.recoveredRelease(ctx, c, r); err != nil {
+			return false, err
+		}
 	}
 	if len(r.GetSigningKey()) > 0 {
 		// Only a key that this service sealed for this cluster can be opened, so no other key is accepted.
@@ -124,14 +127,37 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 
 // raise sets the release of a cluster to the one that its control plane got after the state in this database. With the
 // older release the control plane would be downgraded.
-func (s *Service) raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (raised bool) {
-	is, err := release.ParseVersion(c.Release.Version)
+func (s *Service) raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (raised bool, err error) {
+	is, isErr := release.ParseVersion(c.Release.Version)
 	was, wasErr := release.ParseVersion(r.GetReleaseVersion())
-	if err != nil || wasErr != nil || r.GetReleaseImage() == "" || was.Compare(is) <= 0 {
-		return false
+	if isErr != nil || wasErr != nil || r.GetReleaseImage() == "" || was.Compare(is) <= 0 {
+		return false, nil
+	}
+	recovered, err := s.recoveredRelease(ctx, c, r)
+	if err != nil {
+		return false, err
 	}
 	s.o.Log.WarnContext(ctx, "recovered the lost release of a cluster", logkey.ClusterUID, c.UID, logkey.ResourceID, c.ResourceID,
 		logkey.Version, r.GetReleaseVersion(), logkey.Known, c.Release.Version)
-	c.Release = fleet.Release{Version: r.GetReleaseVersion(), Image: r.GetReleaseImage()}
-	return true
+	c.Release = recovered
+	return true, nil
+}
+
+// recoveredRelease returns the release that recovery data names. The data passes databases that others can write, and the image
+// runs on a management cluster: version and digest must be those of a release in the catalogue, whose image is used.
+func (s *Service) recoveredRelease(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (fleet.Release, error) {
+	known, ok := s.o.Releases.Catalog().Exact(r.GetReleaseVersion())
+	var err error
+	switch _, digest, _ := strings.Cut(r.GetReleaseImage(), "@"); {
+	case !ok:
+		// After the loss of the database, the catalogue may be older than the release until the update graph is read.
+		err = failedPrecondition(ReasonReleaseUnknown, "The release "+quote(r.GetReleaseVersion())+" of the cluster is not in the release catalogue.")
+	case digest != known.Digest:
+		err = apierror.InvalidFields([]apierror.Violation{{Field: "recovery.release_image",
+			Message: "Invalid value: must have the digest of release " + known.Version.String() + " in the release catalogue, " + known.Digest}})
+	default:
+		return fleet.Release{Version: known.Version.String(), Image: known.Image}, nil
+	}
+	s.o.Log.ErrorContext(ctx, "rejected the release of recovery data", logkey.ClusterUID, c.UID, logkey.ResourceID, c.ResourceID, logkey.Error, err)
+	return fleet.Release{}, err
 }

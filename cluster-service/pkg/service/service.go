@@ -37,6 +37,7 @@ const (
 	ReasonClusterUnknown    = "CLUSTER_UNKNOWN"
 	ReasonClusterDeleting   = "CLUSTER_DELETING"
 	ReasonNodePoolUnknown   = "NODE_POOL_UNKNOWN"
+	ReasonReleaseUnknown    = "RELEASE_UNKNOWN"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
 
 	ReasonShardUnknown       = "PROVISION_SHARD_UNKNOWN"
@@ -171,11 +172,17 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	t, now := tx.Aggregates[uid], s.o.Store.Now()
 	c := t.Cluster
 	switch {
+	case c == nil && r.GetMustExist():
+		return nil, failedPrecondition(ReasonClusterUnknown, "Cluster Service has lost the cluster. The backend restores it.")
 	case c != nil && c.Deleting():
 		return nil, failedPrecondition(ReasonUIDDeleted, "The cluster is being deleted, or is deleted.")
-	case c != nil && r.GetGeneration() == c.Generation && s.raise(ctx, c, r.GetRecovery()):
+	case c != nil && r.GetGeneration() == c.Generation:
+		raised, err := s.raise(ctx, c, r.GetRecovery())
+		if err != nil || !raised {
+			return c, err
+		}
 		return c, s.settle(now, t)
-	case c != nil && r.GetGeneration() <= c.Generation:
+	case c != nil && r.GetGeneration() < c.Generation:
 		return c, nil
 	}
 	if c == nil {
@@ -197,7 +204,9 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 			s.o.Log.InfoContext(ctx, "chose a provision shard for a cluster", logkey.ClusterUID, uid, logkey.ResourceID, c.ResourceID, logkey.Shard, decision.Shard, logkey.Decision, decision.Message())
 		}
 	} else {
-		s.raise(ctx, c, r.GetRecovery())
+		if _, err := s.raise(ctx, c, r.GetRecovery()); err != nil {
+			return nil, err
+		}
 		if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
 			return nil, err
 		}

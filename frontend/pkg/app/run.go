@@ -91,7 +91,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	schema := &schema{db: db}
 	p.Ready("cosmos-db", schema.ready)
 	// Cluster Service is not needed to respond to ARM: the backend sends what the dispatcher cannot send.
-	clusterService := clusterservice.NewClient(connection)
+	clusterService := clusterservice.NewClient(connection).WithoutRecovery()
 	dispatcher := dispatch.New(clusterService, p.Log, p.Metrics)
 	handler := server.New(server.Config{
 		Database:      db,
