@@ -114,10 +114,11 @@ type ScaleResult struct {
 // CredentialRequest requests a client certificate of class sre. It is also the parameters of ActionCredentialRequest. The
 // UID of the credential is the ID of the operation.
 type CredentialRequest struct {
-	// CertificateSigningRequest is PEM. Its common name begins with system:sre-break-glass: and its only organization is
-	// system:masters.
+	// CertificateSigningRequest is PEM. Its common name is system:sre-break-glass: and the object ID of the caller, and its only
+	// organization is system:masters.
 	CertificateSigningRequest string `json:"certificateSigningRequest"`
-	// Duration is the validity of the certificate, a Go duration of 10m to 24h. Empty means 1h.
+	// Duration is the validity of the certificate, a Go duration of 10m to 8h. The certificate must end before the elevation.
+	// Empty means 1h.
 	Duration string `json:"duration,omitempty"`
 }
 

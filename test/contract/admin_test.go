@@ -221,9 +221,11 @@ func (h *adminFixture) setUp() map[string]string {
 
 	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.BreakGlass, Reason: "the cases need a credential and an upgrade", Ticket: "TEST-1", Duration: "30m"})
 	h.must(err)
-	_, signing, err := credential.EngineerRequest("oncall@hcpmesh.local")
+	me, err := h.oncall.Me(ctx)
 	h.must(err)
-	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(signing), Duration: "1h"}))
+	_, signing, err := credential.EngineerRequest(me.ObjectID)
+	h.must(err)
+	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(signing), Duration: "20m"}))
 	h.eventually("the credential is issued", func() error {
 		c, err := h.oncall.Credential(ctx, issued.ID)
 		if err == nil && c.Of.GetStatus().GetCertificate() == "" {

@@ -153,7 +153,12 @@ func (d *scenario) patch(id string, properties map[string]any) {
 func (d *scenario) breakGlass() {
 	service := clusterService(d.t)
 	cluster := uidOf(d.t, d.ctx, service, d.id)
-	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:oncall@hcpmesh.local"
+	me, err := engineer(d.t, "oncall").Me(d.ctx)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	const customerName = "system:customer-break-glass:system-admin"
+	sreName := "system:sre-break-glass:" + me.ObjectID
 	owner := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, customerName))
 	because := []string{"--as", "oncall", "--reason", "the console is unavailable", "--ticket", "INC-8"}
 	sre := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "sre.kubeconfig")}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,6 +13,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
+
+// signingTime is the part of an elevation that is left for signing a credential.
+const signingTime = time.Minute
 
 // maxPause is the limit of Cluster Service.
 const maxPause = 7 * 24 * time.Hour
@@ -118,8 +122,13 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	if asked.Duration == "" {
 		asked.Duration = "1h"
 	}
-	if d, err := time.ParseDuration(asked.Duration); err != nil || d < 10*time.Minute || d > 24*time.Hour {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be a duration from 10m to 24h, for example 1h"}})
+	d, err := time.ParseDuration(asked.Duration)
+	switch end := rq.elevation.ExpirationTime; {
+	case err != nil || d < 10*time.Minute || d > maxDuration:
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be a duration from 10m to 8h, for example 1h"}})
+	case time.Now().Add(d + signingTime).After(end):
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the certificate must end before your elevation, which ends at %s; %s are left for signing. Elevate for longer.",
+			d, end.UTC().Format(time.RFC3339), signingTime)}})
 	}
 	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {

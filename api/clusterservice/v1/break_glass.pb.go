@@ -321,16 +321,21 @@ type BreakGlassCredentialSpec struct {
 	// The class of the credential. Required.
 	Class BreakGlassClass `protobuf:"varint,1,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
 	// A PKCS #10 request in PEM, of type `CERTIFICATE REQUEST`. For a customer, the common name of its subject is
-	// `system:customer-break-glass:system-admin`. For an SRE, the common name begins with `system:sre-break-glass:`. The
-	// only organization is `system:masters`, and the request has no alternative names. The key is RSA of at least 2048
-	// bits, ECDSA, or Ed25519.
+	// `system:customer-break-glass:system-admin`. For an SRE, it is `system:sre-break-glass:` and the object ID of the
+	// engineer in the signed intent. The only organization is `system:masters`, and the request has no alternative names.
+	// The key is RSA of at least 2048 bits, ECDSA, or Ed25519.
 	CertificateSigningRequest string `protobuf:"bytes,2,opt,name=certificate_signing_request,json=certificateSigningRequest,proto3" json:"certificate_signing_request,omitempty"`
-	// The validity of the certificate from the time of signing: 10 minutes to 24 hours. Absent means 24 hours.
+	// The validity of the certificate from the time of signing: 10 minutes to 24 hours. Absent means 24 hours. For an SRE,
+	// it must end before the elevation in the signed intent.
 	Lifetime *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	// The person or service that requests the credential, stored for audits: 1 to 256 characters.
 	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
 	// The reason of the request, at most 1024 characters. Required for class SRE.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The end of the elevation with which the credential was requested. Output only; Cluster Service reads it from the
+	// signed intent. The request is deleted when a certificate that is signed later would be valid longer. Absent for
+	// customers.
+	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -398,6 +403,13 @@ func (x *BreakGlassCredentialSpec) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *BreakGlassCredentialSpec) GetNotAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotAfter
+	}
+	return nil
 }
 
 // BreakGlassCredentialStatus is the observed state of a credential.
@@ -790,13 +802,14 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x06status\x18\x04 \x01(\v25.hcpmesh.clusterservice.v1.BreakGlassCredentialStatusR\x06status\x12\x1a\n" +
 	"\brevision\x18\x05 \x01(\x03R\brevision\x12;\n" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\x89\x02\n" +
+	"createTime\"\xc2\x02\n" +
 	"\x18BreakGlassCredentialSpec\x12@\n" +
 	"\x05class\x18\x01 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12>\n" +
 	"\x1bcertificate_signing_request\x18\x02 \x01(\tR\x19certificateSigningRequest\x125\n" +
 	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x12\x1c\n" +
 	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xad\x04\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x127\n" +
+	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"\xad\x04\n" +
 	"\x1aBreakGlassCredentialStatus\x12J\n" +
 	"\x05state\x18\x01 \x01(\x0e24.hcpmesh.clusterservice.v1.BreakGlassCredentialStateR\x05state\x12D\n" +
 	"\n" +
@@ -889,25 +902,26 @@ var file_hcpmesh_clusterservice_v1_break_glass_proto_depIdxs = []int32{
 	9,  // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
 	10, // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
-	1,  // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	11, // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	12, // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	9,  // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
-	6,  // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
-	9,  // 10: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
-	9,  // 11: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
-	0,  // 12: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	8,  // 13: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	9,  // 14: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
-	2,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	11, // 16: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	12, // 17: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	9,  // 18: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	9,  // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.not_after:type_name -> google.protobuf.Timestamp
+	1,  // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	11, // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	12, // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	9,  // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
+	6,  // 10: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
+	9,  // 11: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
+	9,  // 12: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
+	0,  // 13: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	8,  // 14: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	9,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
+	2,  // 16: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	11, // 17: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	12, // 18: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	9,  // 19: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_break_glass_proto_init() }

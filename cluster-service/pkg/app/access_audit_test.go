@@ -122,7 +122,7 @@ func TestUseIsAudited(t *testing.T) {
 	who(r.audit.awaitOne(t, "credentials.requested", request.Uid))
 	who(r.audit.awaitOne(t, "credentials.issued", request.Uid))
 
-	const user = "system:sre-break-glass:ada"
+	const user = sreName
 	first := time.Now().UTC().Truncate(time.Second)
 	use := credentialuse.Use{Fingerprint: fingerprint, User: user, First: first, Last: first, Addresses: []string{"10.0.0.1"}, Request: "list pods"}
 	r.report(use)

@@ -51,15 +51,17 @@ func signingRequest(t *testing.T, subject pkix.Name) string {
 const (
 	customer = csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER
 	sre      = csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+	// sreName is the common name of the engineer of package intenttest.
+	sreName = "system:sre-break-glass:alice"
 )
 
 func credentialRequest(t *testing.T, cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass) *csv1.ApplyBreakGlassCredentialRequest {
 	t.Helper()
-	name := "system:customer-break-glass:system-admin"
+	name, lifetime := "system:customer-break-glass:system-admin", (*durationpb.Duration)(nil)
 	if class == sre {
-		name = "system:sre-break-glass:ada"
+		name, lifetime = sreName, durationpb.New(30*time.Minute)
 	}
-	return &csv1.ApplyBreakGlassCredentialRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Spec: &csv1.BreakGlassCredentialSpec{Class: class,
+	return &csv1.ApplyBreakGlassCredentialRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Spec: &csv1.BreakGlassCredentialSpec{Class: class, Lifetime: lifetime,
 		CertificateSigningRequest: signingRequest(t, pkix.Name{CommonName: name, Organization: []string{"system:masters"}}), Requester: "ada@example.com", Reason: "incident 1"}}
 }
 

@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"context"
+	"crypto/x509/pkix"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -101,6 +105,66 @@ func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 		}
 	}
 	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+}
+
+// TestCredentialEndsWithElevation requests certificates that name somebody else than the engineer of the intent, or that are valid
+// after the elevation. A certificate that is not signed in time is not issued.
+func TestCredentialEndsWithElevation(t *testing.T) {
+	r := newMeshRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
+	end := time.Now().Add(time.Hour)
+	apply := func(request *csv1.ApplyBreakGlassCredentialRequest) error {
+		signed := r.admin.Call(t, method, request, func(i *intent.Intent) { i.Elevation.ExpiresAt, i.ExpiresAt = end, i.IssuedAt.Add(time.Minute) })
+		_, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), request)
+		return err
+	}
+	named := func(name string) string {
+		return signingRequest(t, pkix.Name{CommonName: name, Organization: []string{"system:masters"}})
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*csv1.BreakGlassCredentialSpec)
+		field  string
+	}{
+		"name of somebody else": {"the certificate would name bob", func(s *csv1.BreakGlassCredentialSpec) {
+			s.CertificateSigningRequest = named("system:sre-break-glass:bob")
+		}, "spec.certificate_signing_request"},
+		"longer name":           {"alice2 is somebody else", func(s *csv1.BreakGlassCredentialSpec) { s.CertificateSigningRequest = named(sreName + "2") }, "spec.certificate_signing_request"},
+		"after the elevation":   {"it ends a minute later", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = durationpb.New(61 * time.Minute) }, "spec.lifetime"},
+		"default lifetime":      {"a day is longer than any elevation", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = nil }, "spec.lifetime"},
+		"end set by the caller": {"Cluster Service sets it", func(s *csv1.BreakGlassCredentialSpec) { s.NotAfter = timestamppb.New(end) }, "spec.not_after"},
+	} {
+		request := credentialRequest(t, cluster, sre)
+		tc.change(request.Spec)
+		if err := apply(request); status.Code(err) != codes.InvalidArgument || apierror.As(apierror.FromGRPC(err)).Target != tc.field {
+			t.Errorf("%s: %s: got %v, want an error of %s", name, tc.reason, err, tc.field)
+		}
+	}
+	issued := credentialRequest(t, cluster, sre)
+	if err := apply(issued); err != nil {
+		t.Fatal(err)
+	}
+	credential := service.awaitCredential(t, issued.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	if expires := credential.GetStatus().GetExpirationTime().AsTime(); expires.After(end) || !credential.GetSpec().GetNotAfter().AsTime().Equal(end.Truncate(time.Second)) {
+		t.Errorf("the certificate ends at %s, limited to %s; the elevation ends at %s", expires, credential.GetSpec().GetNotAfter().AsTime(), end)
+	}
+
+	r.hypershift.Hold(true)
+	unsigned := credentialRequest(t, cluster, sre)
+	end = time.Now().Add(unsigned.Spec.Lifetime.AsDuration() + 2*time.Second)
+	if err := apply(unsigned); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCredential(t, unsigned.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING)
+	service.stop()
+	service = r.start(nil) // it reads when the next credential ends
+	late := service.awaitCredential(t, unsigned.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED)
+	if text := fmt.Sprint(late.GetStatus().GetConditions()); !strings.Contains(text, "OutlivesElevation") || late.GetStatus().GetCertificate() != "" {
+		t.Errorf("the credential that was not signed in time has %s", text)
+	}
 }
 
 // TestCustomersNeedNoIntent checks that the backend requests and revokes the credentials of customers as before, and that a

@@ -1,4 +1,4 @@
-// Package expirer marks credentials as expired when their time has come.
+// Package expirer ends credentials whose time has passed: issued ones expire, and ones that are signed too late fail.
 package expirer
 
 import (
@@ -19,7 +19,7 @@ const (
 	pageSize = 100
 )
 
-// Expirer marks issued credentials as expired.
+// Expirer ends credentials whose ExpireTime has passed.
 type Expirer struct {
 	Store    *store.Store
 	Renderer *render.Renderer

@@ -8,11 +8,14 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
@@ -154,6 +157,12 @@ func TestCredentialStates(t *testing.T) {
 	request, certificate := signed(t, true, start.Add(time.Hour))
 	_, foreign := signed(t, false, start.Add(time.Hour))
 	issue := answer(func(o *feedback.Observed) { o.Certificate, o.ServingCA = certificate, "ca" })
+	// limit requests a certificate with a lifetime, in an elevation that ends after a duration. certificate ends after one hour.
+	limit := func(lifetime, end time.Duration) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) {
+			t.Credentials[0].Spec.Lifetime, t.Credentials[0].Spec.NotAfter = durationpb.New(lifetime), timestamppb.New(start.Add(end))
+		}
+	}
 	deleteCluster := func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }
 	empty := func(t *fleet.ClusterAggregate) { t.Works = nil }
 	tests := map[string]struct {
@@ -180,6 +189,13 @@ func TestCredentialStates(t *testing.T) {
 		"Expired": {"its expiration time has passed", []func(*fleet.ClusterAggregate){issue, func(t *fleet.ClusterAggregate) {
 			t.Credentials[0].Status.ExpirationTime.Seconds = start.Unix()
 		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, 0},
+		"Elevation continues":  {"the certificate ends before the elevation", []func(*fleet.ClusterAggregate){limit(time.Hour, 61*time.Minute), issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
+		"Elevation ends first": {"the certificate would be valid after the elevation", []func(*fleet.ClusterAggregate){limit(30*time.Minute, 59*time.Minute), issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Not signed in time":   {"a certificate that is signed from now on would be valid after the elevation", []func(*fleet.ClusterAggregate){limit(time.Hour, time.Hour)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Not published in time": {"the same, before the control plane was available", []func(*fleet.ClusterAggregate){limit(time.Hour, time.Hour), func(t *fleet.ClusterAggregate) {
+			t.Works = slices.DeleteFunc(t.Works, func(w *fleet.Work) bool { return w.Kind == fleet.CredentialWork })
+			t.Credentials[0].Status.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING
+		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
 		"Deleting, pending": {"the control plane will not sign it", []func(*fleet.ClusterAggregate){deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
 		"Deleting, issued":  {"its API server still runs", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
 		"Cluster deleted":   {"no API server accepts it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster, empty}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},

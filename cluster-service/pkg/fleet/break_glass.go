@@ -43,12 +43,16 @@ func (c *Credential) Pending() bool {
 // Gone reports whether only the record is left.
 func (c *Credential) Gone() bool { return !c.GoneTime.IsZero() }
 
-// ExpireTime returns when an issued certificate expires; zero in other states.
+// ExpireTime returns when the credential ends because of time: when an issued certificate expires, and until when a certificate that
+// must end with an elevation can be signed. It is zero if the credential does not end by itself.
 func (c *Credential) ExpireTime() time.Time {
-	if c.State() != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
-		return time.Time{}
+	switch {
+	case c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
+		return c.Status.GetExpirationTime().AsTime()
+	case c.Pending() && c.Spec.GetNotAfter() != nil:
+		return c.Spec.GetNotAfter().AsTime().Add(-c.Spec.GetLifetime().AsDuration())
 	}
-	return c.Status.GetExpirationTime().AsTime()
+	return time.Time{}
 }
 
 func (c *Credential) ended() bool {
@@ -213,7 +217,15 @@ func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 // advancePending applies the result of the control plane to a pending credential.
 func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	s, work := c.Status, t.Work(CredentialWork, c.UID)
+	late := condition{"Issued", "False", "OutlivesElevation",
+		"The control plane did not sign the certificate early enough: it would be valid after the end of the elevation. Request another credential."}
+	deadline := c.ExpireTime()
+	tooLate := !deadline.IsZero() && !now.Before(deadline)
 	if work == nil {
+		if tooLate {
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED
+			s.Conditions = setConditions(s.Conditions, now, 0, late)
+		}
 		return
 	}
 	seen := &work.Observed
@@ -236,10 +248,16 @@ func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 			fail("WrongCertificate", err.Error())
 			break
 		}
+		if limit := c.Spec.GetNotAfter(); limit != nil && notAfter.After(limit.AsTime()) {
+			fail(late.reason, late.message)
+			break
+		}
 		s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
 		s.Certificate, s.ServingCertificateAuthority, s.ApiUrl = seen.Certificate, seen.ServingCA, t.Cluster.Status.GetApiUrl()
 		s.ExpirationTime, s.CertificateFingerprint = timestamp(notAfter), Fingerprint(seen.Certificate)
 		issued = condition{"Issued", "True", "Signed", "The control plane signed the certificate."}
+	case tooLate:
+		fail(late.reason, late.message)
 	case seen.Certificate != "":
 		issued.message = "Waiting for the API server's serving certificate authority and URL."
 	}

@@ -12,12 +12,14 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
 )
 
 const (
@@ -45,6 +47,7 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), validateCredentialSpec(r.GetSpec())...)); err != nil {
 		return nil, s.answer(ctx, err)
 	}
+	asked := intent.FromContext(ctx)
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	known, err := s.o.Store.Credential(ctx, uid)
 	switch {
@@ -58,7 +61,7 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 	}
 	var credential *fleet.Credential
 	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		credential, err = s.newCredential(tx.Aggregates[clusterUID], uid, r)
+		credential, err = s.newCredential(tx.Aggregates[clusterUID], uid, r, asked)
 		return err
 	})
 	if err != nil {
@@ -70,14 +73,24 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 func sameCredential(known *fleet.Credential, clusterUID string, spec *csv1.BreakGlassCredentialSpec) error {
 	var c check
 	c.immutable("cluster_uid", known.ClusterUID == clusterUID)
-	c.immutable("spec", proto.Equal(known.Spec, spec))
+	requested := proto.CloneOf(known.Spec)
+	requested.NotAfter = nil // Cluster Service sets it
+	c.immutable("spec", proto.Equal(requested, spec))
 	return apierror.InvalidFields(c.violations)
 }
 
-func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.ApplyBreakGlassCredentialRequest) (*fleet.Credential, error) {
+// newCredential adds a credential to a cluster. asked is the intent of the engineer who requested it; nil for a customer.
+func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.ApplyBreakGlassCredentialRequest, asked *intent.Intent) (*fleet.Credential, error) {
 	now, spec := s.o.Store.Now(), r.GetSpec()
 	if c := t.Credential(uid); c != nil {
 		return c, sameCredential(c, c.ClusterUID, spec)
+	}
+	if asked != nil {
+		if err := apierror.InvalidFields(engineerViolations(now, spec, asked)); err != nil {
+			return nil, err
+		}
+		spec = proto.CloneOf(spec)
+		spec.NotAfter = timestamppb.New(asked.Elevation.ExpiresAt)
 	}
 	if err := wantedCluster(t); err != nil {
 		return nil, err
@@ -102,6 +115,23 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}
 	t.Credentials = append(t.Credentials, c)
 	return c, s.settle(now, t)
+}
+
+// engineerViolations checks a request for a credential against the intent of the engineer: the certificate names the engineer and
+// nobody else, and it ends before the elevation.
+func engineerViolations(now time.Time, spec *csv1.BreakGlassCredentialSpec, asked *intent.Intent) []apierror.Violation {
+	var c check
+	if request, err := fleet.ParseRequest(spec.GetCertificateSigningRequest()); err != nil || request.Subject.CommonName != srePrefix+asked.ObjectID {
+		c.fail("spec.certificate_signing_request", "Invalid value: the common name must be %s and the object ID of the engineer, %s", srePrefix, asked.ObjectID)
+	}
+	lifetime := render.DefaultLifetime
+	if spec.GetLifetime() != nil {
+		lifetime = spec.GetLifetime().AsDuration()
+	}
+	if now.Add(lifetime).After(asked.Elevation.ExpiresAt) {
+		c.fail("spec.lifetime", "Invalid value: %s: the certificate must end before the elevation, which ends at %s", lifetime, asked.Elevation.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return c.violations
 }
 
 func wantedCluster(t *fleet.ClusterAggregate) error {
@@ -218,6 +248,9 @@ func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Viol
 	c.whoAndWhy("spec.", spec.GetClass(), spec.GetRequester(), spec.GetReason())
 	if lifetime := spec.GetLifetime(); lifetime != nil && (lifetime.AsDuration() < minLifetime || lifetime.AsDuration() > render.DefaultLifetime) {
 		c.fail("spec.lifetime", "Invalid value: %s: must be between %s and %s", lifetime.AsDuration(), minLifetime, render.DefaultLifetime)
+	}
+	if spec.GetNotAfter() != nil {
+		c.fail("spec.not_after", "Forbidden: Cluster Service sets it")
 	}
 	c.certificateRequest("spec.certificate_signing_request", spec)
 	return c.violations

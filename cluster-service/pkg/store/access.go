@@ -187,7 +187,7 @@ func (s *Store) ListRevocations(ctx context.Context, f Filter) ([]*fleet.Revocat
 	return list(ctx, s, query, args, scanRevocation)
 }
 
-// ExpiredCredentials returns the clusters with an issued credential whose certificate has expired, and the time at which
+// ExpiredCredentials returns the clusters with a credential whose ExpireTime has passed, and the time at which
 // the next one expires; zero if there is none.
 func (s *Store) ExpiredCredentials(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()

@@ -55,7 +55,7 @@ requested: with --reason and --ticket the command creates one that lasts as long
 			if err != nil {
 				return err
 			}
-			key, request, err := credential.EngineerRequest(me.Name)
+			key, request, err := credential.EngineerRequest(me.ObjectID)
 			if err != nil {
 				return err
 			}

@@ -20,9 +20,9 @@ func Request() (keyPEM, requestPEM []byte, err error) {
 	return request("system:customer-break-glass:system-admin")
 }
 
-// EngineerRequest is Request for an SRE.
-func EngineerRequest(name string) (keyPEM, requestPEM []byte, err error) {
-	return request("system:sre-break-glass:" + name)
+// EngineerRequest is Request for the SRE with an object ID in Microsoft Entra.
+func EngineerRequest(objectID string) (keyPEM, requestPEM []byte, err error) {
+	return request("system:sre-break-glass:" + objectID)
 }
 
 func request(commonName string) (keyPEM, requestPEM []byte, err error) {
