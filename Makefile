@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages clients sdks oav fuzz build clean third-party kubectl postgresql tools
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages clients sdks oav fuzz build clean third-party kubectl postgresql tools release vulnerabilities verify
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -120,6 +120,22 @@ build: ## build all programs, ours and third-party
 	mkdir -p $(bin)
 	go list -deps $(programs) >/dev/null & download=$$!; tooling/third-party/build.sh; wait $$download
 	go build -o $(bin)/ $(programs)
+
+# The two builds have caches of their own, so each compiles every package.
+release: ## build the programs of a commit twice, compare them, and write bills of materials and the provenance to .build/release
+	go run ./tooling/supplychain/cmd/supplychain release -into .build/release $(programs)
+
+# VULNDB=URL is another database, for example file:///folder. The Go project's database is the default; while it cannot be reached,
+# the check is skipped.
+vulnerabilities: ## search the programs for calls of functions with known vulnerabilities
+	mkdir -p $(bin)
+	cd tooling/tools/govulncheck && GOWORK=off go build -o $(bin)/ $$(GOWORK=off go list tool)
+	go run ./tooling/supplychain/cmd/supplychain vulnerabilities -govulncheck $(bin)/govulncheck -database "$(VULNDB)" $(programs)
+
+verify: ## compare the downloaded modules with go.sum
+	go mod verify
+	cd tooling/tools && GOWORK=off go mod verify
+	cd tooling/tools/govulncheck && GOWORK=off go mod verify
 
 clean: ## stop the local region and remove everything in .build and .region
 	if [ -x $(bin)/hcpctl ]; then $(bin)/hcpctl region down --purge; fi

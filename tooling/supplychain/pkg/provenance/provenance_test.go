@@ -1,0 +1,59 @@
+package provenance_test
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/internal/programtest"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/provenance"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+)
+
+func TestStatement(t *testing.T) {
+	path := programtest.Build(t, "../..", "./cmd/supplychain")
+	commit, digest := strings.Repeat("12", 20), strings.Repeat("ab", 32)
+	text, err := provenance.Of(commit, []rebuild.Program{{Name: "a", Package: "./cmd/a", Path: path, SHA256: digest}, {Name: "b", Package: "./cmd/b", Path: path, SHA256: digest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type resource struct {
+		Name, URI string
+		Digest    map[string]string
+	}
+	var statement struct {
+		Type          string `json:"_type"`
+		PredicateType string
+		Subject       []resource
+		Predicate     struct {
+			BuildDefinition struct {
+				ExternalParameters   struct{ Commit string }
+				InternalParameters   map[string]string
+				ResolvedDependencies []resource
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &statement); err != nil {
+		t.Fatal(err)
+	}
+	build := statement.Predicate.BuildDefinition
+	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" || len(statement.Subject) != 2 ||
+		statement.Subject[1].Name != "b" || statement.Subject[1].Digest["sha256"] != digest || build.ExternalParameters.Commit != commit ||
+		build.InternalParameters["go"] != runtime.Version() || build.InternalParameters["GOARCH"] != runtime.GOARCH {
+		t.Errorf("%s", text)
+	}
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := build.ResolvedDependencies; len(got) != len(info.Deps)+1 || got[0].Digest["gitCommit"] != commit || len(got[1].Digest["dirHash"]) != 64 {
+		t.Errorf("%d modules: %+v", len(info.Deps), got)
+	}
+	for reason, wrong := range map[string]struct{ commit, digest string }{"a branch": {"main", digest}, "a short digest": {commit, "ab"}} {
+		if text, err := provenance.Of(wrong.commit, []rebuild.Program{{Name: "a", Path: path, SHA256: wrong.digest}}); err == nil {
+			t.Errorf("%s: %s", reason, text)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package rebuild_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+)
+
+// TestProgramIsReproducible builds the smallest program of the repository with the cache of this machine and without a cache. `make
+// release` builds all programs, each time without a cache.
+func TestProgramIsReproducible(t *testing.T) {
+	into := t.TempDir()
+	o := rebuild.Options{Source: "../../../..", Flags: rebuild.Flags(), Caches: [2]string{cache(t), ""}}
+	programs, err := rebuild.Twice(t.Context(), o, into, "./tooling/configure/cmd/configure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(programs) != 1 || programs[0].Path != filepath.Join(into, "configure") || len(programs[0].SHA256) != 64 {
+		t.Fatalf("%+v", programs)
+	}
+	if output, err := exec.CommandContext(t.Context(), programs[0].Path, "-help").CombinedOutput(); !strings.Contains(string(output), "configure") {
+		t.Errorf("%s: %v", output, err)
+	}
+}
+
+// cache returns the build cache of this machine.
+func cache(t *testing.T) string {
+	t.Helper()
+	folder, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(folder))
+}
+
+// TestDifferencesAreFound builds a program that contains the folder of its sources.
+func TestDifferencesAreFound(t *testing.T) {
+	source, into := t.TempDir(), filepath.Join(t.TempDir(), "bin")
+	for name, text := range map[string]string{
+		"go.mod":          "module example\n\ngo 1.26.0\n",
+		"cmd/a/main.go":   "package main\n\nfunc main() { panic(0) }\n",
+		"cmd/b/main.go":   "package main\n\nfunc main() {}\n",
+		"cmd/bad/main.go": "package main\n\nfunc main() { missing() }\n",
+		"ignored":         "x",
+		".gitignore":      "ignored\n",
+	} {
+		path := filepath.Join(source, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if output, err := exec.CommandContext(t.Context(), "git", "init", "-q", source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	t.Setenv("GOWORK", "off")
+	o := rebuild.Options{Source: source, Caches: [2]string{cache(t), cache(t)}, Flags: []string{"-buildvcs=false"}}
+	_, err := rebuild.Twice(t.Context(), o, into, "./cmd/a", "./cmd/b")
+	if err == nil || !strings.Contains(err.Error(), "./cmd/a is not reproducible") {
+		t.Errorf("a program with the folder of its sources: %v", err)
+	}
+	if _, err := os.Stat(into); !os.IsNotExist(err) {
+		t.Errorf("the programs were stored: %v", err)
+	}
+	o.Flags = rebuild.Flags()
+	if programs, err := rebuild.Twice(t.Context(), o, into, "./cmd/a", "./cmd/b"); err != nil || len(programs) != 2 {
+		t.Errorf("%+v, %v", programs, err)
+	}
+	if _, err := rebuild.Twice(t.Context(), o, into, "./cmd/bad"); err == nil || !strings.Contains(err.Error(), "undefined: missing") {
+		t.Errorf("a program that does not compile: %v", err)
+	}
+}
