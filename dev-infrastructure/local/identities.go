@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -88,6 +89,14 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
+	if err := os.MkdirAll(r.shardKeysDir(), 0o700); err != nil {
+		return err
+	}
+	for _, m := range r.clusters {
+		if err := seal.CreatePair(r.agentKeyFile(m), filepath.Join(r.shardKeysDir(), m.name+".json")); err != nil {
+			return err
+		}
+	}
 	if err := intent.CreateKeys(r.intentKeyFile()); err != nil {
 		return err
 	}
@@ -105,6 +114,14 @@ func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "ski
 
 // credentialKeyFile returns the file of the keyset with which the frontend seals private keys of admin credentials.
 func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "credential.key") }
+
+// agentKeyFile returns the file of the private keyset with which an agent opens Secrets.
+func (r *Region) agentKeyFile(m *managementCluster) string {
+	return r.state.path("secrets", m.name+"-maestro-agent.key")
+}
+
+// shardKeysDir returns the folder of the public keysets of the agents, for which Cluster Service seals Secrets.
+func (r *Region) shardKeysDir() string { return r.state.path("shard-keys") }
 
 // intentKeyFile returns the file of the keyset with which admin signs what engineers ask for.
 func (r *Region) intentKeyFile() string { return r.state.path("secrets", "intent.key") }

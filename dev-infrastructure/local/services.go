@@ -174,6 +174,7 @@ func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
 		"--consumer-name="+m.name,
 		"--mqtt-address="+r.address(mqttPort),
 		"--mqtt-identity-dir="+r.identityDir(m.name+"-maestro-agent"),
+		"--secrets-key-file="+r.agentKeyFile(m),
 		"--install-crds="+r.thirdParty("crds", "work"),
 	)
 	spec.Needs = []string{m.apiServerName(), "eventgrid-emulator"}
@@ -188,6 +189,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--secrets-key-file="+r.state.path("secrets", "cluster-service.key"),
 		"--maestro-grpc-address="+r.address(maestroGRPCPort),
 		"--shards-file="+r.shardsFile(),
+		"--shard-keys-dir="+r.shardKeysDir(),
 		"--region="+r.config.Location,
 		"--oidc-issuer-base="+r.issuerBase(),
 		// Hosted API servers listen on loopback, where their DNS names do not resolve.

@@ -26,6 +26,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	MQTTTLS     *tls.Config
 	// Cluster is the configuration of the client of the management cluster.
 	Cluster *rest.Config
+	// SecretKeys opens the values of Secrets. With it, the agent refuses Secrets that are not sealed for the consumer; nil refuses
+	// sealed Secrets.
+	SecretKeys *seal.PrivateKeys
 	// CRDDir contains the CRDs to install at start, AppliedManifestWork at least. Empty installs none.
 	CRDDir string
 	// Workers is the number of workers per controller; 0 means 16.

@@ -133,7 +133,7 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		}
 		return false, nil
 	}
-	validator := auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false)
+	validator := secretOpener{auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false), a.o.Consumer, a.o.SecretKeys}
 	apply := manifestcontroller.NewManifestWorkController(c.dynamic, c.kube, c.extensions, hub, works, lister,
 		appliedClient, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
 	removals.apply = func(work string, after time.Duration) { apply.SyncContext().Queue().AddAfter(work, after) }

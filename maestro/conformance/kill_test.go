@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
@@ -179,10 +180,13 @@ func TestAgentIsKilled(t *testing.T) {
 	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	cluster(t)
 	kubeconfig := management.Cluster(t).Kubeconfig()
-	binary := r.build("maestro-agent")
+	binary, keys := r.build("maestro-agent"), filepath.Join(t.TempDir(), "private.json")
+	if err := seal.CreatePair(keys, filepath.Join(t.TempDir(), "public.json")); err != nil {
+		t.Fatal(err)
+	}
 	start := func() *exec.Cmd {
 		command := exec.Command(binary, "--die-with-parent", "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
-			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer))
+			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer), "--secrets-key-file", keys)
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -90,8 +90,11 @@ type region struct {
 	admin       adminclient.Options
 	// intents signs the intents of admin.
 	intents *intenttest.Admin
-	agent   *maestrotest.Process
-	service *maestrotest.Process
+	// Cluster Service seals Secrets with shardKey, and the agent opens them with secretKeys.
+	shardKey   *seal.PublicKeys
+	secretKeys *seal.PrivateKeys
+	agent      *maestrotest.Process
+	service    *maestrotest.Process
 	// ClusterServiceClient has the identity of the backend, reads that of admin.
 	csv1.ClusterServiceClient
 	reads csv1.ClusterServiceClient
@@ -119,6 +122,10 @@ func newRegion(t *testing.T) *region {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
 	r := &region{Region: maestrotest.New(t, databases.Database(t), logger()), t: t, fleet: new(atomic.Pointer[string])}
+	var err error
+	if r.shardKey, r.secretKeys, err = seal.NewPair(); err != nil {
+		t.Fatal(err)
+	}
 	management := kubeapitest.Start(t)
 	if err := management.RunControllerManager(t.Context()); err != nil {
 		t.Fatal(err)
@@ -166,7 +173,7 @@ func logger() *slog.Logger {
 
 func (r *region) startAgent() {
 	r.t.Helper()
-	r.agent = r.StartAgent(shard, agent.Options{Cluster: r.agentAccess, CRDDir: filepath.Join(definitions(r.t), "work")})
+	r.agent = r.StartAgent(shard, agent.Options{Cluster: r.agentAccess, CRDDir: filepath.Join(definitions(r.t), "work"), SecretKeys: r.secretKeys})
 }
 
 // startService starts Cluster Service on its database.
@@ -191,7 +198,7 @@ func (r *region) startService() {
 	place.StepLimits = deletiongraph.NewLimits(limits)
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: signingkey.NewPool(2, signingkey.Generate), Publishers: 4, Renewals: 2,
 		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
-		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open},
+		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{shard: r.shardKey}},
 		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, CheckDeletions: 200 * time.Millisecond})
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()

@@ -52,6 +52,12 @@ var oneSigningKey = sync.OnceValues(signingkey.Generate)
 // sealingKeys returns the same keyset for all systems of a test, as replicas share the file.
 var sealingKeys = sync.OnceValues(seal.New)
 
+// shardKey returns the public keys of all shards.
+var shardKey = sync.OnceValues(func() (*seal.PublicKeys, error) {
+	public, _, err := seal.NewPair()
+	return public, err
+})
+
 // region consists of a Cosmos DB, a PostgreSQL and a Maestro that run throughout, and of a Cluster Service and a backend that are
 // restarted.
 type region struct {
@@ -120,8 +126,10 @@ func (r *region) startService() {
 	must(err)
 	keeper, err := sealingKeys()
 	must(err)
+	key, err := shardKey()
+	must(err)
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", EndpointURLs: true, ComponentsAfter: time.Hour},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
+		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{"mgmt-1": key, "mgmt-2": key}}
 	system := app.NewSystem(app.SystemOptions{Store: db, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(releases), Keeper: keeper,
 		SigningKeys: signingkey.NewPool(16, oneSigningKey), Publishers: 8, Renewals: 10, Metrics: prometheus.NewRegistry(),
 		Audit: slog.New(slog.DiscardHandler), Sweep: 500 * time.Millisecond, Agents: time.Second, CheckDeletions: time.Second})

@@ -248,7 +248,8 @@ type ClusterServiceClient interface {
 	// Returns a shard with its history and the use of its capacity.
 	GetProvisionShard(ctx context.Context, in *GetProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShardReport, error)
 	// Registers a management cluster as a shard in state CORDONED; uncordon it to use it. Its Maestro consumer must be
-	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
+	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings),
+	// PROVISION_SHARD_KEY_MISSING.
 	RegisterProvisionShard(ctx context.Context, in *RegisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
 	// Changes the settings of a shard. Uncordoning also ends a drain. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CONFIGURED (it
 	// is neither in the shards file nor registered), LAST_PROVISION_SHARD (no other shard would accept clusters).
@@ -1038,7 +1039,8 @@ type ClusterServiceServer interface {
 	// Returns a shard with its history and the use of its capacity.
 	GetProvisionShard(context.Context, *GetProvisionShardRequest) (*ProvisionShardReport, error)
 	// Registers a management cluster as a shard in state CORDONED; uncordon it to use it. Its Maestro consumer must be
-	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
+	// registered. Repeating the call changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings),
+	// PROVISION_SHARD_KEY_MISSING.
 	RegisterProvisionShard(context.Context, *RegisterProvisionShardRequest) (*ProvisionShard, error)
 	// Changes the settings of a shard. Uncordoning also ends a drain. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CONFIGURED (it
 	// is neither in the shards file nor registered), LAST_PROVISION_SHARD (no other shard would accept clusters).

@@ -30,6 +30,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
@@ -87,11 +88,15 @@ func TestProcess(t *testing.T) {
 	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
 	options.AddFlags(flags)
 	address, admin := freeAddress(t), intenttest.New(t)
+	keys := filepath.Join(dir, "shard-keys")
+	if err := errors.Join(os.Mkdir(keys, 0o700), seal.CreatePair(filepath.Join(dir, "agent.json"), filepath.Join(keys, "mgmt-1.json"))); err != nil {
+		t.Fatal(err)
+	}
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
 	err = flags.Parse([]string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
-		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"),
+		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
 		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +277,7 @@ func closedProxy(t *testing.T, databaseURL string) (open func(), through string)
 }
 
 func TestOptionsAreValidated(t *testing.T) {
-	required := []string{"--identity-dir=x", "--intent-keys-url=https://admin/admin/v1/intent-keys", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x"}
+	required := []string{"--identity-dir=x", "--intent-keys-url=https://admin/admin/v1/intent-keys", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x", "--shard-keys-dir=x"}
 	tests := map[string]struct {
 		reason string
 		flags  []string

@@ -193,10 +193,10 @@ func TestStuckLimitChangesWhileRunning(t *testing.T) {
 	}
 	settings := config.Default()
 	settings.Deletion.StuckAfter = map[string]metav1.Duration{"hosted-cluster": {Duration: time.Millisecond}}
-	service.change(render.Settings{Config: settings, PullSecret: []byte(`{"auths":{}}`)})
+	service.change(render.Settings{Config: settings, PullSecret: []byte(`{"auths":{}}`), ShardKeys: r.shardKeys()})
 	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
 	settings = config.Default()
-	service.change(render.Settings{Config: settings, PullSecret: []byte(`{"auths":{}}`)})
+	service.change(render.Settings{Config: settings, PullSecret: []byte(`{"auths":{}}`), ShardKeys: r.shardKeys()})
 	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
 }
 

@@ -44,6 +44,7 @@ type Options struct {
 	Maestro        string
 	MaestroPlain   bool
 	ShardsFile     string
+	ShardKeysDir   string
 	ConfigFile     string
 	ReleaseCatalog string
 	UpdateGraph    string
@@ -74,6 +75,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Maestro, "maestro-grpc-address", "", "`address` of Maestro's gRPC service")
 	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
 	flags.StringVar(&o.ShardsFile, "shards-file", "", "YAML `file` of the provision shards")
+	flags.StringVar(&o.ShardKeysDir, "shard-keys-dir", "", "`folder` with the public Tink keyset of each shard's agent, SHARD.json, for which Secrets are sealed")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` of the region's configuration; empty takes the defaults")
 	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the releases, until the update graph is known; empty takes the built-in catalogue")
 	flags.StringVar(&o.UpdateGraph, "update-graph-url", "", "`URL` of the update graph, up to and without /v1/graph; empty goes by the release catalogue alone")
@@ -94,7 +96,7 @@ var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 
 // Validate validates the flags.
 func (o *Options) Validate(flags *flag.FlagSet) error {
-	if err := process.Required(flags, "listen", "identity-dir", "intent-keys-url", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "region"); err != nil {
+	if err := process.Required(flags, "listen", "identity-dir", "intent-keys-url", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "shard-keys-dir", "region"); err != nil {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {
@@ -203,10 +205,15 @@ func (o *Options) read() (*inputs, error) {
 	if in.shards, err = config.LoadShards(o.ShardsFile, &settings.Config.Placement); err != nil {
 		return nil, err
 	}
+	for i, shard := range in.shards {
+		if settings.ShardKeys[shard.Name] == nil {
+			return nil, fmt.Errorf("%s: provisionShards[%d].name: %s has no public key: --shard-keys-dir needs the file %s.json", o.ShardsFile, i, shard.Name, shard.Name)
+		}
+	}
 	in.renderer = &render.Renderer{
 		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
 			StepLimits: deletiongraph.NewLimits(settings.Config.Deletion.Durations()), ComponentsAfter: o.Components},
-		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, Open: in.keeper.Open,
+		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, ShardKeys: settings.ShardKeys, Open: in.keeper.Open,
 	}
 	if settings.Config.AzureResources != nil {
 		return in, in.connectAzure(*settings.Config.AzureResources)

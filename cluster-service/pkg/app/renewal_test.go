@@ -16,18 +16,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
 
-// pullSecretsHeld counts the clusters with a pull secret on their management cluster.
+// pullSecretsHeld counts the clusters with a pull secret that the agent of their management cluster can open.
 func (r *region) pullSecretsHeld(pullSecret string) int {
+	r.t.Helper()
+	pair, err := shardKeys()
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	wanted, held := base64.StdEncoding.EncodeToString([]byte(pullSecret)), 0
 	for _, resource := range r.maestro.Resources() {
 		for _, manifest := range resource.Manifests {
-			var secret struct {
-				Kind string            `json:"kind"`
-				Data map[string]string `json:"data"`
+			var secret map[string]any
+			if json.Unmarshal(manifest, &secret) != nil || secret["kind"] != "Secret" {
+				continue
 			}
-			if json.Unmarshal(manifest, &secret) == nil && secret.Kind == "Secret" && secret.Data[".dockerconfigjson"] == wanted {
+			if err := sealedsecret.Open(secret, resource.Consumer, pair.private); err != nil {
+				r.t.Fatal(err)
+			}
+			if data, _ := secret["data"].(map[string]any); data[".dockerconfigjson"] == wanted {
 				held++
 			}
 		}
@@ -83,7 +92,7 @@ func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
 	clusters, pools := readyClusters(t, service, 5)
 
 	const second = `{"auths":{"second.example":{}}}`
-	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(second)})
+	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(second), ShardKeys: r.shardKeys()})
 	untilDone(t, func(context.Context) error { return r.held(second, len(clusters)) })
 	expectUnmoved(t, service, clusters, pools)
 	service.stop()
@@ -160,7 +169,7 @@ func TestRejectedRenderingStopsRenewal(t *testing.T) {
 		return nil, nil
 	})
 	const bad = `{"auths":{"bad.example":{}}}`
-	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(bad)})
+	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(bad), ShardKeys: r.shardKeys()})
 	refused := func() int {
 		count := 0
 		for _, request := range clusters {
@@ -189,7 +198,7 @@ func TestRejectedRenderingStopsRenewal(t *testing.T) {
 	// After the configuration was corrected, the renewal continues and includes the clusters that rejected it.
 	r.maestro.Fault(nil)
 	const good = `{"auths":{"good.example":{}}}`
-	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(good)})
+	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(good), ShardKeys: r.shardKeys()})
 	untilDone(t, func(context.Context) error { return r.held(good, len(clusters)) })
 	for i := range clusters {
 		service.awaitCluster(t, clusters[i].Uid, clusterReady(1))

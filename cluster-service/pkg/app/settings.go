@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"time"
 
@@ -13,13 +15,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // settingsInterval is the period between reads of the files. Kubernetes replaces mounted files with a symbolic link, which a
 // watch of the file does not report.
 const settingsInterval = 5 * time.Second
 
-// settings reads the configuration and the pull secret that it names.
+// settings reads the configuration, the pull secret that it names, and the keys of the shards.
 func (o *Options) settings() (render.Settings, error) {
 	c, err := config.Load(o.ConfigFile)
 	if err != nil {
@@ -32,10 +35,14 @@ func (o *Options) settings() (render.Settings, error) {
 	if err != nil {
 		return render.Settings{}, err
 	}
-	return render.Settings{Config: c, PullSecret: pullSecret}, nil
+	keys, err := config.LoadShardKeys(o.ShardKeysDir)
+	if err != nil {
+		return render.Settings{}, fmt.Errorf("--shard-keys-dir: %w", err)
+	}
+	return render.Settings{Config: c, PullSecret: pullSecret, ShardKeys: keys}, nil
 }
 
-// settingsFollower applies changes of the configuration file and of the pull secret while the process runs. If the files are
+// settingsFollower applies changes of the configuration file, of the pull secret and of the keys of shards while the process runs. If the files are
 // invalid, it reports that and keeps the settings that were in use.
 type settingsFollower struct {
 	log      *slog.Logger
@@ -49,9 +56,9 @@ type settingsFollower struct {
 
 func newSettingsFollower(o *Options, renderer *render.Renderer, changed func(), metrics prometheus.Registerer, log *slog.Logger) *settingsFollower {
 	f := &settingsFollower{log: log, read: o.settings, renderer: renderer, changed: changed,
-		current: render.Settings{Config: renderer.Config, PullSecret: renderer.PullSecret},
+		current: render.Settings{Config: renderer.Config, PullSecret: renderer.PullSecret, ShardKeys: renderer.ShardKeys},
 		unusable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_settings_unusable",
-			Help: "1 if the configuration or pull secret on disk is invalid and the previous one stays in use, else 0."})}
+			Help: "1 if the configuration, the pull secret or a shard's key on disk is invalid and the previous one stays in use, else 0."})}
 	metrics.MustRegister(f.unusable)
 	return f
 }
@@ -89,7 +96,8 @@ func (f *settingsFollower) look() {
 	}
 	f.unusable.Set(0)
 	f.failure = ""
-	if reflect.DeepEqual(next.Config, f.current.Config) && bytes.Equal(next.PullSecret, f.current.PullSecret) {
+	if reflect.DeepEqual(next.Config, f.current.Config) && bytes.Equal(next.PullSecret, f.current.PullSecret) &&
+		maps.EqualFunc(next.ShardKeys, f.current.ShardKeys, func(a, b *seal.PublicKeys) bool { return a.ID() == b.ID() }) {
 		return
 	}
 	if !reflect.DeepEqual(next.Config.AzureResources, f.current.Config.AzureResources) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // TestSettingsAreReloaded checks that changed files take effect while the process runs and that unusable files change
@@ -27,7 +29,11 @@ func TestSettingsAreReloaded(t *testing.T) {
 		return path
 	}
 	secret := write("pull.json", `{"auths":{"one.example":{}}}`)
-	options := &Options{Environment: render.LocalEnvironment, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
+	keys := filepath.Join(dir, "shard-keys")
+	if err := os.Mkdir(keys, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	options := &Options{Environment: render.LocalEnvironment, ShardKeysDir: keys, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
 	settings, err := options.settings()
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +62,19 @@ func TestSettingsAreReloaded(t *testing.T) {
 	if got := limits.Of(deletiongraph.Namespaces); got != 3*time.Minute {
 		t.Errorf("the limit of namespaces is %s, want the configured 3m", got)
 	}
+	for i, reason := range []string{"a shard got a key", "the key of a shard was replaced"} {
+		if err := seal.CreatePair(filepath.Join(dir, fmt.Sprintf("private-%d.json", i)), filepath.Join(keys, "mgmt-1.json")); err != nil {
+			t.Fatal(err)
+		}
+		expect(reason, 4+i, 0, `{"auths":{"two.example":{}}}`)
+	}
+	write("shard-keys/mgmt-2.json", `{"primaryKeyId":1}`)
+	expect("a file without a key", 5, 1, `{"auths":{"two.example":{}}}`)
+	if err := os.Remove(filepath.Join(keys, "mgmt-2.json")); err != nil {
+		t.Fatal(err)
+	}
 	write("config.yaml", "unknown: 1")
-	expect("an unknown field", 3, 1, `{"auths":{"two.example":{}}}`)
+	expect("an unknown field", 5, 1, `{"auths":{"two.example":{}}}`)
 	if len(f.current.Config.ImageContentSources) != 1 {
 		t.Errorf("the configuration in use is %+v", f.current.Config)
 	}

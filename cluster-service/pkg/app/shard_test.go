@@ -232,6 +232,10 @@ func TestShardErrors(t *testing.T) {
 			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "mgmt-1", Capacity: 1, Actor: kim})
 			return err
 		}, codes.FailedPrecondition, "PROVISION_SHARD_EXISTS"},
+		"No key": {"no Secret could be sealed for its agent", func() error {
+			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "mgmt-keyless", Capacity: 1, Actor: kim})
+			return err
+		}, codes.FailedPrecondition, "PROVISION_SHARD_KEY_MISSING"},
 		"Name": {"it is a consumer's", func() error {
 			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "Mgmt 1", Capacity: -1, Actor: kim})
 			return err

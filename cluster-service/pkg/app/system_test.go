@@ -54,6 +54,17 @@ var oneSigningKey = sync.OnceValues(signingkey.Generate)
 // sealingKeys returns the same keyset for all systems of a test, as replicas share the file.
 var sealingKeys = sync.OnceValues(seal.New)
 
+type keyPair struct {
+	public  *seal.PublicKeys
+	private *seal.PrivateKeys
+}
+
+// shardKeys returns the keys that all shards have.
+var shardKeys = sync.OnceValues(func() (keyPair, error) {
+	public, private, err := seal.NewPair()
+	return keyPair{public, private}, err
+})
+
 const deadline = 60 * time.Second
 
 // region consists of an in-memory Maestro with its management clusters and a database. Tests start and stop Cluster
@@ -109,6 +120,24 @@ func newRegion(t *testing.T, shards ...config.Shard) *region {
 	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour}
 	t.Cleanup(server.Stop)
 	return r
+}
+
+// shardKeys returns keys for the shards of the region and for those that tests register. All Cluster Services of a test have the
+// same, so that a restart does not change what they render.
+func (r *region) shardKeys() map[string]*seal.PublicKeys {
+	r.t.Helper()
+	pair, err := shardKeys()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	keys := map[string]*seal.PublicKeys{}
+	for _, s := range r.shards {
+		keys[s.Name] = pair.public
+	}
+	for i := range 200 {
+		keys[fmt.Sprintf("mgmt-%d", i+1)] = pair.public
+	}
+	return keys
 }
 
 // versions maps images to versions.
@@ -173,7 +202,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true,
 		ComponentsAfter: r.componentsAfter},
-		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open}
+		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open, ShardKeys: r.shardKeys()}
 	renderer.Region.StepLimits = deletiongraph.NewLimits(nil)
 	if r.stuckAfter > 0 {
 		limits := map[string]time.Duration{}

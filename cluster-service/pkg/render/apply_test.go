@@ -95,11 +95,11 @@ func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *rende
 				Kind     string
 				Metadata metav1.ObjectMeta
 			}
-			if err := json.Unmarshal(manifest, &object); err != nil {
+			if err := json.Unmarshal(opened(t, manifest), &object); err != nil {
 				t.Fatal(err)
 			}
 			_, err := client.Resource(resources[object.Kind]).Namespace(object.Metadata.Namespace).Patch(ctx, object.Metadata.Name, types.ApplyPatchType,
-				manifest, metav1.PatchOptions{FieldManager: workv1.DefaultFieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict})
+				opened(t, manifest), metav1.PatchOptions{FieldManager: workv1.DefaultFieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict})
 			if err != nil {
 				t.Errorf("%s %s: %v", object.Kind, object.Metadata.Name, err)
 			}

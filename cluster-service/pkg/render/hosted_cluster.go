@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
 
 // Names of the Secrets in a HostedCluster's namespace that it refers to.
@@ -260,15 +261,28 @@ func keyVaultAccess(v csv1.Visibility) (hyperv1.AzureKeyVaultAccessType, error) 
 	return "", unsupported("spec.etcd.kms_key.vault_visibility", v, csv1.Visibility_VISIBILITY_PUBLIC, csv1.Visibility_VISIBILITY_PRIVATE)
 }
 
-// secrets returns the Secrets that a HostedCluster refers to. They contain secret material and must not be logged.
+// secrets returns the Secrets that a HostedCluster refers to, sealed for the agent of the shard.
 func (r *Renderer) secrets(c *fleet.Cluster) ([]*unstructured.Unstructured, error) {
 	key, err := r.Open(c.UID, c.SigningKey)
 	if err != nil {
 		return nil, fmt.Errorf("decrypt the signing key of cluster %s: %w", c.ID(), err)
 	}
-	return manifests(
+	shardKey := r.ShardKeys[c.Shard]
+	if shardKey == nil {
+		return nil, fmt.Errorf("provision shard %q has no public key: --shard-keys-dir needs the file %s.json", c.Shard, c.Shard)
+	}
+	secrets, err := manifests(
 		r.secret(c, pullSecretName, corev1.SecretTypeDockerConfigJson, map[string][]byte{corev1.DockerConfigJsonKey: r.PullSecret}),
 		r.secret(c, signingKeyName, corev1.SecretTypeOpaque, map[string][]byte{"key": key}))
+	if err != nil {
+		return nil, err
+	}
+	for _, secret := range secrets {
+		if err := sealedsecret.Seal(secret.Object, c.Shard, shardKey); err != nil {
+			return nil, fmt.Errorf("seal Secret %s of cluster %s: %w", secret.GetName(), c.ID(), err)
+		}
+	}
+	return secrets, nil
 }
 
 func (r *Renderer) secret(c *fleet.Cluster, name string, kind corev1.SecretType, data map[string][]byte) *corev1.Secret {

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // Renderer builds the manifests of one region. Its methods are safe for concurrent use.
@@ -34,6 +35,8 @@ type Renderer struct {
 	PullSecret []byte
 	// Open decrypts the sealed signing key of a cluster; owner is the cluster's UID.
 	Open func(owner string, sealed []byte) ([]byte, error)
+	// ShardKeys seal the values of Secrets for the agents of the shards, by the shard's name. They are initial settings too.
+	ShardKeys map[string]*seal.PublicKeys
 
 	changed atomic.Pointer[Settings]
 }
@@ -42,6 +45,7 @@ type Renderer struct {
 type Settings struct {
 	Config     *config.Config
 	PullSecret []byte
+	ShardKeys  map[string]*seal.PublicKeys
 }
 
 // Change replaces the settings for all later renderings. Works that were rendered before keep their digest, so they can be
@@ -54,8 +58,11 @@ func (r *Renderer) snapshot() *Renderer {
 	if s == nil {
 		return r
 	}
-	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, Open: r.Open}
+	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, ShardKeys: s.ShardKeys, Open: r.Open}
 }
+
+// HasShardKey reports whether Secrets can be sealed for a shard now.
+func (r *Renderer) HasShardKey(shard string) bool { return r.snapshot().ShardKeys[shard] != nil }
 
 // Placement returns the current rules of placement.
 func (r *Renderer) Placement() *placement.Rules { return &r.snapshot().Config.Placement }
@@ -78,7 +85,7 @@ func (r *Renderer) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, err
 	return r.digest(t, w, main, rest)
 }
 
-// Bundle renders the desired content of a work, secrets included.
+// Bundle renders the desired content of a work, with the values of Secrets sealed for the agent of the shard.
 func (r *Renderer) Bundle(t *fleet.ClusterAggregate, w *fleet.Work) (*Bundle, error) {
 	r = r.snapshot()
 	if w.Kind == fleet.RolloutWork {
@@ -193,8 +200,8 @@ func (r *Renderer) typed(t *fleet.ClusterAggregate, w *fleet.Work) (main metav1.
 	return nil, nil, fmt.Errorf("kind %d is unknown", w.Kind)
 }
 
-// digest covers the objects, the feedback rules of the main object, a hash of the pull secret, and what is read of the control
-// plane's namespace. The hash does not help to guess the pull secret, which is long and random.
+// digest covers the objects, the feedback rules of the main object, a hash of the pull secret, the ID of the key that seals it, and
+// what is read of the control plane's namespace. The hash does not help to guess the pull secret, which is long and random.
 func (r *Renderer) digest(t *fleet.ClusterAggregate, w *fleet.Work, main *unstructured.Unstructured, rest []*unstructured.Unstructured) (string, error) {
 	parts := []any{main, rest, manifestConfig(main)}
 	if w.Kind == fleet.HostedCluster {
@@ -203,7 +210,11 @@ func (r *Renderer) digest(t *fleet.ClusterAggregate, w *fleet.Work, main *unstru
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, hex.EncodeToString(sum[:]), namespace, config)
+		keyID := ""
+		if key := r.ShardKeys[t.Cluster.Shard]; key != nil { // Bundle reports a missing key
+			keyID = key.ID()
+		}
+		parts = append(parts, hex.EncodeToString(sum[:]), keyID, namespace, config)
 	}
 	text, err := json.Marshal(parts) // encoding/json sorts the keys of maps
 	if err != nil {

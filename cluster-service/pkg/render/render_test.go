@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -33,10 +36,14 @@ const (
 )
 
 func renderer() *render.Renderer {
+	keys, err := config.LoadShardKeys("testdata/shard-keys")
+	if err != nil {
+		panic(err)
+	}
 	return &render.Renderer{
 		Region:      fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://westus3.oic.aro-hcp.azure.com"},
 		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`),
-		Open: func(string, []byte) ([]byte, error) { return []byte(signingKey), nil },
+		Open: func(string, []byte) ([]byte, error) { return []byte(signingKey), nil }, ShardKeys: keys,
 	}
 }
 
@@ -152,7 +159,7 @@ func compareGolden(t *testing.T, r *render.Renderer, name string, change func(*f
 			t.Errorf("work %s: the bundle's digest is %s, the planned one %s", w.Name, bundle.Digest, w.Digest)
 		}
 		for i, manifest := range bundle.Manifests {
-			text, err := yaml.JSONToYAML(manifest)
+			text, err := yaml.JSONToYAML(opened(t, manifest))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,6 +187,30 @@ func compareGolden(t *testing.T, r *render.Renderer, name string, change func(*f
 	if diff := cmp.Diff(string(want), out.String()); diff != "" {
 		t.Errorf("the rendering differs from %s (-want +got):\n%s", path, diff)
 	}
+}
+
+// opened returns a manifest as the agent of the shard applies it: the values of a Secret are opened.
+func opened(t *testing.T, manifest json.RawMessage) []byte {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal(manifest, &object); err != nil {
+		t.Fatal(err)
+	}
+	if object["kind"] != "Secret" {
+		return manifest
+	}
+	keys, err := seal.LoadPrivate("testdata/mgmt-1.private.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sealedsecret.Open(object, "mgmt-1", keys); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func TestDigestFollowsContent(t *testing.T) {
@@ -304,7 +335,8 @@ func TestNamespaceNamesFit(t *testing.T) {
 	}
 }
 
-func TestSigningKeyIsOnlyInSecrets(t *testing.T) {
+// TestSecretsAreSealed searches the manifests for the signing key and the pull secret.
+func TestSecretsAreSealed(t *testing.T) {
 	r := renderer()
 	aggregate := settled(t, r, variants["everything"])
 	for _, w := range aggregate.Works {
@@ -313,13 +345,32 @@ func TestSigningKeyIsOnlyInSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, manifest := range bundle.Manifests {
-			var object struct{ Kind string }
-			if err := json.Unmarshal(manifest, &object); err != nil {
-				t.Fatal(err)
-			}
-			if object.Kind != "Secret" && strings.Contains(string(manifest), signingKey) {
-				t.Errorf("a %s contains the signing key", object.Kind)
+			for _, secret := range []string{signingKey, string(r.PullSecret)} {
+				for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} {
+					if strings.Contains(string(manifest), form) {
+						t.Errorf("work %s: a manifest contains %q", w.Name, form)
+					}
+				}
 			}
 		}
+	}
+}
+
+// TestMissingShardKey renders a cluster on a shard without a key, which gets one later.
+func TestMissingShardKey(t *testing.T) {
+	r := renderer()
+	keys := r.ShardKeys
+	r.ShardKeys = nil
+	aggregate := settled(t, r, variants["plain"])
+	w := aggregate.Work(fleet.HostedCluster, "")
+	if _, err := r.Bundle(aggregate, w); err == nil || !strings.Contains(err.Error(), `"mgmt-1" has no public key`) || !strings.Contains(err.Error(), "mgmt-1.json") {
+		t.Errorf("rendered without a key: %v", err)
+	}
+	r.Change(render.Settings{Config: r.Config, PullSecret: r.PullSecret, ShardKeys: keys})
+	if _, err := r.Bundle(aggregate, w); err != nil {
+		t.Error(err)
+	}
+	if outdated, err := fleet.Outdated(aggregate, r); err != nil || !outdated {
+		t.Errorf("outdated %t, %v: the key did not change the digest", outdated, err)
 	}
 }

@@ -42,6 +42,7 @@ const (
 
 	ReasonShardUnknown       = "PROVISION_SHARD_UNKNOWN"
 	ReasonShardExists        = "PROVISION_SHARD_EXISTS"
+	ReasonShardKeyMissing    = "PROVISION_SHARD_KEY_MISSING"
 	ReasonShardChanged       = "PROVISION_SHARD_CHANGED"
 	ReasonShardNotConfigured = "PROVISION_SHARD_NOT_CONFIGURED"
 	ReasonShardNotCordoned   = "PROVISION_SHARD_NOT_CORDONED"

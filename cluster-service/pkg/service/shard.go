@@ -116,6 +116,8 @@ func (s *Service) RegisterProvisionShard(ctx context.Context, r *csv1.RegisterPr
 			return "", nil, nil
 		case shard.Listed():
 			return "", nil, failedPrecondition(ReasonShardExists, "Provision shard "+shard.Name+" already exists with other settings. Change them with an update.")
+		case !s.o.Renderer.HasShardKey(shard.Name):
+			return "", nil, failedPrecondition(ReasonShardKeyMissing, "Cluster Service has no public key of "+shard.Name+", so it cannot seal Secrets for its agent. Deploy the key, then register the shard.")
 		}
 		shard.Base, shard.Override = offer, store.Offer{}
 		shard.Registered, shard.Deregistered, shard.Cordoned, shard.Draining = true, false, true, false

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -23,6 +24,7 @@ type options struct {
 	kubeconfig, consumer      string
 	mqttAddress, mqttIdentity string
 	sourceID, crds            string
+	secretsKey                string
 	workers, maxFeedback      int
 	statusPoll, heartbeat     time.Duration
 }
@@ -35,6 +37,7 @@ func main() {
 	flags.StringVar(&o.consumer, "consumer-name", "", "`name` of the management cluster at the server")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
 	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker")
+	flags.StringVar(&o.secretsKey, "secrets-key-file", "", "`file` with the private Tink keyset that opens Secrets; Secrets that are not sealed are refused")
 	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics")
 	flags.StringVar(&o.crds, "install-crds", "", "`folder` of CRDs to install at start; empty installs none")
 	flags.IntVar(&o.workers, "workers", 16, "number of workers per controller")
@@ -42,7 +45,7 @@ func main() {
 	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "interval at which objects without feedback rules are read; others are watched")
 	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to the server")
 	process.Parse(flags, os.Args[1:], func() error {
-		return process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir")
+		return process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir", "secrets-key-file")
 	})
 	process.Run("maestro-agent", o.process, o.run)
 }
@@ -58,9 +61,13 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--mqtt-identity-dir: %w", err)
 	}
+	keys, err := seal.LoadPrivate(o.secretsKey)
+	if err != nil {
+		return fmt.Errorf("--secrets-key-file: %w", err)
+	}
 	a, err := agent.New(agent.Options{
 		Consumer: o.consumer, SourceID: o.sourceID, MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, Cluster: cluster,
-		CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Heartbeat: o.heartbeat,
+		SecretKeys: keys, CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Heartbeat: o.heartbeat,
 		Registry: p.Metrics, Log: p.Log,
 	})
 	if err != nil {

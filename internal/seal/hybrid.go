@@ -1,0 +1,154 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/tink-crypto/tink-go/v2/hybrid"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+)
+
+// PublicKeys seals data that only the holder of the corresponding PrivateKeys can open. It is safe for concurrent use.
+//
+// Keys are a Tink keyset for hybrid encryption with HPKE (RFC 9180): DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. The
+// file of the public keyset is not secret.
+type PublicKeys struct {
+	encrypter tink.HybridEncrypt
+	id        string
+}
+
+// ReadPublic reads a public keyset from a JSON file.
+func ReadPublic(path string) (*PublicKeys, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := keyset.ReadWithNoSecrets(keyset.NewJSONReader(bytes.NewReader(content)))
+	if err != nil {
+		// A private keyset is refused too, and the reader's error may quote it.
+		return nil, fmt.Errorf("%s is not a public Tink keyset in JSON", path)
+	}
+	keys, err := publicKeys(handle)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a public Tink keyset for hybrid encryption with an enabled primary key", path)
+	}
+	return keys, nil
+}
+
+func publicKeys(handle *keyset.Handle) (*PublicKeys, error) {
+	encrypter, err := hybrid.NewHybridEncrypt(handle)
+	if err != nil {
+		return nil, err
+	}
+	primary, err := handle.Primary()
+	if err != nil {
+		return nil, err
+	}
+	return &PublicKeys{encrypter: encrypter, id: strconv.FormatUint(uint64(primary.KeyID()), 10)}, nil
+}
+
+// NewPair returns new keys that exist only in this process.
+func NewPair() (*PublicKeys, *PrivateKeys, error) {
+	handle, err := keyset.NewHandle(pairTemplate())
+	if err != nil {
+		return nil, nil, err
+	}
+	decrypter, err := hybrid.NewHybridDecrypt(handle)
+	if err != nil {
+		return nil, nil, err
+	}
+	public, err := handle.Public()
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := publicKeys(public)
+	return keys, &PrivateKeys{decrypter}, err
+}
+
+func pairTemplate() *tinkpb.KeyTemplate {
+	return hybrid.DHKEM_X25519_HKDF_SHA256_HKDF_SHA256_AES_256_GCM_Key_Template()
+}
+
+// ID returns the ID of the primary key, which seals. It changes when another key becomes the primary key.
+func (k *PublicKeys) ID() string { return k.id }
+
+// Seal encrypts content for a purpose.
+func (k *PublicKeys) Seal(purpose string, content []byte) ([]byte, error) {
+	return k.encrypter.Encrypt(content, []byte(purpose))
+}
+
+// PrivateKeys opens what PublicKeys sealed. It is safe for concurrent use.
+type PrivateKeys struct {
+	decrypter tink.HybridDecrypt
+}
+
+// LoadPrivate reads a private keyset from a JSON file.
+func LoadPrivate(path string) (*PrivateKeys, error) {
+	handle, err := keyfile.Read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read private keys: %w", err)
+	}
+	decrypter, err := hybrid.NewHybridDecrypt(handle)
+	if err != nil {
+		return nil, fmt.Errorf("read private keys: %s is not a private Tink keyset for hybrid encryption", path)
+	}
+	return &PrivateKeys{decrypter}, nil
+}
+
+// Open decrypts data that PublicKeys sealed for the same purpose. It returns ErrInvalid for all other data.
+func (k *PrivateKeys) Open(purpose string, sealed []byte) ([]byte, error) {
+	content, err := k.decrypter.Decrypt(sealed, []byte(purpose))
+	if err != nil {
+		return nil, ErrInvalid
+	}
+	return content, nil
+}
+
+// CreatePair writes a private keyset with one new key to a file that only its owner can read, unless the file exists, and the
+// public keyset that belongs to it to another file.
+func CreatePair(privatePath, publicPath string) error {
+	if err := keyfile.Create(privatePath, pairTemplate()); err != nil {
+		return fmt.Errorf("create private keys: %w", err)
+	}
+	handle, err := keyfile.Read(privatePath)
+	if err != nil {
+		return fmt.Errorf("read private keys: %w", err)
+	}
+	public, err := handle.Public()
+	if err != nil {
+		return fmt.Errorf("%s has no public keys: %w", privatePath, err)
+	}
+	var text bytes.Buffer
+	if err := public.WriteWithNoSecrets(keyset.NewJSONWriter(&text)); err != nil {
+		return fmt.Errorf("write public keys: %w", err)
+	}
+	if existing, err := os.ReadFile(publicPath); err == nil && bytes.Equal(existing, text.Bytes()) {
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return replace(publicPath, text.Bytes())
+}
+
+// replace writes a file atomically, readable by everybody.
+func replace(path string, content []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".public-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(content)
+	if err := errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}
