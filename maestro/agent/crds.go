@@ -6,23 +6,25 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apiextensionsclientv1 "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // installCRDs applies the CRDs in the YAML files of a folder and waits until the API server serves them. It retries while the API
-// server is unreachable.
+// server cannot be reached or refuses the agent.
 func installCRDs(ctx context.Context, config *rest.Config, dir string, log *slog.Logger) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -50,30 +52,31 @@ func installCRDs(ctx context.Context, config *rest.Config, dir string, log *slog
 		if err != nil {
 			return fmt.Errorf("reading CRD %s: %w", filepath.Base(file), err)
 		}
-		force := true
-		err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			_, err := crds.Patch(ctx, crd.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "maestro-agent", Force: &force})
-			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-				return false, err
-			}
-			if err != nil {
-				log.WarnContext(ctx, "installing a CRD failed", logkey.Name, crd.Name, logkey.Error, err)
-				return false, nil
-			}
-			now, err := crds.Get(ctx, crd.Name, metav1.GetOptions{})
-			if err != nil {
-				return false, nil
-			}
-			for _, condition := range now.Status.Conditions {
-				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-					return true, nil
-				}
-			}
-			return false, nil
-		})
-		if err != nil {
+		if err := installCRD(ctx, crds, crd.Name, body, log); err != nil {
 			return fmt.Errorf("installing CRD %s: %w", crd.Name, err)
 		}
 	}
 	return nil
+}
+
+// installCRD applies a CRD and waits until the API server serves it. Forbidden is retried too: an API server that has just started
+// answers so until it has read the roles.
+func installCRD(ctx context.Context, crds apiextensionsclientv1.CustomResourceDefinitionInterface, name string, body []byte, log *slog.Logger) error {
+	force, pauses := true, backoff.New(200*time.Millisecond, 10*time.Second)
+	for {
+		applied, err := crds.Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "maestro-agent", Force: &force})
+		switch {
+		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+			return err
+		case err != nil:
+			log.WarnContext(ctx, "installing a CRD failed", logkey.Name, name, logkey.Error, err)
+		case slices.ContainsFunc(applied.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+		}):
+			return nil
+		}
+		if err := pauses.Wait(ctx); err != nil {
+			return err
+		}
+	}
 }
