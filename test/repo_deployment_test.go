@@ -239,7 +239,7 @@ var deployedPrograms = map[string][]string{
 	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation"},
 	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer"},
 	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer"},
-	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres"},
+	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer"},
 	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres"},
 	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
 }

@@ -29,7 +29,7 @@ func AuditFoldersOf(stateDir string) AuditFolders {
 }
 
 // auditedServices are the services that write audit records.
-func auditedServices() []string { return []string{"admin", "backend"} }
+func auditedServices() []string { return []string{"admin", "backend", "cluster-service"} }
 
 func (r *Region) auditKeyFile(service string) string {
 	return r.state.path("secrets", "audit-"+service+".key")

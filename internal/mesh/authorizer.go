@@ -32,7 +32,19 @@ type Authorizer struct {
 	paths *http.ServeMux
 	// intents verifies intents; nil refuses all calls that need one.
 	intents IntentVerifier
-	log     *slog.Logger
+	// refusals receives the refused calls of verified workloads, if it is not nil.
+	refusals func(context.Context, Refusal)
+	log      *slog.Logger
+}
+
+// Refusal is a refused call of a verified workload.
+type Refusal struct {
+	Client Peer
+	// Method is the full name of a gRPC method, or the method and path of an HTTP request.
+	Method string
+	// Engineer is the name of the engineer who asked for exactly this call, if that is proven.
+	Engineer string
+	Err      error
 }
 
 // IntentVerifier verifies the signed intents of engineers that calls carry. *intent.Verifier implements it.
@@ -84,6 +96,13 @@ func (a *Authorizer) WithIntents(intents IntentVerifier) *Authorizer {
 	return a
 }
 
+// WithRefusals makes the Authorizer pass each refused call of a verified workload to record before it responds. It must be called
+// before the Authorizer is used.
+func (a *Authorizer) WithRefusals(record func(context.Context, Refusal)) *Authorizer {
+	a.refusals = record
+	return a
+}
+
 // Clients returns the workloads that may call the server at all, in a stable order. The server accepts connections of no
 // other workload; see Identity.ServerTLS.
 func (a *Authorizer) Clients() []Peer { return slices.Clone(a.clients) }
@@ -102,7 +121,7 @@ func (a *Authorizer) denied(client Peer, method, limit string) error {
 	return apierror.New(apierror.PermissionDenied, "The identity %s may not call %s of %s%s.", client, method, a.server, limit).WithReason(ReasonNotAuthorized)
 }
 
-// audit logs a refused call.
+// audit logs a refused call, and passes it on.
 func (a *Authorizer) audit(ctx context.Context, client Peer, method string, err error) {
 	a.auditEngineer(ctx, client, method, "", err)
 }
@@ -114,6 +133,9 @@ func (a *Authorizer) auditEngineer(ctx context.Context, client Peer, method, eng
 		attributes = append(attributes, logkey.Actor, engineer)
 	}
 	a.log.WarnContext(ctx, "audit", attributes...)
+	if a.refusals != nil && client != "" {
+		a.refusals(ctx, Refusal{Client: client, Method: method, Engineer: engineer, Err: err})
+	}
 }
 
 // Topic reports whether a client of the broker may publish or subscribe to the channel of a consumer; see MQTT. The name is

@@ -45,6 +45,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
@@ -90,6 +91,8 @@ type region struct {
 	admin       adminclient.Options
 	// intents signs the intents of admin.
 	intents *intenttest.Admin
+	// records are the audit records of all Cluster Services of the region, which outlive the scenario that restarts one.
+	records *audittest.Trail
 	// Cluster Service seals Secrets with shardKey, and the agent opens them with secretKeys.
 	shardKey   *seal.PublicKeys
 	secretKeys *seal.PrivateKeys
@@ -145,7 +148,7 @@ func newRegion(t *testing.T) *region {
 	r.Serve(r.maestro, shard)
 	r.startAgent()
 	r.databaseURL = databases.Database(t)
-	r.intents = intenttest.New(r.t)
+	r.intents, r.records = intenttest.New(t), audittest.New(t, "cluster-service", 0)
 	r.startService()
 	r.ClusterServiceClient, r.reads = r.clusterService(mesh.Backend), r.clusterService(mesh.Admin)
 	r.startAdmin()
@@ -203,7 +206,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := app.NewServer(identity, system.API, r.intents.Verifier, logger())
+	api := app.NewServer(identity, system.API, r.intents.Verifier, r.records, logger())
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })

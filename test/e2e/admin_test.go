@@ -108,7 +108,10 @@ func TestEngineerPausesCluster(t *testing.T) {
 	}
 	awaitAudit(t, "the sink has the audit records", func(records map[string][]audit.Record) error {
 		cluster := strings.ToLower(dump.ARM.Cluster.UID)
-		return errors.Join(wasExecuted(records["backend"], cluster, "oncall@hcpmesh.local", adminv1.ActionClusterPause, adminv1.ActionClusterResume), hasOutcomes(records["admin"], cluster, map[string]string{
+		executed := func(service string) error {
+			return wasExecuted(records[service], cluster, "oncall@hcpmesh.local", adminv1.ActionClusterPause, adminv1.ActionClusterResume)
+		}
+		return errors.Join(executed("backend"), executed("cluster-service"), hasOutcomes(records["admin"], cluster, map[string]string{
 			"clusters.dump":             "succeeded by reader@hcpmesh.local for ; ",
 			adminv1.ActionClusterPause:  "accepted by oncall@hcpmesh.local for INC-7; ",
 			adminv1.ActionClusterResume: "accepted by oncall@hcpmesh.local for INC-7; ",

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
@@ -24,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -89,6 +91,17 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	}
 	close(migrated)
 
+	records, err := o.Audit.Recorder(ctx, "cluster-service", p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
+	recording, stopRecords := context.WithCancel(context.WithoutCancel(ctx))
+	var recorded sync.WaitGroup
+	recorded.Go(func() { records.Run(recording) })
+	// The writer ends after everything that it records.
+	defer recorded.Wait()
+	defer stopRecords()
+
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Metrics: p.Metrics, Log: p.Log})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
 		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Log: p.Log, Azure: in.azure})
@@ -101,7 +114,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	group.Go(func() { follower.run(ctx) })
 	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)
 	group.Go(func() { intents.Run(ctx) })
-	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, p.Log, traces.ServerOption()))
+	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, records, p.Log, traces.ServerOption()))
 }
 
 // prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
@@ -136,11 +149,12 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 }
 
 // NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
-// engineers, and logs refused calls.
-func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
-	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents)
+// engineers, logs refused calls, and records them and the calls of engineers in the audit.
+func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, records audit.Recorder, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
+	auditor := callaudit.New(records)
+	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
 	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(identity), []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(service.RejectUnknownEnums, service.Calls),
+		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true),
 	}, options)...)

@@ -27,6 +27,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -97,6 +98,8 @@ func TestProcess(t *testing.T) {
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
+		"--audit-queue-dir=" + filepath.Join(dir, "audit", "queue"), "--audit-sink-dir=" + filepath.Join(dir, "audit", "sink"),
+		"--audit-witness-dir=" + filepath.Join(dir, "audit", "witness"), "--audit-signing-key-file=" + auditKey(t, dir),
 		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})
 	if err != nil {
 		t.Fatal(err)
@@ -276,8 +279,23 @@ func closedProxy(t *testing.T, databaseURL string) (open func(), through string)
 	}, u.String()
 }
 
+// auditKey creates a signing key in a folder and returns its file.
+func auditKey(t *testing.T, dir string) string {
+	t.Helper()
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "audit.key")
+	if err := key.Create(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestOptionsAreValidated(t *testing.T) {
-	required := []string{"--identity-dir=x", "--intent-keys-url=https://admin/admin/v1/intent-keys", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x", "--shard-keys-dir=x"}
+	required := []string{"--identity-dir=x", "--intent-keys-url=https://admin/admin/v1/intent-keys", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x", "--shard-keys-dir=x",
+		"--audit-queue-dir=q", "--audit-sink-dir=s", "--audit-witness-dir=w", "--audit-signing-key-file=k"}
 	tests := map[string]struct {
 		reason string
 		flags  []string
@@ -289,6 +307,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"URL source":  {"there are two", []string{"--api-url-source=guess"}, "--api-url-source"},
 		"Connections": {"a transaction and a scan", []string{"--database-connections=1"}, "--database-connections"},
 		"Intents":     {"keys come from a server with admin's identity", []string{"--intent-keys-url=http://admin/keys"}, "--intent-keys-url"},
+		"Audit":       {"the witness is other storage", []string{"--audit-witness-dir=s"}, "--audit-witness-dir"},
 		"Shards":      {"it is required", []string{"--shards-file="}, "--shards-file"},
 	}
 	for name, tc := range tests {

@@ -17,9 +17,11 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
@@ -28,7 +30,7 @@ import (
 func newMeshRegion(t *testing.T) *region {
 	t.Helper()
 	r := newRegion(t)
-	r.mesh, r.admin = meshtest.New(t), intenttest.New(t)
+	r.mesh, r.admin, r.records = meshtest.New(t), intenttest.New(t), audittest.New(t, "cluster-service", 0)
 	return r
 }
 
@@ -98,6 +100,15 @@ func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 		t.Errorf("%d audit records of refused calls:\n%s", len(refused), &r.audit)
 	}
 
+	for _, record := range r.records.Records(t) {
+		if record.Outcome != audit.Refused || record.Action != "ApplyBreakGlassCredential" {
+			t.Errorf("the audit has %+v", record)
+		}
+	}
+	if n := len(r.records.Records(t)); n != len(refused) {
+		t.Errorf("the audit has %d of %d refused calls", n, len(refused))
+	}
+
 	asked := signed(func(i *intent.Intent) { i.OperationID = request.Uid })
 	for range 2 { // a repetition returns the same credential
 		if _, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), asked), request); err != nil {
@@ -105,6 +116,7 @@ func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 		}
 	}
 	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	r.records.Verify(t)
 }
 
 // TestCredentialEndsWithElevation requests certificates that name somebody else than the engineer of the intent, or that are valid

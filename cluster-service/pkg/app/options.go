@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -33,6 +34,7 @@ import (
 type Options struct {
 	Process process.Options
 	Tracing tracing.Options
+	Audit   writer.Options
 
 	Listen         string
 	IdentityDir    string
@@ -65,6 +67,7 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
+	o.Audit.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, mTLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
 	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the keys with which admin signs what engineers ask for, for example https://admin:8444/admin/v1/intent-keys")
@@ -100,6 +103,9 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {
+		return err
+	}
+	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
 	if err := o.Database.Validate(); err != nil {

@@ -37,6 +37,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
@@ -98,6 +99,8 @@ type region struct {
 	// mesh, if not nil, makes Cluster Services authorize calls, and admin signs intents for them.
 	mesh  *meshtest.Region
 	admin *intenttest.Admin
+	// records are the audit records of the calls, with mesh.
+	records *audittest.Trail
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -221,7 +224,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectUnknownEnums)), insecure.NewCredentials()
 	if r.mesh != nil {
-		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.audit.logger())
+		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.records, r.audit.logger())
 		transport = credentials.NewTLS(r.mesh.Identity(mesh.Backend).ClientTLS(mesh.ClusterService))
 	} else {
 		csv1.RegisterClusterServiceServer(server, system.API)

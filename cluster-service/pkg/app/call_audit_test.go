@@ -1,0 +1,96 @@
+package app_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+)
+
+// cordon returns a call that cordons a shard, or ends that, with the intent of an engineer.
+func (r *region) cordon(shard string, cordoned bool) (context.Context, *csv1.UpdateProvisionShardRequest) {
+	r.t.Helper()
+	request := &csv1.UpdateProvisionShardRequest{Name: shard, Cordoned: &cordoned, Actor: &csv1.Actor{Name: "mallory", Reason: "none"}}
+	signed := r.admin.Call(r.t, csv1.ClusterService_UpdateProvisionShard_FullMethodName, request, func(i *intent.Intent) {
+		i.OperationID, i.Action, i.Target = "operation of "+shard, "shards.cordon", intent.Target{Kind: "provisionShard", ID: shard}
+	})
+	return intent.AppendToOutgoingContext(r.t.Context(), signed), request
+}
+
+// TestCallsOfEngineersAreRecorded makes a call that succeeds, repeats it, and makes one that fails and one that is refused. The
+// person is that of the intent, not that of the request.
+func TestCallsOfEngineersAreRecorded(t *testing.T) {
+	r := newMeshRegion(t)
+	service := r.start(nil)
+	ctx, request := r.cordon("mgmt-1", true)
+	if _, err := service.UpdateProvisionShard(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	_, err := service.UpdateProvisionShard(ctx, request)
+	requireRefused(t, err, codes.Aborted, clusterservice.ReasonCallDone)
+	ctx, unknown := r.cordon("mgmt-9", true)
+	if _, err := service.UpdateProvisionShard(ctx, unknown); apierror.KindOf(apierror.FromGRPC(err)) != apierror.NotFound {
+		t.Fatal(err)
+	}
+	if _, err := service.UpdateProvisionShard(t.Context(), request); err == nil {
+		t.Fatal("a call without an intent had an effect")
+	}
+	// Calls of customers and reads have no records.
+	if _, err := service.ApplyCluster(t.Context(), applyRequest("c", 1)); err != nil {
+		t.Fatal(err)
+	}
+
+	want := func(shard, outcome, code string) audit.Record {
+		return audit.Record{
+			Peer: string(mesh.Backend), Person: audit.Person{Name: "alice@example.com", ObjectID: "alice", TenantID: "tenant", Role: "break-glass", Elevation: "elevation"},
+			Action: "shards.cordon", Object: audit.Object{Kind: "provisionShard", ID: shard}, Reason: "it is stuck", Ticket: "INC-1",
+			Operation: "operation of " + shard, Outcome: outcome, Code: code,
+		}
+	}
+	wanted := []audit.Record{
+		want("mgmt-1", audit.Started, ""), want("mgmt-1", audit.Succeeded, ""), want("mgmt-1", audit.Started, ""), want("mgmt-1", audit.Succeeded, ""),
+		want("mgmt-9", audit.Started, ""), want("mgmt-9", audit.Failed, apierror.NotFound.ARMCode()),
+		{Peer: string(mesh.Backend), Action: "UpdateProvisionShard", Outcome: audit.Refused, Code: apierror.PermissionDenied.ARMCode()},
+	}
+	if diff := cmp.Diff(wanted, r.records.Records(t)); diff != "" {
+		t.Error(diff)
+	}
+	r.records.Verify(t)
+}
+
+// TestCallWaitsForTheAudit fills the audit queue: a call of an engineer has no effect, and customers are not affected.
+func TestCallWaitsForTheAudit(t *testing.T) {
+	r := newMeshRegion(t)
+	r.records = audittest.New(t, "cluster-service", writer.MinBytes)
+	r.records.SinkAway(true)
+	for r.records.Append(t.Context(), audit.Record{Action: "fill"}) == nil {
+		continue
+	}
+	service := r.start(nil)
+	ctx, request := r.cordon("mgmt-1", true)
+	_, err := service.UpdateProvisionShard(ctx, request)
+	requireRefused(t, err, codes.Unavailable, writer.ReasonUnavailable)
+	shard, err := r.as(mesh.Admin, service).GetProvisionShard(t.Context(), &csv1.GetProvisionShardRequest{Name: "mgmt-1"})
+	if err != nil || shard.GetProvisionShard().GetCordoned() {
+		t.Errorf("a call without a record had an effect: %v, %v", shard, err)
+	}
+	if _, err := service.ApplyCluster(t.Context(), applyRequest("c", 1)); err != nil {
+		t.Error(err)
+	}
+	_, err = service.UpdateProvisionShard(t.Context(), request)
+	requireRefused(t, err, codes.PermissionDenied, mesh.ReasonNotAuthorized)
+
+	r.records.SinkAway(false)
+	untilDone(t, func(context.Context) error { _, err := service.UpdateProvisionShard(ctx, request); return err })
+	r.records.Verify(t)
+}

@@ -1,0 +1,83 @@
+// Package callaudit stores audit records of Cluster Service's calls: those that an engineer asked for, and those that were refused.
+//
+// A call with a verified intent has a record before it has an effect and one with its outcome. If the first cannot be stored, the
+// call has no effect. The person, the reason and the object are those of the intent, not those of the request. Calls without an
+// intent are those of customers; they do not depend on the audit.
+package callaudit
+
+import (
+	"context"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
+)
+
+// Auditor records calls. It is safe for concurrent use.
+type Auditor struct {
+	records audit.Recorder
+}
+
+// New returns an Auditor that stores its records with a Recorder.
+func New(records audit.Recorder) *Auditor { return &Auditor{records} }
+
+// Unary is a unary interceptor that records the calls with an intent. It must follow the interceptor that verifies intents.
+func (a *Auditor) Unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	asked := intent.FromContext(ctx)
+	if asked == nil {
+		return handle(ctx, request)
+	}
+	begun, err := a.records.Begin(ctx, record(ctx, asked, nil))
+	if err != nil {
+		return nil, apierror.ToGRPC(err, service.Domain)
+	}
+	response, failure := handle(ctx, request)
+	if err := begun.End(ctx, record(ctx, asked, failure)); err != nil {
+		return nil, apierror.ToGRPC(err, service.Domain)
+	}
+	return response, failure
+}
+
+// record returns the audit record of a call that ended with failure, which may be nil.
+func record(ctx context.Context, asked *intent.Intent, failure error) audit.Record {
+	r := audit.Record{
+		Peer:   mesh.ClientName(ctx),
+		Person: audit.Person{Name: asked.Name, ObjectID: asked.ObjectID, TenantID: asked.TenantID, Role: asked.Elevation.Role, Elevation: asked.Elevation.ID},
+		Action: asked.Action, Reason: asked.Reason, Ticket: asked.Ticket, Operation: asked.OperationID, Trace: tracing.Reference(ctx),
+		Object:  audit.Object{Kind: asked.Target.Kind, ID: asked.Target.ID, ResourceID: asked.Target.ResourceID, Cluster: asked.Target.ClusterUID},
+		Outcome: audit.Succeeded,
+	}
+	e := apierror.As(apierror.FromGRPC(failure))
+	if e == nil || e.Reason == clusterservice.ReasonCallDone {
+		// A repeated call succeeds for the engineer: it had its effect before.
+		return r
+	}
+	r.Outcome, r.Code = audit.Failed, e.Kind.ARMCode()
+	if e.Kind == apierror.PermissionDenied {
+		r.Outcome = audit.Refused
+	}
+	return r
+}
+
+// refusalTimeout limits the wait for the disk.
+const refusalTimeout = 5 * time.Second
+
+// Refused records a refused call. The call stays refused if the record cannot be stored; the Authorizer has logged it. The engineer
+// is known only if the intent proves who asked for the call.
+func (a *Auditor) Refused(ctx context.Context, r mesh.Refusal) {
+	// A client that closes its connection must not prevent the record.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTimeout)
+	defer cancel()
+	_ = a.records.Append(ctx, audit.Record{ // it is counted
+		Peer: string(r.Client), Person: audit.Person{Name: r.Engineer}, Action: path.Base(r.Method), Outcome: audit.Refused,
+		Code: apierror.KindOf(r.Err).ARMCode(), Trace: tracing.Reference(ctx),
+	})
+}
