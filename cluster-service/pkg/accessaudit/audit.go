@@ -1,9 +1,11 @@
-// Package accessaudit logs who had access to clusters: requests for credentials, revocations, and uses of certificates.
+// Package accessaudit logs who had access to clusters: requests for credentials, revocations, and uses of certificates. It also
+// stores these events in the audit chain of Cluster Service.
 package accessaudit
 
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +13,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -35,13 +38,15 @@ type Audit struct {
 	uses  *prometheus.CounterVec
 	// lookups are uses of certificates whose credential is no longer part of the aggregate.
 	lookups chan fleet.AccessRecord
+	// chain is nil if events are only logged.
+	chain *chain
 }
 
 // maxLookups is the maximum number of uses in lookups. A use beyond it is logged without its credential.
 const maxLookups = 256
 
-// New returns an audit and registers its metric.
-func New(store *store.Store, log *slog.Logger, registry prometheus.Registerer) *Audit {
+// New returns an audit and registers its metrics. If records is nil, events are only logged.
+func New(store *store.Store, records audit.Recorder, log *slog.Logger, registry prometheus.Registerer) *Audit {
 	a := &Audit{store: store, log: log, lookups: make(chan fleet.AccessRecord, maxLookups), uses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_break_glass_uses_total",
 		Help: "Reported uses of break-glass certificates (the first use, a use from another address, one use an hour), by class and outcome: known, ended, unknown."},
 		[]string{"class", "outcome"})}
@@ -51,11 +56,23 @@ func New(store *store.Store, log *slog.Logger, registry prometheus.Registerer) *
 		}
 	}
 	registry.MustRegister(a.uses)
+	if records != nil {
+		a.chain = newChain(records, log, registry)
+	}
 	return a
 }
 
-// Run reads the credentials of uses that Record could not join, and logs their records, until ctx ends.
+// Run reads the credentials of uses that Record could not join, logs their records, and stores all records in the audit chain, until
+// ctx ends.
 func (a *Audit) Run(ctx context.Context) {
+	if a.chain != nil {
+		var group sync.WaitGroup
+		// Its end is after that of the loop, which adds to the chain.
+		chaining, stop := context.WithCancel(context.WithoutCancel(ctx))
+		group.Go(func() { a.chain.run(chaining) })
+		defer group.Wait()
+		defer stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -106,6 +123,9 @@ func (a *Audit) write(ctx context.Context, r fleet.AccessRecord) {
 		attributes = append(attributes, credentialAttributes(r.Credential)...)
 	}
 	a.log.LogAttrs(ctx, level, "audit", attributes...)
+	if a.chain != nil {
+		a.chain.add(ctx, r)
+	}
 }
 
 // useAttributes joins the use of a certificate with its credential.

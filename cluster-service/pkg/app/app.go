@@ -104,7 +104,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Metrics: p.Metrics, Log: p.Log})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
-		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Log: p.Log, Azure: in.azure})
+		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Log: p.Log, Records: records, Azure: in.azure})
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)

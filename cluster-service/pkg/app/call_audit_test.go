@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -12,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
@@ -92,5 +96,54 @@ func TestCallWaitsForTheAudit(t *testing.T) {
 
 	r.records.SinkAway(false)
 	untilDone(t, func(context.Context) error { _, err := service.UpdateProvisionShard(ctx, request); return err })
+	r.records.Verify(t)
+}
+
+// TestAccessIsInTheAuditChain requests and uses the credential of a customer. The events are stored although no engineer asked for
+// them, and those that happen while the audit queue is full are stored when it has space.
+func TestAccessIsInTheAuditChain(t *testing.T) {
+	r := newMeshRegion(t)
+	r.records = audittest.New(t, "cluster-service", writer.MinBytes)
+	r.records.SinkAway(true)
+	for r.records.Append(t.Context(), audit.Record{Action: "fill"}) == nil {
+		continue
+	}
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	request := credentialRequest(t, cluster, customer)
+	if _, err := service.ApplyBreakGlassCredential(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	issued := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
+	now := time.Now().UTC().Truncate(time.Second)
+	unknown := strings.Repeat("0a", 32)
+	r.report(credentialuse.Use{Fingerprint: issued.GetCertificateFingerprint(), User: "system:customer-break-glass:ada", First: now, Last: now},
+		credentialuse.Use{Fingerprint: unknown, User: "system:sre-break-glass:eve", First: now, Last: now})
+	r.audit.awaitOne(t, "credentials.used", request.Uid)
+	r.audit.awaitOne(t, "credentials.used", unknown)
+	r.records.SinkAway(false)
+
+	event := func(peer, action string) audit.Record {
+		return audit.Record{Peer: peer, Person: audit.Person{Name: request.Spec.Requester}, Action: action, Reason: request.Spec.Reason, Outcome: audit.Succeeded,
+			Object: audit.Object{Kind: "credential", ID: request.Uid, ResourceID: cluster.ResourceId, Cluster: cluster.Uid}, Operation: request.Uid}
+	}
+	want := map[audit.Record]bool{
+		event(string(mesh.Backend), "credentials.requested"): true, event("", "credentials.issued"): true, event("", "credentials.used"): true,
+		{Person: audit.Person{Name: "system:sre-break-glass:eve"}, Action: "credentials.used", Outcome: audit.Succeeded,
+			Object: audit.Object{Kind: "certificate", ID: unknown, ResourceID: cluster.ResourceId, Cluster: cluster.Uid}}: true,
+	}
+	untilDone(t, func(ctx context.Context) error {
+		got := map[audit.Record]bool{}
+		for _, record := range r.records.Exported(t) {
+			if record.Action != "fill" {
+				got[record] = true
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
 	r.records.Verify(t)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgrader"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -53,6 +54,8 @@ type SystemOptions struct {
 	Log *slog.Logger
 	// Audit receives the records of access to clusters; nil means Log.
 	Audit *slog.Logger
+	// Records stores these records in the audit chain; nil stores none.
+	Records audit.Recorder
 	// Azure tries the steps of clusters in Azure; nil in a region without Azure.
 	Azure *azure.Steps
 	// UpgradeLimit is the largest number of active upgrades of policies in the region; 0 means no limit.
@@ -102,7 +105,7 @@ func NewSystem(o SystemOptions) *System {
 		o.Audit = o.Log
 	}
 	s.log = o.Log
-	s.audit = accessaudit.New(o.Store, o.Audit, o.Metrics)
+	s.audit = accessaudit.New(o.Store, o.Records, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
 	s.placer = placer.New(placer.Options{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})

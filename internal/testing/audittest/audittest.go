@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -93,8 +95,31 @@ func (a *Trail) Records(t testing.TB) []audit.Record {
 	if snapshot.Offset != 0 {
 		t.Fatal("the queue does not have all records")
 	}
+	return recordsOf(t, snapshot.Content)
+}
+
+// Exported returns the records that the sink has, in the order of the chain.
+func (a *Trail) Exported(t testing.TB) []audit.Record {
+	t.Helper()
+	log, err := a.log.Open(context.WithoutCancel(t.Context()), a.Name(), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	content, err := io.ReadAll(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recordsOf(t, content[:bytes.LastIndexByte(content, '\n')+1])
+}
+
+func recordsOf(t testing.TB, content []byte) []audit.Record {
+	t.Helper()
 	var records []audit.Record
-	for text := range bytes.Lines(snapshot.Content) {
+	for text := range bytes.Lines(content) {
 		line, err := audit.ParseLine(bytes.TrimSuffix(text, []byte("\n")))
 		if err != nil {
 			t.Fatal(err)
