@@ -40,6 +40,8 @@ type Config struct {
 	// ReleaseCatalog is a YAML file of the region's OpenShift releases, which all programs that need them read; empty
 	// uses the built-in catalogue.
 	ReleaseCatalog string `json:"releaseCatalog,omitempty"`
+	// ShardKeys lists further provision shards for whose agents the region creates keys, so that an engineer can register them.
+	ShardKeys []string `json:"shardKeys,omitempty"`
 	// Faults lets tests inject faults into the emulators.
 	Faults bool `json:"faults,omitempty"`
 	// Throwaway trades durability in a crash of the machine (not of a process), and memory, for speed. It is for tests.

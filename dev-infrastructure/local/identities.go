@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -92,8 +93,8 @@ func (r *Region) issueIdentities() error {
 	if err := os.MkdirAll(r.shardKeysDir(), 0o700); err != nil {
 		return err
 	}
-	for _, m := range r.clusters {
-		if err := seal.CreatePair(r.agentKeyFile(m), filepath.Join(r.shardKeysDir(), m.name+".json")); err != nil {
+	for _, shard := range slices.Concat(r.state.record.ManagementClusters, r.config.ShardKeys) {
+		if err := seal.CreatePair(r.agentKeyFile(shard), filepath.Join(r.shardKeysDir(), shard+".json")); err != nil {
 			return err
 		}
 	}
@@ -116,8 +117,8 @@ func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "ski
 func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "credential.key") }
 
 // agentKeyFile returns the file of the private keyset with which an agent opens Secrets.
-func (r *Region) agentKeyFile(m *managementCluster) string {
-	return r.state.path("secrets", m.name+"-maestro-agent.key")
+func (r *Region) agentKeyFile(managementCluster string) string {
+	return r.state.path("secrets", managementCluster+"-maestro-agent.key")
 }
 
 // shardKeysDir returns the folder of the public keysets of the agents, for which Cluster Service seals Secrets.

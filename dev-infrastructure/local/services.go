@@ -174,7 +174,7 @@ func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
 		"--consumer-name="+m.name,
 		"--mqtt-address="+r.address(mqttPort),
 		"--mqtt-identity-dir="+r.identityDir(m.name+"-maestro-agent"),
-		"--secrets-key-file="+r.agentKeyFile(m),
+		"--secrets-key-file="+r.agentKeyFile(m.name),
 		"--install-crds="+r.thirdParty("crds", "work"),
 	)
 	spec.Needs = []string{m.apiServerName(), "eventgrid-emulator"}
