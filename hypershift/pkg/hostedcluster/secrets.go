@@ -52,7 +52,7 @@ type pkiMaterial struct {
 // ensurePKI creates the missing parts of a control plane's PKI and reads the others. It never replaces existing ones,
 // so issued certificates stay valid.
 func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, now time.Time) (*pkiMaterial, error) {
-	owner := ownerOf(hcp, "HostedControlPlane")
+	owner := []metav1.OwnerReference{ownerOf(hcp, "HostedControlPlane")}
 	secret := func(name string, kind corev1.SecretType, fill func() (map[string][]byte, error)) (map[string][]byte, error) {
 		s, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, kind, owner, controlPlaneManager, fill)
 		if err != nil {
@@ -106,7 +106,7 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 				return err
 			}
 			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.KubeadminPassword(hc.Name)}, corev1.SecretTypeOpaque,
-				map[string][]byte{passwordKey: data[passwordKey]}, ownerOf(hc, "HostedCluster"), operatorManager)
+				map[string][]byte{passwordKey: data[passwordKey]}, []metav1.OwnerReference{ownerOf(hc, "HostedCluster")}, operatorManager)
 		},
 		func() error {
 			var source corev1.Secret
@@ -131,11 +131,16 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 			if hcp.Annotations[contract.FidelityAnnotation] != string(contract.FidelityProcess) {
 				return nil
 			}
-			data, err := secret(contract.EncryptionKeySecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
+			// No owner: the key lives as long as etcd's data, which outlives the HostedControlPlane in the namespace.
+			key := client.ObjectKey{Namespace: hcp.Namespace, Name: contract.EncryptionKeySecret}
+			s, err := r.ensureSecret(ctx, key, corev1.SecretTypeOpaque, nil, controlPlaneManager, func() (map[string][]byte, error) {
 				return map[string][]byte{encryptionKeyKey: kubeapi.NewEncryptionKey()}, nil
 			})
-			m.encryptionKey = data[encryptionKeyKey]
-			return err
+			if err != nil {
+				return err
+			}
+			m.encryptionKey = s.Data[encryptionKeyKey]
+			return nil
 		},
 	})
 	if err != nil {
@@ -177,7 +182,7 @@ func (r *Reconciler) ensureNamedCertificates(ctx context.Context, hc *hyperv1.Ho
 		if name == "" {
 			continue
 		}
-		source, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, corev1.SecretTypeTLS, ownerOf(hc, "HostedCluster"), operatorManager,
+		source, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, corev1.SecretTypeTLS, []metav1.OwnerReference{ownerOf(hc, "HostedCluster")}, operatorManager,
 			func() (map[string][]byte, error) {
 				pair, err := root.Server(name, certificate.Names, now)
 				return map[string][]byte{corev1.TLSCertKey: append(pair.Cert, root.Cert...), corev1.TLSPrivateKeyKey: pair.Key}, err
@@ -185,7 +190,7 @@ func (r *Reconciler) ensureNamedCertificates(ctx context.Context, hc *hyperv1.Ho
 		if err != nil {
 			return nil, err
 		}
-		if err := r.copySecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, source.Type, source.Data, ownerOf(hcp, "HostedControlPlane"), controlPlaneManager); err != nil {
+		if err := r.copySecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, source.Type, source.Data, []metav1.OwnerReference{ownerOf(hcp, "HostedControlPlane")}, controlPlaneManager); err != nil {
 			return nil, err
 		}
 		for _, host := range certificate.Names {
@@ -243,11 +248,11 @@ func (r *Reconciler) ensureKubeconfigs(ctx context.Context, hc *hyperv1.HostedCl
 	writes := []func() error{
 		func() error {
 			return r.copySecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: contract.AdminKubeconfigSecret}, corev1.SecretTypeOpaque,
-				map[string][]byte{kubeconfigKey: admin}, ownerOf(hcp, "HostedControlPlane"), controlPlaneManager)
+				map[string][]byte{kubeconfigKey: admin}, []metav1.OwnerReference{ownerOf(hcp, "HostedControlPlane")}, controlPlaneManager)
 		},
 		func() error {
 			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.AdminKubeconfig(hc.Name)}, corev1.SecretTypeOpaque,
-				map[string][]byte{kubeconfigKey: admin}, ownerOf(hc, "HostedCluster"), operatorManager)
+				map[string][]byte{kubeconfigKey: admin}, []metav1.OwnerReference{ownerOf(hc, "HostedCluster")}, operatorManager)
 		},
 	}
 	if dnsName := hc.Spec.KubeAPIServerDNSName; dnsName != "" {
@@ -257,7 +262,7 @@ func (r *Reconciler) ensureKubeconfigs(ctx context.Context, hc *hyperv1.HostedCl
 		}
 		writes = append(writes, func() error {
 			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.CustomKubeconfig(hc.Name)}, corev1.SecretTypeOpaque,
-				map[string][]byte{kubeconfigKey: custom}, ownerOf(hc, "HostedCluster"), operatorManager)
+				map[string][]byte{kubeconfigKey: custom}, []metav1.OwnerReference{ownerOf(hc, "HostedCluster")}, operatorManager)
 		})
 	}
 	return runConcurrently(componentWriters, writes)
@@ -307,7 +312,7 @@ func newPassword() ([]byte, error) {
 
 // ensureSecret returns a secret. If it does not exist, it is created with the data that fill returns. If another client
 // creates it at the same time, that secret is returned.
-func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, owner metav1.OwnerReference, manager client.FieldOwner, fill func() (map[string][]byte, error)) (*corev1.Secret, error) {
+func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, owners []metav1.OwnerReference, manager client.FieldOwner, fill func() (map[string][]byte, error)) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	err := r.Management.Get(ctx, key, &secret)
 	if err == nil {
@@ -321,7 +326,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kin
 		return nil, fmt.Errorf("generating the data of Secret %s: %w", key, err)
 	}
 	secret = corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owners},
 		Type:       kind,
 		Data:       data,
 	}
@@ -337,8 +342,8 @@ func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kin
 }
 
 // copySecret makes the data of a secret equal to data.
-func (r *Reconciler) copySecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, data map[string][]byte, owner metav1.OwnerReference, manager client.FieldOwner) error {
-	secret, err := r.ensureSecret(ctx, key, kind, owner, manager, func() (map[string][]byte, error) { return data, nil })
+func (r *Reconciler) copySecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, data map[string][]byte, owners []metav1.OwnerReference, manager client.FieldOwner) error {
+	secret, err := r.ensureSecret(ctx, key, kind, owners, manager, func() (map[string][]byte, error) { return data, nil })
 	if err != nil {
 		return err
 	}
