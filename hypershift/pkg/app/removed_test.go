@@ -53,12 +53,18 @@ func (s *sample) controlPlaneUID(t *testing.T) types.UID {
 	return s.uidOf(t, &hyperv1.HostedControlPlane{}, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
 }
 
-// awaitRebuilt waits until the HostedControlPlane is another one and serves with one node.
+// awaitRebuilt waits until the HostedControlPlane is another one and serves with one node. The HostedCluster keeps the conditions
+// of the former one, and the former API server serves until the next one starts, so the conditions of the HostedControlPlane count.
 func (s *sample) awaitRebuilt(t *testing.T, before types.UID) {
 	t.Helper()
 	eventually.Holds(t, 2*time.Minute, "the control plane is built again", func() error {
-		if now := s.controlPlaneUID(t); now == "" || now == before {
-			return fmt.Errorf("the HostedControlPlane is %q, before %q%s", now, before, s.remainingObjects(t))
+		var now hyperv1.HostedControlPlane
+		uid := s.uidOf(t, &now, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
+		if uid == "" || uid == before {
+			return fmt.Errorf("the HostedControlPlane is %q, before %q%s", uid, before, s.remainingObjects(t))
+		}
+		if !meta.IsStatusConditionTrue(now.Status.Conditions, string(hyperv1.HostedControlPlaneAvailable)) {
+			return fmt.Errorf("the HostedControlPlane %s is not available: %+v", uid, now.Status.Conditions)
 		}
 		if err := available(s.hostedCluster(t)); err != nil {
 			return err
