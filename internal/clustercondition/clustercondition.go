@@ -14,3 +14,12 @@ const (
 	EncryptionKeyUsable  = "EncryptionKeyUsable"
 	EncryptionKeyInvalid = "EncryptionKeyInvalid"
 )
+
+// IdentitiesFederated is False with the reason FederatedCredentialLimit if data plane identities of a cluster already have
+// MaxFederatedCredentials federated credentials, the limit of Azure, so that the cluster cannot have its own. Its message then
+// contains the ARM property path of each identity. Otherwise the cluster does not have the condition.
+const (
+	IdentitiesFederated      = "IdentitiesFederated"
+	FederatedCredentialLimit = "FederatedCredentialLimit"
+	MaxFederatedCredentials  = 20
+)

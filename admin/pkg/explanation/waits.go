@@ -91,6 +91,11 @@ var waits = map[[2]string]wait{
 		awaits: "identities that do not exist", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "create the reported identities", outcome: "Cluster Service checks every 30 seconds and creates the control plane automatically once the identities exist.",
 	},
+	{layerAzure, "FederatedCredentialLimit"}: {
+		awaits: "a place for its federated credentials on identities of the data plane", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action:  "delete federated credentials of the reported identities that are not needed, or create the cluster with other identities",
+		outcome: "Cluster Service checks every 30 seconds and continues automatically once there is a place.",
+	},
 	{layerAzure, "RetryingOperatorRoles"}: {
 		awaits: "the role assignments that the identities of its operators need", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "assign the reported roles on the reported scopes", outcome: "Cluster Service checks every 30 seconds and continues automatically once the roles are assigned.",

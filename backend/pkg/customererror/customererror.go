@@ -26,6 +26,8 @@ const (
 	CodeAwaitingSecret   = "AwaitingSecret"
 	// CodeIdentityNotFound is a user-assigned identity of a cluster that does not exist.
 	CodeIdentityNotFound = "IdentityNotFound"
+	// CodeFederatedCredentialLimit is a data plane identity without a place for the cluster's federated credentials.
+	CodeFederatedCredentialLimit = "FederatedCredentialLimitExceeded"
 	// CodeEncryptionKeyInvalid is a customer's key of etcd that cannot be used.
 	CodeEncryptionKeyInvalid = "EncryptionKeyInvalid"
 	// CodeInvalidConfiguration is a configuration that the control plane rejects.
@@ -61,14 +63,29 @@ var identityProperty = regexp.MustCompile(`properties\.platform\.operatorsAuthen
 // MissingIdentities returns the error of a cluster whose customer did not create the identities before the deadline, or nil
 // if Cluster Service reports no missing identity.
 func MissingIdentities(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
+	return fromIdentities(report, clustercondition.IdentitiesRead, database.OperationError{Code: CodeIdentityNotFound,
+		Message: "The identity did not exist within " + duration(deadline) + ". Create it, or create the cluster with another identity."})
+}
+
+// FullIdentities returns the error of a cluster whose data plane identities had no place for its federated credentials before
+// the deadline, or nil if Cluster Service reports no full identity.
+func FullIdentities(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
+	return fromIdentities(report, clustercondition.IdentitiesFederated, database.OperationError{Code: CodeFederatedCredentialLimit,
+		Message: fmt.Sprintf("The identity had no place for the federated credentials of the cluster within %s: Azure allows at most %d for an identity. Delete those that are not needed, or create the cluster with another identity.",
+			duration(deadline), clustercondition.MaxFederatedCredentials)})
+}
+
+// fromIdentities returns one error for each identity whose property is in the message of a condition that is False, or nil.
+func fromIdentities(report *clusterservice.Report, conditionType string, failure database.OperationError) *database.OperationError {
 	for _, c := range report.Conditions {
-		if c.Type != clustercondition.IdentitiesRead || c.Status != "False" {
+		if c.Type != conditionType || c.Status != "False" {
 			continue
 		}
 		var failures []database.OperationError
 		for _, property := range identityProperty.FindAllString(c.Message, -1) {
-			failures = append(failures, database.OperationError{Code: CodeIdentityNotFound, Target: property,
-				Message: "The identity did not exist within " + duration(deadline) + ". Create it, or create the cluster with another identity."})
+			one := failure
+			one.Target = property
+			failures = append(failures, one)
 		}
 		switch len(failures) {
 		case 0:

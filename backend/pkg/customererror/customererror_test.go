@@ -274,3 +274,16 @@ func TestMissingIdentities(t *testing.T) {
 		})
 	}
 }
+
+func TestFullIdentities(t *testing.T) {
+	const property = "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"
+	report := &clusterservice.Report{Conditions: []hub.Condition{{Type: clustercondition.IdentitiesFederated, Status: "False", Message: "/subscriptions/x of " + property + "."}}}
+	want := &database.OperationError{Code: "FederatedCredentialLimitExceeded", Target: property,
+		Message: "The identity had no place for the federated credentials of the cluster within 1 hour: Azure allows at most 20 for an identity. Delete those that are not needed, or create the cluster with another identity."}
+	if diff := cmp.Diff(want, FullIdentities(time.Hour, report)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := MissingIdentities(time.Hour, report); got != nil {
+		t.Errorf("an identity that exists is missing: %+v", got)
+	}
+}

@@ -194,6 +194,9 @@ func decideApply(s Situation) Decision {
 		if missing := customererror.MissingIdentities(s.deadline(), s.Report); missing != nil {
 			return s.fail(missing)
 		}
+		if full := customererror.FullIdentities(s.deadline(), s.Report); full != nil {
+			return s.fail(full)
+		}
 		if unusable := customererror.UnusableKey(s.deadline(), s.Report); unusable != nil {
 			return s.fail(unusable)
 		}

@@ -37,6 +37,8 @@ func TestDecide(t *testing.T) {
 	lost.Conditions = []hub.Condition{{Type: "Applied", Status: "False", Message: "Not yet."}, {Type: "Available", Status: "False", Reason: "ControlPlaneReplaced", Message: "It was rebuilt without its data."}}
 	withoutIdentity := report(clusterservice.PhaseInstalling, 1, 0)
 	withoutIdentity.Conditions = []hub.Condition{{Type: clustercondition.IdentitiesRead, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.serviceManagedIdentity"}}
+	fullIdentity := report(clusterservice.PhaseInstalling, 1, 0)
+	fullIdentity.Conditions = []hub.Condition{{Type: clustercondition.IdentitiesFederated, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"}}
 	withoutKey := report(clusterservice.PhaseInstalling, 1, 0)
 	withoutKey.Conditions = []hub.Condition{{Type: clustercondition.EncryptionKeyUsable, Status: "False", Reason: clustercondition.EncryptionKeyInvalid}}
 	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
@@ -90,6 +92,11 @@ func TestDecide(t *testing.T) {
 			"the error names the identity",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: withoutIdentity},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.MissingIdentities(time.Hour, withoutIdentity)},
+		},
+		"create, overdue, identity without a place for federated credentials": {
+			"the error names the identity and the limit",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: fullIdentity},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.FullIdentities(time.Hour, fullIdentity)},
 		},
 		"create, overdue, key not usable": {
 			"the error names the key",

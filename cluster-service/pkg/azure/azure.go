@@ -69,6 +69,7 @@ type Identities interface {
 // FederatedCredentials has the methods of armmsi.FederatedIdentityCredentialsClient that the steps use.
 type FederatedCredentials interface {
 	CreateOrUpdate(ctx context.Context, group, identity, name string, wanted armmsi.FederatedIdentityCredential, o *armmsi.FederatedIdentityCredentialsClientCreateOrUpdateOptions) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error)
+	NewListPager(group, identity string, o *armmsi.FederatedIdentityCredentialsClientListOptions) *runtime.Pager[armmsi.FederatedIdentityCredentialsClientListResponse]
 	Delete(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientDeleteOptions) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error)
 }
 

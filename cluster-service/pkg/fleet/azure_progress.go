@@ -49,6 +49,9 @@ func (t *ClusterAggregate) azureLayers() []layer {
 			if s.missingIdentities() != "" {
 				state = clustercondition.IdentityNotFound
 			}
+			if s.fullIdentities() != "" && !t.Azure.Deleting {
+				state = clustercondition.FederatedCredentialLimit
+			}
 			layers = append(layers, layer{LayerAzure, state, fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 // Region holds the settings of the region that the state machine depends on.
@@ -244,14 +243,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	before := s.Conditions
 	s.Conditions = setConditions(before, now, work.Generation, append([]condition{
 		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(work)}, observed...)...)
-	if missing := t.Azure.Step(AzureIdentities).missingIdentities(); missing != "" {
-		s.Conditions = append(s.Conditions, setConditions(before, now, c.Generation,
-			condition{clustercondition.IdentitiesRead, "False", clustercondition.IdentityNotFound, identitiesMissingSentence + missing + "."})...)
-	}
-	if keyUnusable(c.Spec, seen) {
-		s.Conditions = append(s.Conditions, setConditions(before, now, work.Generation,
-			condition{clustercondition.EncryptionKeyUsable, "False", clustercondition.EncryptionKeyInvalid, "HyperShift cannot encrypt with the customer's key."})...)
-	}
+	s.Conditions = append(s.Conditions, t.customerConditions(now, before, work)...)
 	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
 	if !lost.none() {

@@ -25,14 +25,16 @@ type OperatorIdentity struct {
 	ID string
 }
 
+// identitiesRoot is the path of the ARM property that contains all identities, with a dot at its end.
+const identitiesRoot = "properties.platform.operatorsAuthentication.userAssignedIdentities."
+
 // Identities returns the user-assigned identities of the operators and of the service, in a fixed order.
 func (c *Cluster) Identities() []OperatorIdentity {
-	const root = "properties.platform.operatorsAuthentication.userAssignedIdentities."
 	platform := c.Spec.GetPlatform()
 	var identities []OperatorIdentity
 	add := func(property, id string) {
 		if id != "" {
-			identities = append(identities, OperatorIdentity{Property: root + property, ID: id})
+			identities = append(identities, OperatorIdentity{Property: identitiesRoot + property, ID: id})
 		}
 	}
 	for property, operators := range map[string]map[string]string{"controlPlaneOperators": platform.GetControlPlaneOperators(), "dataPlaneOperators": platform.GetDataPlaneOperators()} {
@@ -45,14 +47,32 @@ func (c *Cluster) Identities() []OperatorIdentity {
 	return identities
 }
 
+// DataPlaneProperties returns the properties, in a fixed order, that name one of the given data plane identities by its ARM ID
+// in lower case.
+func (c *Cluster) DataPlaneProperties(ids []string) []string {
+	var properties []string
+	for operator, id := range c.Spec.GetPlatform().GetDataPlaneOperators() {
+		if slices.Contains(ids, strings.ToLower(id)) {
+			properties = append(properties, identitiesRoot+"dataPlaneOperators["+operator+"]")
+		}
+	}
+	slices.Sort(properties)
+	return properties
+}
+
 // Facts of AzureIdentities: the client and the principal ID of each identity; the properties whose identities the last
 // attempt did not find, separated by commas; and the IdentityIDs after the last replacement of an identity.
+//
+// AzureIdentitiesFull is the fact of AzureFederation with the properties, separated by commas, whose identities had no place
+// for a federated credential in the last attempt.
 const (
 	clientIDFact              = "clientId:"
 	principalIDFact           = "principalId:"
 	AzureIdentitiesMissing    = "missing"
+	AzureIdentitiesFull       = "full"
 	azureIdentitiesReplaced   = "replaced"
 	identitiesMissingSentence = "The identities of these properties do not exist: "
+	identitiesFullSentence    = "The identities of these properties already have as many federated credentials as Azure allows: "
 )
 
 // IdentityFacts returns the facts of AzureIdentities for an identity that Azure reports.
@@ -182,4 +202,13 @@ func (s *AzureStep) missingIdentities() string {
 		return ""
 	}
 	return s.Facts[AzureIdentitiesMissing]
+}
+
+// fullIdentities returns the properties whose identities have no place for the cluster's federated credentials; empty if all
+// have one or the step has not been attempted.
+func (s *AzureStep) fullIdentities() string {
+	if s == nil || s.Kind != AzureFederation {
+		return ""
+	}
+	return s.Facts[AzureIdentitiesFull]
 }
