@@ -1,13 +1,6 @@
 package fleet_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -106,30 +99,6 @@ func TestExternalAuthPhases(t *testing.T) {
 	}
 }
 
-// signed returns a certificate signing request and a certificate, for the same key or for different keys.
-func signed(t *testing.T, same bool, notAfter time.Time) (request, certificate string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "x"}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !same {
-		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-			t.Fatal(err)
-		}
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: start, NotAfter: notAfter}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
-
 func TestCredentialStates(t *testing.T) {
 	const uid, revocation = "c1", "r1"
 	answer := func(change func(*feedback.Observed)) func(*fleet.ClusterAggregate) {
@@ -190,7 +159,7 @@ func TestCredentialStates(t *testing.T) {
 			t.Credentials[0].Status.ExpirationTime.Seconds = start.Unix()
 		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, 0},
 		"Elevation continues":  {"the certificate ends before the elevation", []func(*fleet.ClusterAggregate){limit(time.Hour, 61*time.Minute), issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"Elevation ends first": {"the certificate would be valid after the elevation", []func(*fleet.ClusterAggregate){limit(30*time.Minute, 59*time.Minute), issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Elevation ends first": {"the certificate would be valid after the elevation", []func(*fleet.ClusterAggregate){limit(56*time.Minute, 59*time.Minute), issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
 		"Not signed in time":   {"a certificate that is signed from now on would be valid after the elevation", []func(*fleet.ClusterAggregate){limit(time.Hour, time.Hour)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
 		"Not published in time": {"the same, before the control plane was available", []func(*fleet.ClusterAggregate){limit(time.Hour, time.Hour), func(t *fleet.ClusterAggregate) {
 			t.Works = slices.DeleteFunc(t.Works, func(w *fleet.Work) bool { return w.Kind == fleet.CredentialWork })

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -243,7 +242,7 @@ func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	case denied.Status == "True":
 		fail(denied.Reason, denied.Message)
 	case seen.Certificate != "" && seen.ServingCA != "" && t.Cluster.Status.GetApiUrl() != "":
-		notAfter, err := certifies(seen.Certificate, c.Spec.GetCertificateSigningRequest())
+		notAfter, err := checkCertificate(now, t.Cluster, c, seen.Certificate)
 		if err != nil {
 			fail("WrongCertificate", err.Error())
 			break
@@ -262,27 +261,6 @@ func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 		issued.message = "Waiting for the API server's serving certificate authority and URL."
 	}
 	s.Conditions = setConditions(s.Conditions, now, 0, appliedCondition(work), issued)
-}
-
-// certifies checks that a certificate has the key of a request, and returns its expiry.
-func certifies(certificate, request string) (time.Time, error) {
-	block, _ := pem.Decode([]byte(certificate))
-	if block == nil {
-		return time.Time{}, errors.New("the certificate is not PEM")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("reading the certificate: %w", err)
-	}
-	requested, err := ParseRequest(request)
-	if err != nil {
-		return time.Time{}, err
-	}
-	key, ok := requested.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !key.Equal(cert.PublicKey) {
-		return time.Time{}, errors.New("the certificate is for another key than the request's")
-	}
-	return cert.NotAfter, nil
 }
 
 // ParseRequest parses a certificate signing request: exactly one PEM block with a valid signature.

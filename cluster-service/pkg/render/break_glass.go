@@ -19,9 +19,6 @@ const (
 	rootCAKey    = "ca.crt"
 )
 
-// DefaultLifetime is the lifetime of a certificate whose request names none. It is also the longest lifetime.
-const DefaultLifetime = 24 * time.Hour
-
 // certificateRequest returns the CertificateSigningRequest of a credential. It is not in a namespace; the name of its signer
 // identifies the control plane.
 func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credential) (*certificatesv1.CertificateSigningRequest, error) {
@@ -33,7 +30,7 @@ func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credentia
 	if err != nil {
 		return nil, fmt.Errorf("spec.class: %w", err)
 	}
-	lifetime := DefaultLifetime
+	lifetime := fleet.DefaultLifetime
 	if requested := c.Spec.GetLifetime(); requested != nil {
 		lifetime = requested.AsDuration()
 	}

@@ -16,7 +16,6 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -124,7 +123,7 @@ func engineerViolations(now time.Time, spec *csv1.BreakGlassCredentialSpec, aske
 	if request, err := fleet.ParseRequest(spec.GetCertificateSigningRequest()); err != nil || request.Subject.CommonName != srePrefix+asked.ObjectID {
 		c.fail("spec.certificate_signing_request", "Invalid value: the common name must be %s and the object ID of the engineer, %s", srePrefix, asked.ObjectID)
 	}
-	lifetime := render.DefaultLifetime
+	lifetime := fleet.DefaultLifetime
 	if spec.GetLifetime() != nil {
 		lifetime = spec.GetLifetime().AsDuration()
 	}
@@ -246,8 +245,8 @@ func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Viol
 		return c.violations
 	}
 	c.whoAndWhy("spec.", spec.GetClass(), spec.GetRequester(), spec.GetReason())
-	if lifetime := spec.GetLifetime(); lifetime != nil && (lifetime.AsDuration() < minLifetime || lifetime.AsDuration() > render.DefaultLifetime) {
-		c.fail("spec.lifetime", "Invalid value: %s: must be between %s and %s", lifetime.AsDuration(), minLifetime, render.DefaultLifetime)
+	if lifetime := spec.GetLifetime(); lifetime != nil && (lifetime.AsDuration() < minLifetime || lifetime.AsDuration() > fleet.DefaultLifetime) {
+		c.fail("spec.lifetime", "Invalid value: %s: must be between %s and %s", lifetime.AsDuration(), minLifetime, fleet.DefaultLifetime)
 	}
 	if spec.GetNotAfter() != nil {
 		c.fail("spec.not_after", "Forbidden: Cluster Service sets it")

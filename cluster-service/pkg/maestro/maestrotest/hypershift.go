@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"math/big"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -254,7 +256,7 @@ func (h *HyperShift) signer(name string) *signer {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Minute),
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: signerName(name)}, NotBefore: time.Now().Add(-time.Minute),
 		NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -267,6 +269,12 @@ func (h *HyperShift) signer(name string) *signer {
 	s := &signer{key: key, certificate: certificate, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 	h.signers[name] = s
 	return s
+}
+
+// signerName returns the common name that HyperShift gives to a signer, from the control plane and the class.
+func signerName(name string) string {
+	controlPlane, class, _ := strings.Cut(name, ".")
+	return controlPlane + "_" + strings.TrimSuffix(class, "-break-glass") + "-system-admin-signer@" + strconv.FormatInt(time.Now().Unix(), 10)
 }
 
 func (s *signer) sign(request *x509.CertificateRequest, lifetime time.Duration) []byte {
