@@ -3,16 +3,16 @@ package authn
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // The values of Options.Mode.
@@ -104,15 +104,12 @@ func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, 
 func (o *Options) issuerClient() (*http.Client, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, Proxy: http.ProxyFromEnvironment}
 	if o.CAFile != "" {
-		content, err := os.ReadFile(o.CAFile)
+		authorities, err := certfile.LoadRoots(o.CAFile)
 		if err != nil {
 			return nil, err
 		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("%s contains no certificate", o.CAFile)
-		}
-		transport.TLSClientConfig.RootCAs, transport.Proxy = authorities, nil
+		transport.Proxy = nil
+		return &http.Client{Transport: authorities.Transport(transport), Timeout: issuerTimeout}, nil
 	}
 	return &http.Client{Transport: transport, Timeout: issuerTimeout}, nil
 }

@@ -108,15 +108,20 @@ func (a *Authority) CertificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Issue creates a key and a certificate for it. The template defines subject and usage; hosts are additional DNS names
-// and IP addresses. It writes both to files, the key first and readable only by its owner.
+// Issue creates a key and a certificate for it that is valid for a year. The template defines subject and usage; hosts are additional DNS
+// names and IP addresses. It writes both to files, the key first and readable only by its owner.
 func (a *Authority) Issue(certificateFile, keyFile string, template x509.Certificate, hosts ...string) error {
+	return a.IssueFor(issuedLifetime, certificateFile, keyFile, template, hosts...)
+}
+
+// IssueFor is Issue with the lifetime of the certificate.
+func (a *Authority) IssueFor(lifetime time.Duration, certificateFile, keyFile string, template x509.Certificate, hosts ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	template.NotBefore = time.Now().Add(-clockSkew)
-	template.NotAfter = time.Now().Add(issuedLifetime)
+	template.NotAfter = time.Now().Add(lifetime)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {

@@ -2,16 +2,16 @@ package database
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // Options configure the connection to Cosmos DB.
@@ -59,12 +59,12 @@ func (o *Options) complete() error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	trust, err := o.trust()
+	roots, err := o.trust()
 	if err != nil {
 		return err
 	}
 	if o.Key == "" && o.Credential == nil {
-		if o.Credential, err = workloadCredential(trust); err != nil {
+		if o.Credential, err = workloadCredential(roots); err != nil {
 			return err
 		}
 	}
@@ -80,37 +80,38 @@ func (o *Options) complete() error {
 	if o.Transport != nil {
 		return nil
 	}
-	o.makeTransport(trust)
+	o.Transport = trusting(roots, o.newTransport())
 	return nil
 }
 
-// trust returns the TLS configuration for the endpoint and for the token issuer.
-func (o *Options) trust() (*tls.Config, error) {
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+// trust returns the authorities to trust for the endpoint and for the token issuer; nil means those of the system.
+func (o *Options) trust() (*certfile.Roots, error) {
 	if o.CAFile == "" {
-		return trust, nil
+		return nil, nil
 	}
-	pem, err := os.ReadFile(o.CAFile)
+	roots, err := certfile.LoadRoots(o.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("--cosmos-ca-file: %w", err)
 	}
-	trust.RootCAs = x509.NewCertPool()
-	if !trust.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--cosmos-ca-file: %s holds no certificate", o.CAFile)
-	}
-	return trust, nil
+	return roots, nil
 }
 
-// makeTransport creates a pool of HTTP/1.1 connections. Over a local network it carries more small requests than one
+// trusting returns a transport that trusts the authorities.
+func trusting(roots *certfile.Roots, transport *http.Transport) http.RoundTripper {
+	if roots == nil {
+		return transport
+	}
+	return roots.Transport(transport)
+}
+
+// newTransport returns a pool of HTTP/1.1 connections. Over a local network it carries more small requests than one
 // HTTP/2 connection, and requests delay each other less.
-func (o *Options) makeTransport(trust *tls.Config) {
-	trust = trust.Clone()
-	trust.NextProtos = []string{"http/1.1"}
+func (o *Options) newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAlive: 30 * time.Second}
-	o.Transport = &http.Transport{
+	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dialer.DialContext,
-		TLSClientConfig:       trust,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 		TLSHandshakeTimeout:   5 * time.Second,
 		MaxIdleConns:          o.MaxConnections,
 		MaxIdleConnsPerHost:   o.MaxConnections,

@@ -10,17 +10,19 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // workloadCredential returns the credential of this process's workload identity. Its environment has AZURE_CLIENT_ID, AZURE_TENANT_ID,
 // AZURE_AUTHORITY_HOST and AZURE_FEDERATED_TOKEN_FILE, as the webhook of Azure workload identity sets them. The file is read again
 // before the credential requests a token, so that it may be replaced at any time.
-func workloadCredential(trust *tls.Config) (azcore.TokenCredential, error) {
+func workloadCredential(roots *certfile.Roots) (azcore.TokenCredential, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = trust.Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 		ClientOptions: azcore.ClientOptions{
-			Transport: &http.Client{Transport: transport},
+			Transport: &http.Client{Transport: trusting(roots, transport)},
 			// This package retries, within the caller's time.
 			Retry: policy.RetryOptions{MaxRetries: -1},
 		},

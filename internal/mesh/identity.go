@@ -5,11 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // The files of an identity folder.
@@ -19,38 +20,42 @@ const (
 	CAFile          = "ca.crt"
 )
 
-// checkInterval is the minimum time between two checks of the files' modification times.
-const checkInterval = 10 * time.Second
-
-// Identity is the certificate of a process and the authority that it trusts. It reloads both when their files change. It is
-// safe for concurrent use.
+// Identity is the certificate of a process and the authorities that it trusts. Each TLS handshake uses the current files. It is safe for
+// concurrent use.
 type Identity struct {
-	dir string
-	id  ID
-
-	mu      sync.Mutex
-	checked time.Time
-	// stamp was computed before the files were read, so that a rotation during the read is detected by the next check.
-	stamp stamp
-	own   *tls.Certificate
-	roots *x509.CertPool
+	dir   string
+	id    ID
+	own   *certfile.Pair
+	roots *certfile.Roots
 }
 
 // LoadIdentity reads tls.crt, tls.key and ca.crt from dir. The certificate must contain exactly one SPIFFE ID.
 func LoadIdentity(dir string) (*Identity, error) {
-	identity := &Identity{dir: dir}
-	identity.stamp = identity.stampOfFiles()
-	own, roots, err := identity.read()
+	identity, err := load(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the identity in %s: %w", dir, err)
 	}
-	id, err := idOf(own.Leaf)
-	if err != nil {
-		return nil, fmt.Errorf("reading the identity in %s: %w", dir, err)
-	}
-	identity.id, identity.own, identity.roots, identity.checked = id, own, roots, time.Now()
 	return identity, nil
 }
+
+func load(dir string) (*Identity, error) {
+	own, err := certfile.LoadPair(filepath.Join(dir, CertificateFile), filepath.Join(dir, KeyFile))
+	if err != nil {
+		return nil, err
+	}
+	roots, err := certfile.LoadRoots(filepath.Join(dir, CAFile))
+	if err != nil {
+		return nil, err
+	}
+	id, err := idOf(own.Certificate().Leaf)
+	if err != nil {
+		return nil, err
+	}
+	return &Identity{dir: dir, id: id, own: own, roots: roots}, nil
+}
+
+// Collector returns the metric of the end of the identity's certificate.
+func (i *Identity) Collector() prometheus.Collector { return certfile.Collector(i.own.Certificate) }
 
 // ID returns the identity of the process itself.
 func (i *Identity) ID() ID { return i.id }
@@ -66,7 +71,7 @@ func (i *Identity) ServerTLS(peers ...Peer) *tls.Config {
 		NextProtos: []string{"h2", "http/1.1"},
 		// VerifyConnection verifies the chain, because the roots may be rotated after this configuration was created.
 		ClientAuth:       tls.RequireAnyClientCert,
-		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.certificate(), nil },
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.own.Certificate(), nil },
 		VerifyConnection: func(state tls.ConnectionState) error { return i.verify(state, peers, x509.ExtKeyUsageClientAuth) },
 	}
 }
@@ -79,7 +84,7 @@ func (i *Identity) ClientTLS(server Peer) *tls.Config {
 		// A SPIFFE certificate names a workload and not a host, so the host name is not verified. VerifyConnection
 		// verifies the chain and the workload.
 		InsecureSkipVerify:   true,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.certificate(), nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.own.Certificate(), nil },
 		VerifyConnection: func(state tls.ConnectionState) error {
 			return i.verify(state, []Peer{server}, x509.ExtKeyUsageServerAuth)
 		},
@@ -103,7 +108,7 @@ func (i *Identity) verify(state tls.ConnectionState, peers []Peer, usage x509.Ex
 	for _, certificate := range state.PeerCertificates[1:] {
 		intermediates.AddCert(certificate)
 	}
-	options := x509.VerifyOptions{Roots: i.trusted(), Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage}}
+	options := x509.VerifyOptions{Roots: i.roots.Pool(), Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage}}
 	if _, err := state.PeerCertificates[0].Verify(options); err != nil {
 		return fmt.Errorf("verifying the certificate of %s: %w", id.URL(), err)
 	}
@@ -111,68 +116,6 @@ func (i *Identity) verify(state tls.ConnectionState, peers []Peer, usage x509.Ex
 		return fmt.Errorf("connection between %s and %s is not allowed", id.URL(), i.id.URL())
 	}
 	return nil
-}
-
-func (i *Identity) certificate() *tls.Certificate {
-	i.refresh()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.own
-}
-
-func (i *Identity) trusted() *x509.CertPool {
-	i.refresh()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.roots
-}
-
-// refresh reloads the files if they changed. While a rotation is incomplete, the previous identity stays in use.
-func (i *Identity) refresh() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if time.Since(i.checked) < checkInterval {
-		return
-	}
-	i.checked = time.Now()
-	now := i.stampOfFiles()
-	if now == i.stamp {
-		return
-	}
-	own, roots, err := i.read()
-	if err != nil {
-		return
-	}
-	i.own, i.roots, i.stamp = own, roots, now
-}
-
-// stamp identifies the content of an identity's files by their modification times and sizes. It is compared for equality,
-// because a rotation can install files that are older than the previous ones.
-type stamp [3]struct{ written, size int64 }
-
-func (i *Identity) stampOfFiles() (s stamp) {
-	for n, name := range [...]string{CertificateFile, KeyFile, CAFile} {
-		if info, err := os.Stat(filepath.Join(i.dir, name)); err == nil {
-			s[n].written, s[n].size = info.ModTime().UnixNano(), info.Size()
-		}
-	}
-	return s
-}
-
-func (i *Identity) read() (*tls.Certificate, *x509.CertPool, error) {
-	own, err := tls.LoadX509KeyPair(filepath.Join(i.dir, CertificateFile), filepath.Join(i.dir, KeyFile))
-	if err != nil {
-		return nil, nil, err
-	}
-	pem, err := os.ReadFile(filepath.Join(i.dir, CAFile))
-	if err != nil {
-		return nil, nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, nil, fmt.Errorf("%s holds no certificate", CAFile)
-	}
-	return &own, roots, nil
 }
 
 func idOf(certificate *x509.Certificate) (ID, error) {

@@ -120,7 +120,11 @@ func (r *Region) Identity(name string) *mesh.Identity {
 // MQTT returns the TLS configuration of a client of the broker with an issued identity.
 func (r *Region) MQTT(name string) *tls.Config {
 	r.t.Helper()
-	config, err := mqttlink.ClientTLS(filepath.Join(r.Dir, name), r.BrokerAddress)
+	identity, err := mqttlink.LoadIdentity(filepath.Join(r.Dir, name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config, err := identity.ClientTLS(r.BrokerAddress)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -130,7 +134,7 @@ func (r *Region) MQTT(name string) *tls.Config {
 // StartBroker starts a broker, for example after the first one was closed.
 func (r *Region) StartBroker(address string) {
 	r.t.Helper()
-	config, err := broker.ServerTLS(filepath.Join(r.Dir, "broker"))
+	identity, err := broker.LoadIdentity(filepath.Join(r.Dir, "broker"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -138,7 +142,7 @@ func (r *Region) StartBroker(address string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.Broker, err = broker.Start(listener, broker.Options{TLS: config, Log: r.Log}); err != nil {
+	if r.Broker, err = broker.Start(listener, broker.Options{TLS: identity.TLS(), Log: r.Log}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.BrokerAddress = r.Broker.Addr()

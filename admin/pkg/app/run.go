@@ -46,6 +46,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
+	p.Metrics.MustRegister(identity.Collector())
 	issuer, audience := intent.RegionIssuer(identity.ID().TrustDomain)
 	signer, err := intent.LoadSigner(options.IntentKeyFile, issuer, audience)
 	if err != nil {

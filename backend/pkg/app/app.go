@@ -53,6 +53,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
+	p.Metrics.MustRegister(identity.Collector())
 	if options.traces, err = tracing.New(ctx, p.Name, options.Tracing); err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}

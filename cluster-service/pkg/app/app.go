@@ -49,6 +49,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return err
 	}
+	p.Metrics.MustRegister(in.identity.Collector())
 	database, err := store.Open(store.Options{URL: in.databaseURL, Authentication: in.authentication, MaxConnections: int32(o.MaxConnections), Log: p.Log})
 	if err != nil {
 		return err

@@ -5,13 +5,11 @@ package app
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -155,15 +154,12 @@ func isHTTP(text string) bool {
 func (o *Options) graphClient() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if o.UpdateGraphCA != "" {
-		text, err := os.ReadFile(o.UpdateGraphCA)
+		authorities, err := certfile.LoadRoots(o.UpdateGraphCA)
 		if err != nil {
 			return nil, fmt.Errorf("--update-graph-ca-file: %w", err)
 		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--update-graph-ca-file: %s holds no certificate", o.UpdateGraphCA)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		return &http.Client{Transport: authorities.Transport(transport)}, nil
 	}
 	return &http.Client{Transport: transport}, nil
 }

@@ -2,7 +2,6 @@ package azure
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // requestTimeout bounds one request.
@@ -96,15 +96,12 @@ func transportOf(caFile string) (policy.Transporter, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
 	if caFile != "" {
-		text, err := os.ReadFile(caFile)
+		roots, err := certfile.LoadRoots(caFile)
 		if err != nil {
 			return nil, fmt.Errorf("azureResources.caFile: %w", err)
 		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("azureResources.caFile: %s contains no certificate", caFile)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		return &http.Client{Transport: roots.Transport(transport)}, nil
 	}
 	return &http.Client{Transport: transport}, nil
 }

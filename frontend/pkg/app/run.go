@@ -64,6 +64,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
+	p.Metrics.MustRegister(identity.Collector())
 	db, err := database.Open(ctx, options.Database)
 	if err != nil {
 		return err

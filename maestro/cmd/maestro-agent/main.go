@@ -57,9 +57,14 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
-	mqtt, err := mqttlink.ClientTLS(o.mqttIdentity, o.mqttAddress)
+	identity, err := mqttlink.LoadIdentity(o.mqttIdentity)
 	if err != nil {
 		return fmt.Errorf("--mqtt-identity-dir: %w", err)
+	}
+	p.Metrics.MustRegister(identity.Collector())
+	mqtt, err := identity.ClientTLS(o.mqttAddress)
+	if err != nil {
+		return fmt.Errorf("--mqtt-address: %w", err)
 	}
 	keys, err := seal.LoadPrivate(o.secretsKey)
 	if err != nil {

@@ -71,9 +71,14 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return err
 	}
-	mqtt, err := mqttlink.ClientTLS(o.mqttIdentity, o.mqttAddress)
+	p.Metrics.MustRegister(identity.Collector())
+	mqttIdentity, err := mqttlink.LoadIdentity(o.mqttIdentity)
 	if err != nil {
 		return fmt.Errorf("--mqtt-identity-dir: %w", err)
+	}
+	mqtt, err := mqttIdentity.ClientTLS(o.mqttAddress)
+	if err != nil {
+		return fmt.Errorf("--mqtt-address: %w", err)
 	}
 	grpcListener, err := net.Listen("tcp", o.grpc)
 	if err != nil {

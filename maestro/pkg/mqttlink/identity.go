@@ -3,57 +3,56 @@ package mqttlink
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
-// ClientTLS returns the TLS configuration of a client of the broker. dir contains tls.crt and tls.key, whose DNS name is the
-// name of the client at the broker, and ca.crt with the trusted authorities. The files are read for each connection, so the
-// next connection uses a rotated certificate. The certificate of the broker must name the host of address (host:port).
-func ClientTLS(dir, address string) (*tls.Config, error) {
+// Identity is the certificate of a client of the broker and the authorities that it trusts. Each connection uses the current files.
+type Identity struct {
+	own   *certfile.Pair
+	roots *certfile.Roots
+}
+
+// LoadIdentity reads the identity in dir: tls.crt and tls.key, whose DNS name is the name of the client at the broker, and ca.crt with
+// the trusted authorities.
+func LoadIdentity(dir string) (*Identity, error) {
+	own, err := certfile.LoadPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("loading the MQTT identity: %w", err)
+	}
+	roots, err := certfile.LoadRoots(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("loading the MQTT identity: %w", err)
+	}
+	return &Identity{own, roots}, nil
+}
+
+// Collector returns the metric of the end of the client's certificate.
+func (i *Identity) Collector() prometheus.Collector { return certfile.Collector(i.own.Certificate) }
+
+// ClientTLS returns the TLS configuration of a client of the broker at an address (host:port). The certificate of the broker must name
+// the host.
+func (i *Identity) ClientTLS(address string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("address of the MQTT broker: %w", err)
 	}
-	load := func() (*tls.Certificate, *x509.CertPool, error) {
-		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-		if err != nil {
-			return nil, nil, fmt.Errorf("loading the MQTT identity: %w", err)
-		}
-		authorities, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
-		if err != nil {
-			return nil, nil, fmt.Errorf("loading the MQTT identity: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(authorities) {
-			return nil, nil, errors.New("loading the MQTT identity: ca.crt contains no certificate")
-		}
-		return &certificate, pool, nil
-	}
-	if _, _, err := load(); err != nil {
-		return nil, err
-	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			certificate, _, err := load()
-			return certificate, err
-		},
+		MinVersion:           tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.own.Certificate(), nil },
 		// VerifyConnection does the standard verification with the current authorities.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			_, pool, err := load()
-			if err != nil {
-				return err
-			}
 			intermediates := x509.NewCertPool()
 			for _, certificate := range state.PeerCertificates[1:] {
 				intermediates.AddCert(certificate)
 			}
-			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: intermediates, DNSName: host})
+			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: i.roots.Pool(), Intermediates: intermediates, DNSName: host})
 			return err
 		},
 	}, nil

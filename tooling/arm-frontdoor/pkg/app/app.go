@@ -97,6 +97,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
+	p.Metrics.MustRegister(identity.Collector())
 	if o.PublicURL == "" {
 		o.PublicURL = "https://" + o.Listen
 	}

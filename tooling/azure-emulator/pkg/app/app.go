@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -128,25 +128,22 @@ func (o *Options) authorityClient() (*http.Client, error) {
 	if o.AuthorityCA == "" {
 		return http.DefaultClient, nil
 	}
-	text, err := os.ReadFile(o.AuthorityCA)
+	roots, err := certfile.LoadRoots(o.AuthorityCA)
 	if err != nil {
 		return nil, fmt.Errorf("--authority-ca-file: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--authority-ca-file: %s contains no certificate", o.AuthorityCA)
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: transport}, nil
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: roots.Transport(transport)}, nil
 }
 
 // serve serves handler over TLS until ctx ends.
 func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Handler) error {
-	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	pair, err := certfile.LoadPair(o.TLSCert, o.TLSKey)
 	if err != nil {
 		return fmt.Errorf("--tls-cert and --tls-key: %w", err)
 	}
+	p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
 	listener, err := process.Listen(o.Listen, o.AddressFile)
 	if err != nil {
 		return err
@@ -155,7 +152,7 @@ func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Ha
 	if o.EnableFaults {
 		p.Log.Warn("fault injection is enabled; its endpoints have no authentication", logkey.Path, "/_emulator/")
 	}
-	server := &http.Server{Handler: handler, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+	server := &http.Server{Handler: handler, TLSConfig: pair.ServerConfig(),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
 	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }

@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -152,17 +152,13 @@ func (o *Options) account() (account.Account, *entra.Verifier, error) {
 
 // trusting returns a client that trusts the certificates in a file.
 func trusting(path string) (*http.Client, error) {
-	text, err := os.ReadFile(path)
+	roots, err := certfile.LoadRoots(path)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s contains no certificate", path)
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: transport}, nil
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: roots.Transport(transport)}, nil
 }
 
 // serve serves the emulator until ctx ends.
@@ -172,11 +168,12 @@ func (o *Options) serve(ctx context.Context, p *process.Process, server *emulato
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
 	if o.TLSCert != "" {
 		scheme = "https"
-		cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+		pair, err := certfile.LoadPair(o.TLSCert, o.TLSKey)
 		if err != nil {
 			return fmt.Errorf("--tls-cert and --tls-key: %w", err)
 		}
-		h.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
+		h.TLSConfig = pair.ServerConfig()
 	}
 	listener, err := process.Listen(o.Listen, o.AddressFile)
 	if err != nil {

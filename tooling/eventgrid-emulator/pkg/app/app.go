@@ -47,16 +47,17 @@ func (o *Options) Validate() error {
 
 // Run serves until ctx ends.
 func (o *Options) Run(ctx context.Context, p *process.Process) error {
-	config, err := broker.ServerTLS(o.IdentityDir)
+	identity, err := broker.LoadIdentity(o.IdentityDir)
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
+	p.Metrics.MustRegister(identity.Collector())
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	b, err := broker.Start(listener, broker.Options{
-		TLS: config, Source: o.SourceID, MaxSessions: o.MaxSessions, Log: p.Log,
+		TLS: identity.TLS(), Source: o.SourceID, MaxSessions: o.MaxSessions, Log: p.Log,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

@@ -2,38 +2,43 @@ package broker
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
-// ServerTLS returns the TLS configuration of a broker: its certificate in tls.crt and tls.key in dir, which is read for
-// each connection, and the authorities of the clients in ca.crt.
-func ServerTLS(dir string) (*tls.Config, error) {
-	load := func() (*tls.Certificate, error) {
-		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-		if err != nil {
-			return nil, fmt.Errorf("loading the broker's certificate: %w", err)
-		}
-		return &certificate, nil
+// Identity is the certificate of a broker and the authorities of its clients. Each TLS handshake uses the current files.
+type Identity struct {
+	own   *certfile.Pair
+	roots *certfile.Roots
+}
+
+// LoadIdentity reads tls.crt, tls.key and ca.crt from dir.
+func LoadIdentity(dir string) (*Identity, error) {
+	own, err := certfile.LoadPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("loading the broker's certificate: %w", err)
 	}
-	if _, err := load(); err != nil {
-		return nil, err
-	}
-	authorities, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	roots, err := certfile.LoadRoots(filepath.Join(dir, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("loading the clients' authorities: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, errors.New("loading the clients' authorities: ca.crt contains no certificate")
+	return &Identity{own, roots}, nil
+}
+
+// Collector returns the metric of the end of the broker's certificate.
+func (i *Identity) Collector() prometheus.Collector { return certfile.Collector(i.own.Certificate) }
+
+// TLS returns the configuration of the broker's listener.
+func (i *Identity) TLS() *tls.Config {
+	config := func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*i.own.Certificate()},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: i.roots.Pool(),
+			// Tickets of a session could not be opened by the next configuration.
+			SessionTicketsDisabled: true}, nil
 	}
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		ClientAuth:     tls.RequireAndVerifyClientCert,
-		ClientCAs:      pool,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return load() },
-	}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: config}
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
@@ -63,12 +64,15 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if o.cert != "" {
-		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		pair, err := certfile.LoadPair(o.cert, o.key)
 		if err != nil {
 			listener.Close()
 			return fmt.Errorf("--tls-cert: %w", err)
 		}
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+		p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
+		config := pair.ServerConfig()
+		config.NextProtos = []string{"http/1.1"}
+		listener = tls.NewListener(listener, config)
 	}
 	handler := graph.New(catalogue, p.Metrics)
 	// The process is ready as soon as the catalogue is read and the listener is open.
