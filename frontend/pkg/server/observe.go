@@ -21,6 +21,9 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	panics    prometheus.Counter
+	// waits observes how long requests wait for a seat, and refused counts those that get none.
+	waits   prometheus.Histogram
+	refused *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache, healthy func(ctx context.Context) bool) *metrics {
@@ -36,6 +39,13 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "frontend_http_request_panics_total", Help: "Number of requests whose handling panicked.",
 		}),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "frontend_request_wait_seconds", Help: "Time that requests wait for a seat in seconds.",
+			Buckets: []float64{.001, .01, .1, .5, 1, 5},
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "frontend_requests_refused_total", Help: "Number of requests that got no seat, by cause: too many requests of the subscription, or of all.",
+		}, []string{"reason"}),
 	}
 	health := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "frontend_health", Help: "Readiness of the frontend: 1 if all dependencies are ready, otherwise 0.",
@@ -47,7 +57,7 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 		}
 		return 1
 	})
-	registry.MustRegister(m.requests, m.durations, m.panics, health, subscriptions)
+	registry.MustRegister(m.requests, m.durations, m.panics, m.waits, m.refused, health, subscriptions)
 	return m
 }
 

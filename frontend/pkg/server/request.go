@@ -60,6 +60,8 @@ type request struct {
 	operationID string
 	// cause is the error for the log.
 	cause error
+	// release returns the seat of the request; nil until it has one.
+	release func()
 	// answered is set when the handling ends without a panic.
 	answered bool
 }

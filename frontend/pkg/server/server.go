@@ -12,17 +12,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/admission"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -68,6 +67,8 @@ type Config struct {
 	// Audit receives the audit records; nil means Log.
 	Audit   *slog.Logger
 	Metrics prometheus.Registerer
+	// Limits are the limits of concurrent requests; nil means DefaultLimits.
+	Limits *admission.Limits
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -85,12 +86,10 @@ type Server struct {
 	subscriptions *subscriptionCache
 	responseCache *responseCache
 	metrics       *metrics
-	inFlight      atomic.Int64
+	// authentications and requests limit how many requests are authenticated and handled at the same time.
+	authentications *admission.Controller
+	requests        *admission.Controller
 }
-
-// maxInFlight is the most concurrent requests; further ones get status 429. Together with maxBody it bounds the memory
-// of requests.
-const maxInFlight = 512
 
 // New returns a Server.
 func New(c Config) *Server {
@@ -114,6 +113,12 @@ func New(c Config) *Server {
 	}
 	s.subscriptions = newSubscriptionCache(s.Database, s.Now)
 	s.responseCache = newResponseCache()
+	if s.Limits == nil {
+		limits := DefaultLimits()
+		s.Limits = &limits
+	}
+	s.authentications, s.requests = admission.New(authenticationLimits()), admission.New(*s.Limits)
+	s.Metrics.MustRegister(loadMetrics(s.requests)...)
 	s.metrics = newMetrics(s.Metrics, s.subscriptions, s.Healthy)
 	return s
 }
@@ -135,10 +140,7 @@ func (s *Server) runLayers(ctx context.Context, rq *request, layers []layer) {
 }
 
 func (s *Server) handle(ctx context.Context, rq *request) error {
-	defer s.inFlight.Add(-1)
-	if s.inFlight.Add(1) > maxInFlight {
-		return apierror.New(apierror.Throttled, "The service is busy.").WithRetryAfter(time.Second)
-	}
+	defer rq.leave()
 	for _, stage := range s.stages {
 		if err := stage(s, ctx, rq); err != nil {
 			return err

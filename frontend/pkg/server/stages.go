@@ -21,11 +21,12 @@ import (
 type stage func(s *Server, ctx context.Context, rq *request) error
 
 // stages returns the stages in their order. Authentication is first, so that nothing else of an unauthenticated request
-// is evaluated. The stage that reads the store is last.
+// is evaluated. A request waits for its seat before its body is read. The stage that reads the store is last.
 func stages() []stage {
 	return []stage{
 		authenticate,
 		checkRoute,
+		admit,
 		readBody,
 		checkContentType,
 		readSystemData,
@@ -41,6 +42,11 @@ func authenticate(s *Server, ctx context.Context, rq *request) error {
 	if s.Authenticator == nil || rq.match.route != nil && rq.match.route.health {
 		return nil
 	}
+	release, err := s.authentications.Acquire(ctx, "")
+	if err != nil {
+		return s.refuse(ctx, err, "")
+	}
+	defer release()
 	sender, err := s.Authenticator.Authenticate(ctx, rq.http)
 	if err != nil {
 		return err
