@@ -34,11 +34,14 @@ func (i *Identity) Collector() prometheus.Collector { return certfile.Collector(
 
 // TLS returns the configuration of the broker's listener.
 func (i *Identity) TLS() *tls.Config {
-	config := func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*i.own.Certificate()},
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: i.roots.Pool(),
-			// Tickets of a session could not be opened by the next configuration.
-			SessionTicketsDisabled: true}, nil
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert,
+		// Tickets of a session could not be opened by the next configuration.
+		SessionTicketsDisabled: true}
+	listener := config.Clone()
+	listener.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := config.Clone()
+		current.Certificates, current.ClientCAs = []tls.Certificate{*i.own.Certificate()}, i.roots.Pool()
+		return current, nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: config}
+	return listener
 }
