@@ -33,8 +33,10 @@ type AccessRecordProperties struct {
 	Action     string `json:"action"`
 	ObjectKind string `json:"objectKind,omitempty"`
 	ObjectID   string `json:"objectId,omitempty"`
-	Reason     string `json:"reason,omitempty"`
-	Ticket     string `json:"ticket,omitempty"`
+	// Level is the level of a requested credential: reader or admin.
+	Level  Level  `json:"level,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Ticket string `json:"ticket,omitempty"`
 	// Outcome is accepted, succeeded, failed or refused. ErrorCode is the code of an error.
 	Outcome   string `json:"outcome"`
 	ErrorCode string `json:"errorCode,omitempty"`

@@ -114,8 +114,10 @@ type ScaleResult struct {
 // CredentialRequest requests a client certificate of class sre. It is also the parameters of ActionCredentialRequest. The
 // UID of the credential is the ID of the operation.
 type CredentialRequest struct {
+	// Level is reader or admin. Empty means reader.
+	Level Level `json:"level,omitempty"`
 	// CertificateSigningRequest is PEM. Its common name is system:sre-break-glass: and the object ID of the caller, and its only
-	// organization is system:masters.
+	// organization is that of the level: system:cluster-readers or system:masters.
 	CertificateSigningRequest string `json:"certificateSigningRequest"`
 	// Duration is the validity of the certificate, a Go duration of 10m to 8h. The certificate must end before the elevation.
 	// Empty means 1h.

@@ -60,7 +60,7 @@ func TestRequestOfEveryAction(t *testing.T) {
 		parameters := `{}`
 		switch action {
 		case adminv1.ActionCredentialRequest:
-			parameters = `{"certificateSigningRequest":"csr","duration":"1h"}`
+			parameters = `{"level":"reader","certificateSigningRequest":"csr","duration":"1h"}`
 		case adminv1.ActionCredentialRevoke:
 			parameters = `{"class":"sre"}`
 		}

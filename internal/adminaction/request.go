@@ -113,14 +113,29 @@ func credentialRequest(o *database.AdminOperationDocument) (*Request, error) {
 	if err != nil {
 		return nil, InvalidParameters(err)
 	}
+	level, err := levelOf(parameters.Level)
+	if err != nil {
+		return nil, err
+	}
 	return &Request{Method: clusterservicev1.ClusterService_ApplyBreakGlassCredential_FullMethodName, OwnUID: true,
 		Message: &clusterservicev1.ApplyBreakGlassCredentialRequest{
 			Uid: o.OperationID, ClusterUid: o.Target.ClusterUID,
 			Spec: &clusterservicev1.BreakGlassCredentialSpec{
 				Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, CertificateSigningRequest: parameters.CertificateSigningRequest,
-				Lifetime: durationpb.New(lifetime), Requester: ActorName(o), Reason: Justification(o),
+				Lifetime: durationpb.New(lifetime), Requester: ActorName(o), Reason: Justification(o), Level: level,
 			},
 		}}, nil
+}
+
+// levelOf returns the level of Cluster Service's API.
+func levelOf(level adminv1.Level) (clusterservicev1.BreakGlassLevel, error) {
+	switch level {
+	case adminv1.LevelReader:
+		return clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER, nil
+	case adminv1.LevelAdmin:
+		return clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN, nil
+	}
+	return 0, apierror.New(apierror.Invalid, "Unsupported value: %q: supported values: %q", level, adminv1.Levels()).WithTarget("level")
 }
 
 func revocationRequest(o *database.AdminOperationDocument) (*Request, error) {

@@ -38,6 +38,8 @@ type Record struct {
 	Action string `json:"action"`
 	// Object is the object of the action.
 	Object Object `json:"object,omitzero"`
+	// Level is the level of an SRE's break-glass credential: reader or admin.
+	Level string `json:"level,omitempty"`
 	// Reason and Ticket are those that the person named.
 	Reason string `json:"reason,omitempty"`
 	Ticket string `json:"ticket,omitempty"`
@@ -77,7 +79,7 @@ const maxText = 4 << 10
 // Bounded returns a copy of a record with valid UTF-8 and bounded texts, as it is stored.
 func (r Record) Bounded() Record {
 	for _, text := range []*string{&r.Peer, &r.Person.Name, &r.Person.ObjectID, &r.Person.TenantID, &r.Person.Role, &r.Person.Elevation, &r.Action,
-		&r.Object.Kind, &r.Object.ID, &r.Object.ResourceID, &r.Object.Cluster, &r.Reason, &r.Ticket, &r.Outcome, &r.Code, &r.Operation, &r.Request, &r.Trace} {
+		&r.Object.Kind, &r.Object.ID, &r.Object.ResourceID, &r.Object.Cluster, &r.Level, &r.Reason, &r.Ticket, &r.Outcome, &r.Code, &r.Operation, &r.Request, &r.Trace} {
 		*text = bounded(*text)
 	}
 	r.Object.Cluster = strings.ToLower(r.Object.Cluster)

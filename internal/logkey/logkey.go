@@ -38,6 +38,7 @@ const (
 	Finalizers    = "finalizers"     // Finalizers that were removed from an object.
 	DataLost      = "data_lost"      // Whether the data of a control plane was removed with it.
 	Class         = "class"          // Class of break-glass credentials: customer or sre.
+	AccessLevel   = "access_level"   // Level of an SRE's break-glass credential: reader or admin.
 	Fingerprint   = "fingerprint"    // SHA-256 fingerprint of a certificate.
 )
 

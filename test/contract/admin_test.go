@@ -223,9 +223,9 @@ func (h *adminFixture) setUp() map[string]string {
 	h.must(err)
 	me, err := h.oncall.Me(ctx)
 	h.must(err)
-	_, signing, err := credential.EngineerRequest(me.ObjectID)
+	_, signing, err := credential.EngineerRequest(me.ObjectID, adminv1.LevelAdmin)
 	h.must(err)
-	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(signing), Duration: "20m"}))
+	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing), Duration: "20m"}))
 	h.eventually("the credential is issued", func() error {
 		c, err := h.oncall.Credential(ctx, issued.ID)
 		if err == nil && c.Of.GetStatus().GetCertificate() == "" {

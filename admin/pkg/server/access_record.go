@@ -56,7 +56,7 @@ func accessRecord(cluster string, line audit.Line) adminv1.AccessRecord {
 		ID: cluster + "/accessRecords/" + name, Name: name, Type: adminv1.AccessRecordType,
 		Properties: adminv1.AccessRecordProperties{
 			Time: line.Time, Person: r.Person.Name, Role: r.Person.Role, Action: r.Action, ObjectKind: r.Object.Kind, ObjectID: r.Object.ID,
-			Reason: r.Reason, Ticket: r.Ticket, Outcome: r.Outcome, ErrorCode: r.Code, OperationID: r.Operation,
+			Level: adminv1.Level(r.Level), Reason: r.Reason, Ticket: r.Ticket, Outcome: r.Outcome, ErrorCode: r.Code, OperationID: r.Operation,
 		},
 	}
 }

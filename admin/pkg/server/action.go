@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,6 +116,18 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	var asked adminv1.CredentialRequest
 	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
+	}
+	asked.Level = cmp.Or(asked.Level, adminv1.LevelReader)
+	if asked.Level.Role() == "" {
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "level", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Level, adminv1.Levels())}})
+	}
+	rq.audited.level = string(asked.Level)
+	if !asked.Level.PermittedBy(adminv1.Role(rq.elevation.Actor.Role)) {
+		elevation, err := s.elevationTo(ctx, rq, asked.Level.Role())
+		if err != nil {
+			return nil, err
+		}
+		rq.elevation = elevation
 	}
 	if asked.CertificateSigningRequest == "" {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})

@@ -22,6 +22,8 @@ type auditFields struct {
 	object audit.Object
 	// reason and ticket of a request without an elevation.
 	reason, ticket string
+	// level is the level of the requested credential.
+	level string
 	// operation is the ID of the stored operation or elevation.
 	operation string
 }
@@ -65,7 +67,7 @@ func (s *Server) recordAudit(ctx context.Context, rq *request, failure error) er
 func (s *Server) record(ctx context.Context, rq *request, failure error) audit.Record {
 	r := audit.Record{
 		Person: audit.Person{Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(rq.route.Role)},
-		Action: rq.route.Name, Object: rq.audited.object, Reason: rq.audited.reason, Ticket: rq.audited.ticket, Operation: rq.audited.operation,
+		Action: rq.route.Name, Object: rq.audited.object, Level: rq.audited.level, Reason: rq.audited.reason, Ticket: rq.audited.ticket, Operation: rq.audited.operation,
 		Request: rq.id, Trace: tracing.Reference(ctx), Outcome: outcomeOf(rq.route, failure),
 	}
 	if rq.caller.AppID != "" {

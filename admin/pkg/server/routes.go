@@ -99,7 +99,7 @@ func (s *Server) childRoutes() []Route {
 		sensitive(readRoute(adminv1.Root+"/credentials/{credential}", "credentials.get", "Get a credential. A credential of class sre includes its certificate, which is usable only with the private key.",
 			adminv1.FleetCredential{}, s.getCredential)),
 		changeRoute(http.MethodPost, clusterPath+"/credentials", adminv1.ActionCredentialRequest,
-			"Request a credential of class sre. Its UID is the ID of the operation.", adminv1.BreakGlass, adminv1.CredentialRequest{}, s.requestCredential),
+			"Request a credential of class sre. Its UID is the ID of the operation. The level admin requires the role break-glass.", adminv1.Operator, adminv1.CredentialRequest{}, s.requestCredential),
 		changeRoute(http.MethodPost, clusterPath+"/credentials/revoke", adminv1.ActionCredentialRevoke,
 			"Revoke all credentials of a class by replacing its signer.", adminv1.Operator, adminv1.RevokeRequest{}, s.revokeCredentials),
 		sensitive(readRoute(clusterPath+"/works", "works.list", "List the Maestro bundles of a cluster with their status, without secrets.", adminv1.BundleList{}, s.listBundles)),

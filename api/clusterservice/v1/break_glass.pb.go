@@ -76,6 +76,60 @@ func (BreakGlassClass) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{0}
 }
 
+// BreakGlassLevel is what the holder of an SRE's credential may do in the hosted cluster.
+type BreakGlassLevel int32
+
+const (
+	// For a customer's credential, which has no level. A credential of an SRE from before levels existed has the rights of
+	// ADMIN.
+	BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED BreakGlassLevel = 0
+	// Read everything but secrets: the organization of the certificate is `system:cluster-readers`.
+	BreakGlassLevel_BREAK_GLASS_LEVEL_READER BreakGlassLevel = 1
+	// Everything: the organization of the certificate is `system:masters`.
+	BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN BreakGlassLevel = 2
+)
+
+// Enum value maps for BreakGlassLevel.
+var (
+	BreakGlassLevel_name = map[int32]string{
+		0: "BREAK_GLASS_LEVEL_UNSPECIFIED",
+		1: "BREAK_GLASS_LEVEL_READER",
+		2: "BREAK_GLASS_LEVEL_ADMIN",
+	}
+	BreakGlassLevel_value = map[string]int32{
+		"BREAK_GLASS_LEVEL_UNSPECIFIED": 0,
+		"BREAK_GLASS_LEVEL_READER":      1,
+		"BREAK_GLASS_LEVEL_ADMIN":       2,
+	}
+)
+
+func (x BreakGlassLevel) Enum() *BreakGlassLevel {
+	p := new(BreakGlassLevel)
+	*p = x
+	return p
+}
+
+func (x BreakGlassLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BreakGlassLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[1].Descriptor()
+}
+
+func (BreakGlassLevel) Type() protoreflect.EnumType {
+	return &file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[1]
+}
+
+func (x BreakGlassLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BreakGlassLevel.Descriptor instead.
+func (BreakGlassLevel) EnumDescriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{1}
+}
+
 // BreakGlassCredentialState is the state of a credential. FAILED, CANCELED, REVOKED and EXPIRED are final. An ISSUED
 // credential can only become AWAITING_REVOCATION, REVOKED or EXPIRED.
 type BreakGlassCredentialState int32
@@ -138,11 +192,11 @@ func (x BreakGlassCredentialState) String() string {
 }
 
 func (BreakGlassCredentialState) Descriptor() protoreflect.EnumDescriptor {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[1].Descriptor()
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[2].Descriptor()
 }
 
 func (BreakGlassCredentialState) Type() protoreflect.EnumType {
-	return &file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[1]
+	return &file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[2]
 }
 
 func (x BreakGlassCredentialState) Number() protoreflect.EnumNumber {
@@ -151,7 +205,7 @@ func (x BreakGlassCredentialState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BreakGlassCredentialState.Descriptor instead.
 func (BreakGlassCredentialState) EnumDescriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{1}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{2}
 }
 
 // BreakGlassRevocationState is the state of a revocation.
@@ -205,11 +259,11 @@ func (x BreakGlassRevocationState) String() string {
 }
 
 func (BreakGlassRevocationState) Descriptor() protoreflect.EnumDescriptor {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[2].Descriptor()
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[3].Descriptor()
 }
 
 func (BreakGlassRevocationState) Type() protoreflect.EnumType {
-	return &file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[2]
+	return &file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes[3]
 }
 
 func (x BreakGlassRevocationState) Number() protoreflect.EnumNumber {
@@ -218,7 +272,7 @@ func (x BreakGlassRevocationState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BreakGlassRevocationState.Descriptor instead.
 func (BreakGlassRevocationState) EnumDescriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{2}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{3}
 }
 
 // BreakGlassCredential is a client certificate for the hosted API server of one cluster. The caller requests it with a
@@ -322,8 +376,8 @@ type BreakGlassCredentialSpec struct {
 	Class BreakGlassClass `protobuf:"varint,1,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
 	// A PKCS #10 request in PEM, of type `CERTIFICATE REQUEST`. For a customer, the common name of its subject is
 	// `system:customer-break-glass:system-admin`. For an SRE, it is `system:sre-break-glass:` and the object ID of the
-	// engineer in the signed intent. The only organization is `system:masters`, and the request has no alternative names.
-	// The key is RSA of at least 2048 bits, ECDSA, or Ed25519.
+	// engineer in the signed intent. The only organization is that of the level, for a customer `system:masters`, and the
+	// request has no alternative names. The key is RSA of at least 2048 bits, ECDSA, or Ed25519.
 	CertificateSigningRequest string `protobuf:"bytes,2,opt,name=certificate_signing_request,json=certificateSigningRequest,proto3" json:"certificate_signing_request,omitempty"`
 	// The validity of the certificate from the time of signing: 10 minutes to 24 hours. Absent means 24 hours. For an SRE,
 	// it must end before the elevation in the signed intent.
@@ -335,7 +389,10 @@ type BreakGlassCredentialSpec struct {
 	// The end of the elevation with which the credential was requested. Output only; Cluster Service reads it from the
 	// signed intent. The request is deleted when a certificate that is signed later would be valid longer. Absent for
 	// customers.
-	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	NotAfter *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	// The level. Required for class SRE, and unspecified for customers. READER requires an elevation to operator, ADMIN one
+	// to break-glass.
+	Level         BreakGlassLevel `protobuf:"varint,7,opt,name=level,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassLevel" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -410,6 +467,13 @@ func (x *BreakGlassCredentialSpec) GetNotAfter() *timestamppb.Timestamp {
 		return x.NotAfter
 	}
 	return nil
+}
+
+func (x *BreakGlassCredentialSpec) GetLevel() BreakGlassLevel {
+	if x != nil {
+		return x.Level
+	}
+	return BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
 }
 
 // BreakGlassCredentialStatus is the observed state of a credential.
@@ -802,14 +866,15 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x06status\x18\x04 \x01(\v25.hcpmesh.clusterservice.v1.BreakGlassCredentialStatusR\x06status\x12\x1a\n" +
 	"\brevision\x18\x05 \x01(\x03R\brevision\x12;\n" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\xc2\x02\n" +
+	"createTime\"\x84\x03\n" +
 	"\x18BreakGlassCredentialSpec\x12@\n" +
 	"\x05class\x18\x01 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12>\n" +
 	"\x1bcertificate_signing_request\x18\x02 \x01(\tR\x19certificateSigningRequest\x125\n" +
 	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x12\x1c\n" +
 	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x127\n" +
-	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"\xad\x04\n" +
+	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\x12@\n" +
+	"\x05level\x18\a \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassLevelR\x05level\"\xad\x04\n" +
 	"\x1aBreakGlassCredentialStatus\x12J\n" +
 	"\x05state\x18\x01 \x01(\x0e24.hcpmesh.clusterservice.v1.BreakGlassCredentialStateR\x05state\x12D\n" +
 	"\n" +
@@ -849,7 +914,11 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x0fBreakGlassClass\x12!\n" +
 	"\x1dBREAK_GLASS_CLASS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aBREAK_GLASS_CLASS_CUSTOMER\x10\x01\x12\x19\n" +
-	"\x15BREAK_GLASS_CLASS_SRE\x10\x02*\xfa\x02\n" +
+	"\x15BREAK_GLASS_CLASS_SRE\x10\x02*o\n" +
+	"\x0fBreakGlassLevel\x12!\n" +
+	"\x1dBREAK_GLASS_LEVEL_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18BREAK_GLASS_LEVEL_READER\x10\x01\x12\x1b\n" +
+	"\x17BREAK_GLASS_LEVEL_ADMIN\x10\x02*\xfa\x02\n" +
 	"\x19BreakGlassCredentialState\x12,\n" +
 	"(BREAK_GLASS_CREDENTIAL_STATE_UNSPECIFIED\x10\x00\x12(\n" +
 	"$BREAK_GLASS_CREDENTIAL_STATE_PENDING\x10\x01\x12'\n" +
@@ -879,49 +948,51 @@ func file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_hcpmesh_clusterservice_v1_break_glass_proto_goTypes = []any{
 	(BreakGlassClass)(0),               // 0: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassCredentialState)(0),     // 1: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(BreakGlassRevocationState)(0),     // 2: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassCredential)(nil),       // 3: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(*BreakGlassCredentialSpec)(nil),   // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(*BreakGlassCredentialStatus)(nil), // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
-	(*BreakGlassUse)(nil),              // 6: hcpmesh.clusterservice.v1.BreakGlassUse
-	(*BreakGlassRevocation)(nil),       // 7: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*BreakGlassRevocationStatus)(nil), // 8: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	(*timestamppb.Timestamp)(nil),      // 9: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 10: google.protobuf.Duration
-	(*Condition)(nil),                  // 11: hcpmesh.clusterservice.v1.Condition
-	(*LayerProgress)(nil),              // 12: hcpmesh.clusterservice.v1.LayerProgress
+	(BreakGlassLevel)(0),               // 1: hcpmesh.clusterservice.v1.BreakGlassLevel
+	(BreakGlassCredentialState)(0),     // 2: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(BreakGlassRevocationState)(0),     // 3: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassCredential)(nil),       // 4: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(*BreakGlassCredentialSpec)(nil),   // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(*BreakGlassCredentialStatus)(nil), // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
+	(*BreakGlassUse)(nil),              // 7: hcpmesh.clusterservice.v1.BreakGlassUse
+	(*BreakGlassRevocation)(nil),       // 8: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*BreakGlassRevocationStatus)(nil), // 9: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	(*timestamppb.Timestamp)(nil),      // 10: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 11: google.protobuf.Duration
+	(*Condition)(nil),                  // 12: hcpmesh.clusterservice.v1.Condition
+	(*LayerProgress)(nil),              // 13: hcpmesh.clusterservice.v1.LayerProgress
 }
 var file_hcpmesh_clusterservice_v1_break_glass_proto_depIdxs = []int32{
-	4,  // 0: hcpmesh.clusterservice.v1.BreakGlassCredential.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	5,  // 1: hcpmesh.clusterservice.v1.BreakGlassCredential.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
-	9,  // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
+	5,  // 0: hcpmesh.clusterservice.v1.BreakGlassCredential.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	6,  // 1: hcpmesh.clusterservice.v1.BreakGlassCredential.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
+	10, // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	10, // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
-	9,  // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.not_after:type_name -> google.protobuf.Timestamp
-	1,  // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	11, // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	12, // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	9,  // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
-	6,  // 10: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
-	9,  // 11: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
-	9,  // 12: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
-	0,  // 13: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	8,  // 14: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	9,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
-	2,  // 16: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	11, // 17: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	12, // 18: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	9,  // 19: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	11, // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
+	10, // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.not_after:type_name -> google.protobuf.Timestamp
+	1,  // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.level:type_name -> hcpmesh.clusterservice.v1.BreakGlassLevel
+	2,  // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	12, // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	13, // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	10, // 10: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
+	7,  // 11: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
+	10, // 12: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
+	10, // 13: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
+	0,  // 14: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	9,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	10, // 16: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
+	3,  // 17: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	12, // 18: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	13, // 19: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	10, // 20: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_break_glass_proto_init() }
@@ -935,7 +1006,7 @@ func file_hcpmesh_clusterservice_v1_break_glass_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,

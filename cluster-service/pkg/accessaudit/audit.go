@@ -151,6 +151,9 @@ func (a *Audit) useAttributes(r *fleet.AccessRecord) (attributes []slog.Attr, ou
 func credentialAttributes(c *fleet.Credential) []slog.Attr {
 	attributes := []slog.Attr{slog.String(logkey.CredentialUID, c.UID), slog.String(logkey.Class, className(c.Spec.GetClass())),
 		slog.String(logkey.Actor, c.Spec.GetRequester()), slog.String(logkey.Reason, c.Spec.GetReason())}
+	if level := levelOf(c); level != "" {
+		attributes = append(attributes, slog.String(logkey.AccessLevel, level))
+	}
 	if lifetime := c.Spec.GetLifetime(); lifetime != nil {
 		attributes = append(attributes, slog.String(logkey.Lifetime, lifetime.AsDuration().String()))
 	}
@@ -158,6 +161,14 @@ func credentialAttributes(c *fleet.Credential) []slog.Attr {
 		attributes = append(attributes, slog.String(logkey.Until, until.AsTime().Format(time.RFC3339)), slog.String(logkey.Fingerprint, c.Fingerprint()))
 	}
 	return attributes
+}
+
+// levelOf returns the level of an SRE's credential; empty for a customer's.
+func levelOf(c *fleet.Credential) string {
+	if c.Spec.GetClass() != csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
+		return ""
+	}
+	return string(fleet.Level(c.Spec))
 }
 
 // className returns HyperShift's name of a class, or the API's name of a class without one. An audit record is never dropped

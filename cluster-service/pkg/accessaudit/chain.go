@@ -109,6 +109,7 @@ func chained(ctx context.Context, r fleet.AccessRecord) audit.Record {
 	case r.Credential != nil:
 		record.Object.Kind, record.Object.ID, record.Operation = "credential", r.Credential.UID, r.Credential.UID
 		record.Person.Name, record.Reason = r.Credential.Spec.GetRequester(), r.Credential.Spec.GetReason()
+		record.Level = levelOf(r.Credential)
 	case r.Use != nil:
 		record.Object.Kind, record.Object.ID, record.Person.Name = "certificate", r.Use.Fingerprint, r.Use.User
 	}

@@ -57,11 +57,11 @@ const (
 
 func credentialRequest(t *testing.T, cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass) *csv1.ApplyBreakGlassCredentialRequest {
 	t.Helper()
-	name, lifetime := "system:customer-break-glass:system-admin", (*durationpb.Duration)(nil)
+	name, lifetime, level := "system:customer-break-glass:system-admin", (*durationpb.Duration)(nil), csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
 	if class == sre {
-		name, lifetime = sreName, durationpb.New(30*time.Minute)
+		name, lifetime, level = sreName, durationpb.New(30*time.Minute), csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
 	}
-	return &csv1.ApplyBreakGlassCredentialRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Spec: &csv1.BreakGlassCredentialSpec{Class: class, Lifetime: lifetime,
+	return &csv1.ApplyBreakGlassCredentialRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Spec: &csv1.BreakGlassCredentialSpec{Class: class, Lifetime: lifetime, Level: level,
 		CertificateSigningRequest: signingRequest(t, pkix.Name{CommonName: name, Organization: []string{"system:masters"}}), Requester: "ada@example.com", Reason: "incident 1"}}
 }
 
@@ -409,6 +409,27 @@ func TestAccessErrors(t *testing.T) {
 		"Credential, another user":  {"a customer is one user", csr(pkix.Name{CommonName: "system:admin", Organization: []string{"system:masters"}}), codes.InvalidArgument, request},
 		"Credential, class of SREs": {"the name is of the other class", csr(pkix.Name{CommonName: "system:sre-break-glass:x", Organization: []string{"system:masters"}}), codes.InvalidArgument, request},
 		"Credential, another group": {"the signer does not look at groups", csr(pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters", "x"}}), codes.InvalidArgument, request},
+		"Credential, level of a customer": {"a customer has one level", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) {
+			r.Spec.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
+		}), codes.InvalidArgument, "spec.level"},
+		"Credential, SRE without level": {"no level is the default", func() error {
+			r := credentialRequest(t, cluster, sre)
+			r.Spec.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
+			_, err := service.ApplyBreakGlassCredential(ctx, r)
+			return err
+		}, codes.InvalidArgument, "spec.level"},
+		"Credential, unknown level": {"a level is one that exists", func() error {
+			r := credentialRequest(t, cluster, sre)
+			r.Spec.Level = 9
+			_, err := service.ApplyBreakGlassCredential(ctx, r)
+			return err
+		}, codes.InvalidArgument, "spec.level"},
+		"Credential, reader as admin": {"the certificate would give more than the level", func() error {
+			r := credentialRequest(t, cluster, sre)
+			r.Spec.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER
+			_, err := service.ApplyBreakGlassCredential(ctx, r)
+			return err
+		}, codes.InvalidArgument, request},
 		"Credential, no request":    {"there is no key to certify", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.CertificateSigningRequest = "x" }), codes.InvalidArgument, request},
 		"Credential, too long":      {"it lives a day at most", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Lifetime = durationpb.New(25 * time.Hour) }), codes.InvalidArgument, "spec.lifetime"},
 		"Credential, nobody":        {"who asked is recorded", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Requester = "" }), codes.InvalidArgument, "spec.requester"},

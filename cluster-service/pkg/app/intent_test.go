@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,12 +17,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
@@ -176,6 +179,53 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 	late := service.awaitCredential(t, unsigned.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED)
 	if text := fmt.Sprint(late.GetStatus().GetConditions()); !strings.Contains(text, "OutlivesElevation") || late.GetStatus().GetCertificate() != "" {
 		t.Errorf("the credential that was not signed in time has %s", text)
+	}
+}
+
+// TestLevelNeedsItsRole requests credentials of both levels with elevations to each role.
+func TestLevelNeedsItsRole(t *testing.T) {
+	r := newMeshRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
+	const reader, admin = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER, csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
+	for _, tc := range []struct {
+		role         string
+		level        csv1.BreakGlassLevel
+		organization string
+		permitted    bool
+	}{
+		{"operator", reader, "system:cluster-readers", true}, {"break-glass", reader, "system:cluster-readers", true}, {"break-glass", admin, "system:masters", true},
+		{"operator", admin, "system:masters", false}, {"reader", reader, "system:cluster-readers", false}, {"", admin, "system:masters", false},
+	} {
+		request := credentialRequest(t, cluster, sre)
+		request.Spec.Level = tc.level
+		request.Spec.CertificateSigningRequest = signingRequest(t, pkix.Name{CommonName: sreName, Organization: []string{tc.organization}})
+		signed := r.admin.Call(t, method, request, func(i *intent.Intent) { i.Elevation.Role, i.OperationID = tc.role, request.Uid })
+		_, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), request)
+		if !tc.permitted {
+			if status.Code(err) != codes.InvalidArgument || apierror.As(apierror.FromGRPC(err)).Target != "spec.level" {
+				t.Errorf("%s with the role %q: got %v, want an error of spec.level", tc.level, tc.role, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s with the role %q: %v", tc.level, tc.role, err)
+			continue
+		}
+		service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+		want := string(fleet.Level(request.Spec))
+		recorded := false
+		eventually.Holds(t, time.Minute, "the audit has the level", func() error {
+			for _, record := range r.records.Records(t) {
+				recorded = recorded || record.Operation == request.Uid && record.Action == fleet.CredentialRequested && record.Level == want
+			}
+			if !recorded {
+				return errors.New("not yet")
+			}
+			return nil
+		})
 	}
 }
 

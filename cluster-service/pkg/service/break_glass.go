@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -38,7 +39,6 @@ const (
 
 	customerName = "system:customer-break-glass:system-admin"
 	srePrefix    = "system:sre-break-glass:"
-	masters      = "system:masters"
 )
 
 // ApplyBreakGlassCredential requests a credential, once per UID.
@@ -117,7 +117,7 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 }
 
 // engineerViolations checks a request for a credential against the intent of the engineer: the certificate names the engineer and
-// nobody else, and it ends before the elevation.
+// nobody else, it ends before the elevation, and the role of the elevation permits its level.
 func engineerViolations(now time.Time, spec *csv1.BreakGlassCredentialSpec, asked *intent.Intent) []apierror.Violation {
 	var c check
 	if request, err := fleet.ParseRequest(spec.GetCertificateSigningRequest()); err != nil || request.Subject.CommonName != srePrefix+asked.ObjectID {
@@ -129,6 +129,9 @@ func engineerViolations(now time.Time, spec *csv1.BreakGlassCredentialSpec, aske
 	}
 	if now.Add(lifetime).After(asked.Elevation.ExpiresAt) {
 		c.fail("spec.lifetime", "Invalid value: %s: the certificate must end before the elevation, which ends at %s", lifetime, asked.Elevation.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	if level := fleet.Level(spec); !level.PermittedBy(adminv1.Role(asked.Elevation.Role)) {
+		c.fail("spec.level", "Forbidden: the level %s requires an elevation to the role %s; the engineer's is to %s", level, level.Role(), asked.Elevation.Role)
 	}
 	return c.violations
 }
@@ -251,8 +254,26 @@ func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Viol
 	if spec.GetNotAfter() != nil {
 		c.fail("spec.not_after", "Forbidden: Cluster Service sets it")
 	}
+	c.level("spec.level", spec)
 	c.certificateRequest("spec.certificate_signing_request", spec)
 	return c.violations
+}
+
+// level validates that an SRE's credential has a supported level, and a customer's none.
+func (c *check) level(field string, spec *csv1.BreakGlassCredentialSpec) {
+	unspecified := spec.GetLevel() == csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
+	switch spec.GetClass() {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER:
+		if !unspecified {
+			c.fail(field, "Forbidden: a customer's credential has no level")
+		}
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		if unspecified {
+			c.fail(field, "Required value")
+		} else if fleet.Level(spec) == "" {
+			c.fail(field, "Unsupported value: %s", spec.GetLevel())
+		}
+	}
 }
 
 // certificateRequest validates what the signer checks, so that the caller gets the error at once, and the organization,
@@ -282,8 +303,8 @@ func (c *check) certificateRequest(field string, spec *csv1.BreakGlassCredential
 			c.fail(field, "Invalid value: common name %q: must begin with %s", name, srePrefix)
 		}
 	}
-	if !slices.Equal(request.Subject.Organization, []string{masters}) {
-		c.fail(field, "Invalid value: organizations %q: must be exactly %s", request.Subject.Organization, masters)
+	if organization := fleet.Level(spec).Organization(); organization != "" && !slices.Equal(request.Subject.Organization, []string{organization}) {
+		c.fail(field, "Invalid value: organizations %q: must be exactly %s", request.Subject.Organization, organization)
 	}
 	if len(request.DNSNames)+len(request.EmailAddresses)+len(request.IPAddresses)+len(request.URIs) > 0 {
 		c.fail(field, "Invalid value: must not have alternative names")

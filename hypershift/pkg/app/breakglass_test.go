@@ -3,11 +3,8 @@ package app
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -37,18 +34,16 @@ import (
 // request creates a certificate signing request and its approval, as Cluster Service does, and returns the key.
 func (s *sample) request(t testing.TB, name string, class contract.SignerClass, commonName string) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:masters"}}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return s.requestFor(t, name, class, commonName, "system:masters")
+}
+
+// submit creates a certificate signing request, in PEM, and its approval.
+func (s *sample) submit(t testing.TB, name string, class contract.SignerClass, request []byte) {
+	t.Helper()
 	for _, object := range []client.Object{
 		&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: class.SignerName(s.controlPlane()), Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, ExpirationSeconds: new(int32(86400)),
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}},
+			Request: request}},
 		&certificatesv1alpha1.CertificateSigningRequestApproval{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.controlPlane()}},
 	} {
 		if err := s.client.Create(t.Context(), object, workAgent); err != nil {
@@ -58,7 +53,6 @@ func (s *sample) request(t testing.TB, name string, class contract.SignerClass, 
 	t.Cleanup(func() {
 		_ = s.client.Delete(context.Background(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
-	return key
 }
 
 // certificate waits until a request is signed, and returns the certificate with its key.

@@ -15,8 +15,9 @@ import (
 )
 
 // Policy is the audit policy of a hosted API server. A policy cannot match the prefix of a user name, which is the only
-// common property of users of the SRE class. But every break-glass certificate is for the group system:masters, and the
-// only other user of this group is the control plane itself, as system:admin. The level Metadata excludes bodies.
+// common property of users of the SRE class. But every break-glass certificate is for the group system:masters or
+// system:cluster-readers. The only other user of the first is the control plane itself, as system:admin. Users of the customer may
+// have the second; Parse ignores them. The level Metadata excludes bodies.
 const Policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -24,7 +25,7 @@ rules:
 - level: None
   users: [system:admin]
 - level: Metadata
-  userGroups: [system:masters]
+  userGroups: [system:masters, system:cluster-readers]
 - level: None
 `
 

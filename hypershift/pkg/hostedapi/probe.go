@@ -8,6 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/clusterreader"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 )
@@ -70,6 +74,29 @@ func (s *server) check(ctx context.Context, client *http.Client, timeout time.Du
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return kubehealth.Check(ctx, client, "https://127.0.0.1:"+strconv.Itoa(int(s.port.Load())))
+}
+
+// ensureReaders gives the group of readers its rights. It retries until ctx ends.
+func (s *server) ensureReaders(ctx context.Context) error {
+	client, err := s.probeClient()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	hosted, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "https://127.0.0.1:" + strconv.Itoa(int(s.port.Load()))}, client)
+	if err != nil {
+		return err
+	}
+	pauses := backoff.New(firstPause, lastPause)
+	for {
+		err := clusterreader.Ensure(ctx, hosted)
+		if err == nil {
+			return nil
+		}
+		if pauses.Wait(ctx) != nil {
+			return fmt.Errorf("the API server is ready, but its readers have no rights: %w", err)
+		}
+	}
 }
 
 // probeClient returns a client with the certificates of the current spec.

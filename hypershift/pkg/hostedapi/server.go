@@ -241,7 +241,11 @@ func (s *server) runOnce() error {
 	probe.Go(func() {
 		starting, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
-		ready <- s.awaitReady(starting)
+		err := s.awaitReady(starting)
+		if err == nil {
+			err = s.ensureReaders(starting)
+		}
+		ready <- err
 	})
 	for {
 		select {

@@ -29,18 +29,23 @@ func (e *environment) breakGlass() *cobra.Command {
 }
 
 func (e *environment) breakGlassRequest() *cobra.Command {
-	var file string
+	var file, text string
+	var level adminv1.Level
 	var duration time.Duration
 	var why justification
 	c := &cobra.Command{
 		Use: "request CLUSTER", Short: "Request a credential of class sre and write its kubeconfig", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
-		Long: `Request a credential of class sre and write its kubeconfig. Requires the role break-glass.
+		Long: `Request a credential of class sre and write its kubeconfig. The level reader reads everything but secrets and requires the role operator. The
+level admin gives full access and requires the role break-glass.
 
-The private key is created locally and stored only in the kubeconfig. The kubeconfig is a secret that gives full access to the
+The private key is created locally and stored only in the kubeconfig. The kubeconfig is a secret that gives access to the
 cluster until the credential expires or its class is revoked. The credential does not outlive the elevation with which it was
 requested: with --reason and --ticket the command creates one that lasts as long, and does not end it.`,
 		PreRunE: func(*cobra.Command, []string) error {
+			if level = adminv1.Level(text); level.Role() == "" {
+				return fmt.Errorf("--level: %q is not one of reader, admin", text)
+			}
 			if duration < minCredential || duration > maxCredential {
 				return fmt.Errorf("--for: %s is not 10m to 7h55m", duration)
 			}
@@ -55,16 +60,16 @@ requested: with --reason and --ticket the command creates one that lasts as long
 			if err != nil {
 				return err
 			}
-			key, request, err := credential.EngineerRequest(me.ObjectID)
+			key, request, err := credential.EngineerRequest(me.ObjectID, level)
 			if err != nil {
 				return err
 			}
 			// The certificate ends before the elevation.
-			elevation, err := elevateFor(c.Context(), client, adminv1.BreakGlass, why, duration+signingTime)
+			elevation, err := elevateFor(c.Context(), client, level.Role(), why, duration+signingTime)
 			if err != nil {
 				return err
 			}
-			operation, issued, err := requestSigned(c.Context(), client, args[0], adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration.String()})
+			operation, issued, err := requestSigned(c.Context(), client, args[0], adminv1.CredentialRequest{Level: level, CertificateSigningRequest: string(request), Duration: duration.String()})
 			switch {
 			case elevation == nil:
 			case err != nil:
@@ -84,6 +89,8 @@ requested: with --reason and --ticket the command creates one that lasts as long
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
+	c.Flags().StringVar(&text, "level", string(adminv1.LevelReader), "`level` of the access: reader or admin")
+	_ = c.RegisterFlagCompletionFunc("level", cobra.FixedCompletions([]string{string(adminv1.LevelReader), string(adminv1.LevelAdmin)}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().DurationVar(&duration, "for", time.Hour, "`duration` of the access, 10m to 7h55m")
 	why.add(c)
 	return e.addAdminFlags(c)

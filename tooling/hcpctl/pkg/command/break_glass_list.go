@@ -27,7 +27,7 @@ func (e *environment) breakGlassList() *cobra.Command {
 			return err
 		}
 		return e.printAs(list, func() error {
-			return display.Table(e.out, []string{"UID", "CLASS", "STATE", "REQUESTER", "REASON", "EXPIRES", "FIRST USE", "LAST USE", "FROM"}, credentialRows(list.Items))
+			return display.Table(e.out, []string{"UID", "CLASS", "LEVEL", "STATE", "REQUESTER", "REASON", "EXPIRES", "FIRST USE", "LAST USE", "FROM"}, credentialRows(list.Items))
 		})
 	})
 	e.addOutputFlag(c)
@@ -58,7 +58,7 @@ func credentialRows(items []adminv1.FleetCredential) [][]string {
 	for _, item := range items {
 		spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 		use := status.GetUse()
-		rows = append(rows, []string{item.Of.GetUid(), enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_"), credentialState(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
+		rows = append(rows, []string{item.Of.GetUid(), enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_"), credentialLevel(spec), credentialState(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
 			formatTime(status.GetExpirationTime()), formatTime(use.GetFirstTime()), formatTime(use.GetLastTime()), cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")})
 	}
 	return rows
@@ -69,7 +69,7 @@ func credentialFields(item *adminv1.FleetCredential) [][]string {
 	spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 	use := status.GetUse()
 	fields := [][]string{
-		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_")}, {"state", credentialState(status.GetState())},
+		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_")}, {"level", credentialLevel(spec)}, {"state", credentialState(status.GetState())},
 		{"requester", spec.GetRequester()}, {"reason", cmp.Or(spec.GetReason(), "-")}, {"requested", formatTime(item.Of.GetCreateTime())},
 		{"expires", formatTime(status.GetExpirationTime())}, {"fingerprint", cmp.Or(status.GetCertificateFingerprint(), "-")},
 	}
@@ -78,6 +78,14 @@ func credentialFields(item *adminv1.FleetCredential) [][]string {
 	}
 	return append(fields, []string{"first use", fmt.Sprintf("%s, %s", formatTime(use.GetFirstTime()), use.GetFirstRequest())},
 		[]string{"last use", formatTime(use.GetLastTime()) + " (rounded to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
+}
+
+// credentialLevel returns the level of an SRE's credential. A customer's has none.
+func credentialLevel(spec *csv1.BreakGlassCredentialSpec) string {
+	if spec.GetLevel() == csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED {
+		return "-"
+	}
+	return enumWord(spec.GetLevel(), "BREAK_GLASS_LEVEL_")
 }
 
 func credentialState(state csv1.BreakGlassCredentialState) string {

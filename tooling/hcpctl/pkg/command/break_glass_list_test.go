@@ -18,7 +18,7 @@ func TestUseOfCredentialsIsShown(t *testing.T) {
 		return timestamppb.New(time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC))
 	}
 	used := adminv1.FleetCredential{Of: &csv1.BreakGlassCredential{Uid: "u1", ClusterUid: "c", CreateTime: at(8),
-		Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Requester: "ada", Reason: "INC-1: no console"},
+		Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Level: csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER, Requester: "ada", Reason: "INC-1: no console"},
 		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, ExpirationTime: at(18),
 			CertificateFingerprint: "5f1c",
 			Use:                    &csv1.BreakGlassUse{FirstTime: at(9), LastTime: at(11), Addresses: []string{"10.0.0.1", "10.0.0.2"}, FirstRequest: "list pods"}}}}
@@ -26,19 +26,19 @@ func TestUseOfCredentialsIsShown(t *testing.T) {
 		Spec:   &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, Requester: "alice"},
 		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}}
 	want := [][]string{
-		{"u2", "customer", "PENDING", "alice", "-", "-", "-", "-", "-"},
-		{"u1", "sre", "ISSUED", "ada", "INC-1: no console", "2026-03-01T18:00:00Z", "2026-03-01T09:00:00Z", "2026-03-01T11:00:00Z", "10.0.0.1, 10.0.0.2"},
+		{"u2", "customer", "-", "PENDING", "alice", "-", "-", "-", "-", "-"},
+		{"u1", "sre", "reader", "ISSUED", "ada", "INC-1: no console", "2026-03-01T18:00:00Z", "2026-03-01T09:00:00Z", "2026-03-01T11:00:00Z", "10.0.0.1, 10.0.0.2"},
 	}
 	if diff := cmp.Diff(want, credentialRows([]adminv1.FleetCredential{used, unused})); diff != "" {
 		t.Error(diff)
 	}
-	want = [][]string{{"uid", "u1"}, {"cluster uid", "c"}, {"class", "sre"}, {"state", "ISSUED"}, {"requester", "ada"}, {"reason", "INC-1: no console"},
+	want = [][]string{{"uid", "u1"}, {"cluster uid", "c"}, {"class", "sre"}, {"level", "reader"}, {"state", "ISSUED"}, {"requester", "ada"}, {"reason", "INC-1: no console"},
 		{"requested", "2026-03-01T08:00:00Z"}, {"expires", "2026-03-01T18:00:00Z"}, {"fingerprint", "5f1c"},
 		{"first use", "2026-03-01T09:00:00Z, list pods"}, {"last use", "2026-03-01T11:00:00Z (rounded to the hour)"}, {"from", "10.0.0.1, 10.0.0.2"}}
 	if diff := cmp.Diff(want, credentialFields(&used)); diff != "" {
 		t.Error(diff)
 	}
-	if last := credentialFields(&unused)[9]; last[1] != "no use reported" {
+	if last := credentialFields(&unused)[10]; last[1] != "no use reported" {
 		t.Errorf("one that was not used shows %v", last)
 	}
 }

@@ -12,26 +12,27 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"sigs.k8s.io/yaml"
 )
 
 // Request returns a key and a certificate signing request for the customer's administrator, both PEM.
 func Request() (keyPEM, requestPEM []byte, err error) {
-	return request("system:customer-break-glass:system-admin")
+	return request("system:customer-break-glass:system-admin", adminv1.LevelAdmin.Organization())
 }
 
-// EngineerRequest is Request for the SRE with an object ID in Microsoft Entra.
-func EngineerRequest(objectID string) (keyPEM, requestPEM []byte, err error) {
-	return request("system:sre-break-glass:" + objectID)
+// EngineerRequest is Request for the SRE with an object ID in Microsoft Entra, and a level of access.
+func EngineerRequest(objectID string, level adminv1.Level) (keyPEM, requestPEM []byte, err error) {
+	return request("system:sre-break-glass:"+objectID, level.Organization())
 }
 
-func request(commonName string) (keyPEM, requestPEM []byte, err error) {
+func request(commonName, organization string) (keyPEM, requestPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
 	signing, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:masters"}},
+		Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}},
 	}, key)
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,59 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+)
+
+// TestLevelNeedsItsRole requests credentials of each level with each role. A refusal names the role and is audited with the level.
+func TestLevelNeedsItsRole(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	server := h.another(h.db)
+	elevate := func(engineer string, role adminv1.Role) {
+		t.Helper()
+		if answer := ask(server, engineer, "", http.MethodPost, "/elevations", `{"role":"`+string(role)+`","reason":"the levels are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
+			t.Fatalf("%d: %s", answer.Code, answer.Body)
+		}
+	}
+	request := func(engineer, level string, status int) string {
+		t.Helper()
+		answer := ask(server, engineer, "", http.MethodPost, "/clusters/"+uid+"/credentials", `{"certificateSigningRequest":"csr",`+level+`"duration":"10m"}`)
+		if answer.Code != status {
+			t.Errorf("%s with %s: got %d, want %d: %s", engineer, level, answer.Code, status, answer.Body)
+		}
+		return answer.Body.String()
+	}
+	elevate("operator", adminv1.Operator)
+	for _, level := range []string{``, `"level":"reader",`} {
+		var accepted adminv1.Operation
+		if body := request("operator", level, http.StatusAccepted); json.Unmarshal([]byte(body), &accepted) != nil || !strings.Contains(string(accepted.Parameters), `"level":"reader"`) {
+			t.Errorf("accepted %s", body)
+		}
+	}
+	if body := request("operator", `"level":"admin",`, http.StatusForbidden); !strings.Contains(body, "break-glass") {
+		t.Errorf("the refusal does not name the role: %s", body)
+	}
+	elevate("oncall", adminv1.Operator)
+	request("oncall", `"level":"admin",`, http.StatusForbidden) // the role, but no elevation to it
+	elevate("oncall", adminv1.BreakGlass)
+	request("oncall", `"level":"admin",`, http.StatusAccepted)
+	request("oncall", `"level":"reader",`, http.StatusAccepted)
+	if body := request("oncall", `"level":"root",`, http.StatusBadRequest); !strings.Contains(body, `"target":"level"`) {
+		t.Errorf("the error does not name the field: %s", body)
+	}
+	outcomes := map[string]int{}
+	for _, record := range h.trail.Records(t) {
+		if record.Action == adminv1.ActionCredentialRequest && record.Outcome != audit.Started {
+			outcomes[record.Level+" "+record.Outcome]++
+		}
+	}
+	if outcomes["reader accepted"] != 3 || outcomes["admin accepted"] != 1 || outcomes["admin refused"] != 2 {
+		t.Errorf("the audit has %v", outcomes)
+	}
+}
