@@ -68,16 +68,56 @@ func (r *Region) azureEmulator() supervisor.Spec {
 	return spec
 }
 
-// writeAzureSeed writes the resources that the infrastructure of a region creates in Azure.
+// The IDs of built-in roles of Azure, and of the role of Cluster Service in customers' subscriptions.
+const (
+	ownerRole               = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
+	dnsZoneContributorRole  = "befefa01-2a29-4197-83a8-272ff33ce314"
+	certificatesOfficerRole = "a4417e6f-fecd-4de8-b567-7b0420556985"
+	blobDataContributorRole = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+	customerResourcesRole   = "3d1f6a52-90c4-4b7e-8a35-6e2f0d9b7c18"
+)
+
+// demoSubscription is the subscription of the region's customer that exists from the start.
+const demoSubscription = "11111111-1111-1111-1111-111111111111"
+
+// customerActions returns what Cluster Service does in the subscriptions of customers: managed resource groups with a DNS zone, the security
+// groups of subnets, and the credentials and roles of the identities of clusters.
+func customerActions() []string {
+	const identities = "Microsoft.ManagedIdentity/userAssignedIdentities/"
+	return []string{
+		"Microsoft.Resources/subscriptions/resourceGroups/read", "Microsoft.Resources/subscriptions/resourceGroups/write", "Microsoft.Resources/subscriptions/resourceGroups/delete",
+		"Microsoft.Network/dnsZones/read", "Microsoft.Network/dnsZones/write", "Microsoft.Network/dnsZones/delete",
+		"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/read", "Microsoft.Network/virtualNetworks/subnets/write",
+		"Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/networkSecurityGroups/join/action",
+		identities + "read", identities + "federatedIdentityCredentials/read", identities + "federatedIdentityCredentials/write", identities + "federatedIdentityCredentials/delete",
+		"Microsoft.Authorization/roleAssignments/read", "Microsoft.Authorization/roleDefinitions/read",
+	}
+}
+
+// writeAzureSeed writes the resources and role assignments that the infrastructure of a region creates in Azure. In Azure, Cluster
+// Service gets its role in a customer's subscription when the customer registers the resource provider.
 func (r *Region) writeAzureSeed(context.Context) error {
 	group := "/subscriptions/" + serviceSubscription + "/resourceGroups/" + serviceGroup
+	vault, account := group+"/providers/Microsoft.KeyVault/vaults/"+serviceGroup, group+"/providers/Microsoft.Storage/storageAccounts/"+documentsAccount
+	assign := func(principal, role, scope string) any {
+		return map[string]string{"principalId": principal, "role": role, "scope": scope}
+	}
 	seed := map[string]any{
+		"roles": []any{map[string]any{"id": customerResourcesRole, "name": "Cluster Service in customers' subscriptions", "actions": customerActions()}},
+		"assignments": []any{
+			assign(serviceObjectID, customerResourcesRole, "/"),
+			assign(serviceObjectID, dnsZoneContributorRole, group),
+			assign(serviceObjectID, certificatesOfficerRole, vault),
+			assign(serviceObjectID, blobDataContributorRole, account),
+			assign(customerObjectID, ownerRole, "/subscriptions/"+demoSubscription),
+		},
+		"vault": vault,
 		"resources": []any{
 			map[string]string{"id": group, "apiVersion": "2021-04-01", "location": r.config.Location},
 			map[string]string{"id": group + "/providers/Microsoft.Network/dnsZones/" + r.baseDomain(), "apiVersion": "2018-05-01", "location": "global"},
 		},
 		"issuers":    []string{certificateIssuer},
-		"containers": []any{map[string]string{"account": documentsAccount, "name": documentsContainer, "access": "blob"}},
+		"containers": []any{map[string]string{"account": documentsAccount, "accountId": account, "name": documentsContainer, "access": "blob"}},
 	}
 	data, err := json.MarshalIndent(seed, "", "  ")
 	if err != nil {

@@ -40,6 +40,8 @@ type Endpoints struct {
 	MaestroGRPC    string              `json:"maestroGRPC"`
 	ClusterService string              `json:"clusterService"`
 	Frontend       string              `json:"frontend"`
+	// AzureCredentials is the file with the credentials of Cluster Service in Azure.
+	AzureCredentials string `json:"azureCredentials"`
 	// ARMCredentialsFile contains the credentials with which ARM gets its tokens for the frontend. ProviderAudience is
 	// their audience.
 	ARMCredentialsFile string `json:"armCredentialsFile"`
@@ -81,6 +83,7 @@ func (r *Region) Endpoints() Endpoints {
 		MaestroGRPC:        r.address(maestroGRPCPort),
 		ClusterService:     r.address(clusterServicePort),
 		Frontend:           r.address(frontendPort),
+		AzureCredentials:   r.serviceCredentialsFile(),
 		ARMCredentialsFile: r.armCredentialsFile(),
 		ProviderAudience:   providerAudience,
 		MQTT:               r.address(mqttPort),

@@ -149,6 +149,9 @@ func (r *Region) armCredentialsFile() string { return r.state.path("front-door",
 const developersGroup = "b7d0f4c2-1f5e-4c55-9d0b-2a6c3e8f7d41"
 
 const (
+	// customerObjectID and serviceObjectID are the principals of the region's customer and of Cluster Service in Azure.
+	customerObjectID = "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2"
+	serviceObjectID  = "d7c0b9a1-6f3e-4f7a-8b21-0c9e5d4a3b12"
 	// providerTenantID is the tenant of the resource provider and of ARM's principal.
 	providerTenantID = "5f0c9a3e-77b1-4d3f-9a55-2f2d1f7f6f10"
 	// armClientID is the application ID of ARM, the same in every cloud.
@@ -169,7 +172,7 @@ func (r *Region) createCredentials() error {
 			TenantID:     tenantID,
 			ClientID:     "8a1f7d0e-5b0b-4d0a-a6c4-0f4c2f7f9b11",
 			ClientSecret: rand.Text(),
-			ObjectID:     "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2",
+			ObjectID:     customerObjectID,
 			Name:         "developer@local",
 			Groups:       []string{developersGroup},
 		},
@@ -184,7 +187,7 @@ func (r *Region) createCredentials() error {
 			TenantID:     providerTenantID,
 			ClientID:     "6c1a3f52-2a4e-4d0b-9f57-58c0a1d9e7b3",
 			ClientSecret: rand.Text(),
-			ObjectID:     "d7c0b9a1-6f3e-4f7a-8b21-0c9e5d4a3b12",
+			ObjectID:     serviceObjectID,
 			Name:         "Cluster Service",
 		},
 	} {

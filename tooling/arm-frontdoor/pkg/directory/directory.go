@@ -31,6 +31,8 @@ type Subscription struct {
 	State string `json:"state"`
 	// Features lists the registered features of the provider.
 	Features []string `json:"features,omitempty"`
+	// PendingFeatures lists the features that the customer requested and the provider has not approved.
+	PendingFeatures []string `json:"pendingFeatures,omitempty"`
 	// Groups holds the resource groups by lower-case name.
 	Groups map[string]*Group `json:"groups,omitempty"`
 }
@@ -172,7 +174,7 @@ func (d *Directory) save() error {
 
 func (s *Subscription) clone() Subscription {
 	c := *s
-	c.Features = slices.Clone(s.Features)
+	c.Features, c.PendingFeatures = slices.Clone(s.Features), slices.Clone(s.PendingFeatures)
 	c.Groups = make(map[string]*Group, len(s.Groups))
 	for name, g := range s.Groups {
 		copied := *g

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +71,9 @@ func (d *FrontDoor) respondInSubscription(r *request) *response {
 		return d.putSubscription(r)
 	}
 	s, exists := d.options.Directory.Subscription(r.path.subscription)
+	if exists && isFeatureApproval(r.path) && d.isProvider(r.caller) {
+		return d.approveFeature(r, s)
+	}
 	if !exists || !asciifold.Equal(s.TenantID, r.caller.TenantID) {
 		return newError(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", r.path.subscription)
 	}
@@ -271,8 +273,8 @@ const subscriptionAPIVersion = "2.0"
 // notifyProvider sends the state of a subscription to the resource provider.
 func (d *FrontDoor) notifyProvider(r *request, s directory.Subscription) error {
 	features := []any{}
-	for _, name := range s.Features {
-		features = append(features, map[string]string{"name": name, "state": "Registered"})
+	for _, name := range slices.Concat(s.Features, s.PendingFeatures) {
+		features = append(features, map[string]string{"name": name, "state": featureState(s, name)})
 	}
 	body := map[string]any{
 		"state":            s.State,
@@ -324,59 +326,6 @@ func (d *FrontDoor) register(r *request, s directory.Subscription, registration,
 		return d.errorResponse(err)
 	}
 	return newResponse(http.StatusOK, d.providerBody(after.ID, after.Provider))
-}
-
-var featureNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
-
-// respondForFeatures responds to requests of Microsoft.Features for the resource provider: list, get, register, unregister.
-func (d *FrontDoor) respondForFeatures(r *request, s directory.Subscription) *response {
-	rest := r.path.rest[4:]
-	feature := func(name string) any {
-		state := "NotRegistered"
-		if slices.Contains(s.Features, Provider+"/"+name) {
-			state = "Registered"
-		}
-		return map[string]any{
-			"id":   "/subscriptions/" + s.ID + "/providers/Microsoft.Features/providers/" + Provider + "/features/" + name,
-			"name": Provider + "/" + name, "type": "Microsoft.Features/providers/features", "properties": map[string]string{"state": state},
-		}
-	}
-	switch {
-	case len(rest) == 1 && asciifold.Equal(rest[0], "features"):
-		values := []any{}
-		for _, name := range s.Features {
-			values = append(values, feature(strings.TrimPrefix(name, Provider+"/")))
-		}
-		return onlyGet(r, func() *response { return newResponse(http.StatusOK, map[string]any{"value": values}) })
-	case len(rest) < 2 || len(rest) > 3 || !asciifold.Equal(rest[0], "features") || !featureNamePattern.MatchString(rest[1]):
-		return notFound(r)
-	case len(rest) == 2:
-		return onlyGet(r, func() *response { return newResponse(http.StatusOK, feature(rest[1])) })
-	case r.Method != http.MethodPost:
-		return methodNotAllowed(http.MethodPost)
-	}
-	name := Provider + "/" + rest[1]
-	s.Features = slices.DeleteFunc(s.Features, func(other string) bool { return other == name })
-	switch asciifold.Lower(rest[2]) {
-	case "register":
-		s.Features = append(s.Features, name)
-	case "unregister":
-	default:
-		return notFound(r)
-	}
-	if s.Provider == directory.Registered {
-		if err := d.notifyProvider(r, s); err != nil {
-			return d.errorResponse(err)
-		}
-	}
-	features := s.Features
-	if _, err := d.options.Directory.Update(s.ID, func(stored *directory.Subscription) error {
-		stored.Features = features
-		return nil
-	}); err != nil {
-		return d.errorResponse(err)
-	}
-	return newResponse(http.StatusOK, feature(rest[1]))
 }
 
 // escape escapes a name as a path segment.

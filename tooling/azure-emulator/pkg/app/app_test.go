@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/app"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 )
 
 // runAsEmulator is the environment variable that makes the test binary run the emulator; its value is the folder for the
@@ -27,7 +28,7 @@ const runAsEmulator = "HCPMESH_TEST_AZURE_EMULATOR"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(runAsEmulator); dir != "" {
 		o := app.Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"),
-			TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Authority: os.Getenv("AUTHORITY")}
+			TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Authority: os.Getenv("AUTHORITY"), SeedFile: filepath.Join(dir, "seed.json")}
 		process.Run("azure-emulator", process.Options{OpsListen: "127.0.0.1:0", LogLevel: "error", DieWithParent: true}, o.Run)
 		return
 	}
@@ -53,6 +54,10 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	defer issuer.Close()
 	bearer, err := issuer.Token("https://management.azure.com", time.Now().Add(time.Hour))
 	if err != nil {
+		t.Fatal(err)
+	}
+	seed := `{"assignments": [{"principalId": "` + entratest.ObjectID + `", "role": "` + arm.OwnerRole + `", "scope": "/subscriptions/s"}]}`
+	if err := os.WriteFile(filepath.Join(dir, "seed.json"), []byte(seed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var acknowledged []string

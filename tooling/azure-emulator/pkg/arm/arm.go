@@ -25,6 +25,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
@@ -47,6 +48,9 @@ type Options struct {
 	AssumeCustomers bool
 	// Location is the location of assumed resources.
 	Location string
+	// Roles are role definitions besides the built-in ones, and Assignments are role assignments besides those that clients create.
+	Roles       []rbac.Role
+	Assignments []SeedAssignment
 	// Log receives the errors of Run; nil discards them.
 	Log *slog.Logger
 	Now func() time.Time
@@ -56,6 +60,7 @@ type Options struct {
 type Server struct {
 	Options
 	types map[string]*resourceType
+	roles []rbac.Role
 	// wakeups notifies Run of a new operation.
 	wakeups chan struct{}
 	// updates serializes requests that change resources, so that their checks still hold when they write.
@@ -70,7 +75,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1)}
+	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1), roles: append(builtInRoles(), o.Roles...)}
 	for _, k := range append(append(append(groupTypes(), dnsTypes()...), networkTypes()...), identityTypes()...) {
 		s.types[strings.ToLower(k.name)] = k
 	}
@@ -196,8 +201,11 @@ func (c *call) inTransaction(run func(func(*store.Tx) error) error) (resp *respo
 	return resp, err
 }
 
-// route executes the request by its type and method.
+// route authorizes the request and executes it by its type and method.
 func (c *call) route() (*response, error) {
+	if err := c.authorizeRequest(); err != nil {
+		return nil, err
+	}
 	p := c.path
 	switch {
 	case p.operation != "":
@@ -432,70 +440,6 @@ func (c *call) checkConditions(old *Resource) error {
 	switch {
 	case none == "*" && old != nil, match != "" && old == nil, match != "" && match != "*" && match != old.ETag:
 		return &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "The condition '" + match + none + "' of the request was not met."}
-	}
-	return nil
-}
-
-// delete deletes a resource with all of its children, at once or by an operation.
-func (c *call) delete(k *resourceType) (*response, error) {
-	r, err := c.find(c.path.id)
-	if err != nil {
-		return nil, err
-	}
-	if r == nil {
-		if k.name == groupType {
-			return nil, groupNotFound(c.path)
-		}
-		if err := c.checkGroup(); err != nil {
-			return nil, err
-		}
-		return &response{status: http.StatusNoContent}, nil
-	}
-	if r.Operation != "" {
-		if !r.Deleting {
-			return nil, inProgress(r)
-		}
-		return &response{status: http.StatusAccepted, header: c.pollHeaders(r, r.Operation, true)}, nil
-	}
-	if err := c.checkConditions(r); err != nil {
-		return nil, err
-	}
-	if k.canDelete != nil {
-		if err := k.canDelete(c, r); err != nil {
-			return nil, err
-		}
-	}
-	if k.longDelete && c.OperationDelay > 0 {
-		if r.Properties == nil {
-			r.Properties = map[string]any{}
-		}
-		r.Properties["provisioningState"], r.Deleting = "Deleting", true
-		header, err := c.startOperation(r, true)
-		if err != nil {
-			return nil, err
-		}
-		return &response{status: http.StatusAccepted, header: header}, c.save(r)
-	}
-	return &response{status: http.StatusOK}, c.removeTree(r.ID)
-}
-
-// removeTree deletes a resource and all resources below it from the store.
-func (c *call) removeTree(id string) error {
-	lower := strings.ToLower(id)
-	var keys []string
-	err := c.tx.Scan(resources, lower, func(key string, _ func(any) error) error {
-		if key == lower || strings.HasPrefix(key, lower+"/") {
-			keys = append(keys, key)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if err := c.tx.Delete(resources, key); err != nil {
-			return err
-		}
 	}
 	return nil
 }

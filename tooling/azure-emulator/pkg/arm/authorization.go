@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
 
 // assignments is the bucket of role assignments, by <principal><scope>/<name>.
@@ -23,6 +23,8 @@ type assignment struct {
 	Name       string               `json:"name"`
 	Type       string               `json:"type"`
 	Properties assignmentProperties `json:"properties"`
+	// seeded marks an assignment of the seed, which clients cannot delete.
+	seeded bool
 }
 
 type assignmentProperties struct {
@@ -58,6 +60,9 @@ func (c *call) routeAuthorization() (*response, error) {
 			if err != nil || a == nil {
 				return &response{status: http.StatusNoContent}, err
 			}
+			if a.seeded {
+				return nil, &Error{Status: http.StatusConflict, Code: "RoleAssignmentOfSeed", Message: fmt.Sprintf("The role assignment '%s' belongs to the emulator's seed and cannot be deleted.", a.Name)}
+			}
 			return &response{status: http.StatusOK, body: a}, c.tx.Delete(assignments, a.key())
 		}
 	}
@@ -71,7 +76,7 @@ func (a *assignment) key() string {
 
 // assignment returns the requested role assignment, or nil if it does not exist.
 func (c *call) assignment() (*assignment, error) {
-	all, err := store.All[assignment](c.tx, assignments, "")
+	all, err := c.assignmentsOf("")
 	for _, a := range all {
 		if strings.EqualFold(a.ID, c.path.id) {
 			return a, err
@@ -89,7 +94,7 @@ func (c *call) putAssignment() (*response, error) {
 	if _, err := uuid.Parse(c.path.name); err != nil {
 		return nil, badRequest("InvalidRoleAssignmentId", "The role assignment ID '%s' is not valid. The role assignment ID must be a GUID.", c.path.name)
 	}
-	if findRole(lastSegment(a.Properties.RoleDefinitionID)) == nil {
+	if c.findRole(lastSegment(a.Properties.RoleDefinitionID)) == nil {
 		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", lastSegment(a.Properties.RoleDefinitionID))
 	}
 	var owner string
@@ -101,7 +106,7 @@ func (c *call) putAssignment() (*response, error) {
 		return nil, badRequest("PrincipalNotFound", "Principal %s does not exist in the directory.", a.Properties.PrincipalID)
 	}
 	a.ID, a.Name, a.Type, a.Properties.Scope = c.path.id, c.path.name, "Microsoft.Authorization/roleAssignments", c.path.scope
-	others, err := store.All[assignment](c.tx, assignments, strings.ToLower(a.Properties.PrincipalID)+"/")
+	others, err := c.assignmentsOf(strings.ToLower(a.Properties.PrincipalID))
 	if err != nil {
 		return nil, err
 	}
@@ -133,17 +138,13 @@ func (c *call) listAssignments() (*response, error) {
 	if filter != "" && principal == "" && !atScope {
 		return nil, badRequest("UnsupportedQuery", "The filter '%s' is not supported.", filter)
 	}
-	prefix := ""
-	if principal != "" {
-		prefix = principal + "/"
-	}
-	all, err := store.All[assignment](c.tx, assignments, prefix)
+	all, err := c.assignmentsOf(principal)
 	if err != nil {
 		return nil, err
 	}
 	value := []any{}
 	for _, a := range all {
-		if isWithin(c.path.scope, a.Properties.Scope) || !atScope && isWithin(a.Properties.Scope, c.path.scope) {
+		if rbac.Within(c.path.scope, a.Properties.Scope) || !atScope && rbac.Within(a.Properties.Scope, c.path.scope) {
 			value = append(value, a)
 		}
 	}
@@ -170,13 +171,7 @@ func (c *call) assumedAssignment(principal string) (*assignment, error) {
 	}
 	scope := "/subscriptions/" + c.path.subscription
 	return &assignment{ID: scope + "/providers/Microsoft.Authorization/roleAssignments/" + principal, Name: principal, Type: "Microsoft.Authorization/roleAssignments",
-		Properties: assignmentProperties{Scope: scope, RoleDefinitionID: scope + "/providers/Microsoft.Authorization/roleDefinitions/" + ownerRole, PrincipalID: principal, PrincipalType: "ServicePrincipal"}}, nil
-}
-
-// isWithin reports whether a scope equals outer or is below it.
-func isWithin(inner, outer string) bool {
-	inner, outer = strings.ToLower(inner), strings.ToLower(outer)
-	return inner == outer || strings.HasPrefix(inner, strings.TrimSuffix(outer, "/")+"/")
+		Properties: assignmentProperties{Scope: scope, RoleDefinitionID: scope + "/providers/Microsoft.Authorization/roleDefinitions/" + OwnerRole, PrincipalID: principal, PrincipalType: "ServicePrincipal"}}, nil
 }
 
 // lastSegment returns the last segment of an ID in lower case.

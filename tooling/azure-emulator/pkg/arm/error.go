@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
 
 // Error is an error response of ARM.
@@ -22,7 +24,11 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 // WriteError writes an error response. An error that is not an *Error is an internal error of the emulator.
 func WriteError(w http.ResponseWriter, err error) {
 	var apiErr *Error
-	if !errors.As(err, &apiErr) {
+	var denied *rbac.Denied
+	switch {
+	case errors.As(err, &denied):
+		apiErr = &Error{Status: http.StatusForbidden, Code: "AuthorizationFailed", Message: denied.Error() + " If access was recently granted, please refresh your credentials."}
+	case !errors.As(err, &apiErr):
 		apiErr = &Error{Status: http.StatusInternalServerError, Code: "InternalServerError", Message: "Internal error of the emulator: " + err.Error()}
 	}
 	if apiErr.RetryAfter > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
@@ -157,6 +158,9 @@ func (c *call) checkSubnet(network, subnet *Resource) error {
 	id := securityGroupOf(subnet)
 	if id == "" {
 		return nil
+	}
+	if err := c.authorize(rbac.Action{Name: nsgType + "/join/action"}, id); err != nil {
+		return err
 	}
 	group, err := c.find(id)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
@@ -36,9 +37,11 @@ const maxBlob = 8 << 20
 // Server is the HTTP handler.
 type Server struct {
 	Store *store.Store
-	// Accounts lists the storage accounts.
-	Accounts []string
-	Now      func() time.Time
+	// Accounts maps the names of the storage accounts to their resource IDs, the scopes of requests.
+	Accounts map[string]string
+	// Access authorizes the callers.
+	Access rbac.Authorizer
+	Now    func() time.Time
 
 	// mu serializes requests, so that their checks still hold when they write.
 	mu sync.Mutex
@@ -94,12 +97,8 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 // Serves reports whether a path belongs to one of the accounts.
 func (s *Server) Serves(path string) bool {
 	account, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	for _, a := range s.Accounts {
-		if a == account {
-			return true
-		}
-	}
-	return false
+	_, ok := s.Accounts[account]
+	return ok
 }
 
 // Public reports whether a request needs no token, because the container has public access.
@@ -127,7 +126,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
 	w.Header().Set("x-ms-version", r.Header.Get("x-ms-version"))
 	w.Header().Set("Date", s.Now().UTC().Format(http.TimeFormat))
-	err := s.respond(w, r)
+	err := s.authorize(r)
+	if err == nil {
+		err = s.respond(w, r)
+	}
 	if err == nil {
 		return
 	}

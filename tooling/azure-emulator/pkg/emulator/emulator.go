@@ -1,7 +1,8 @@
 // Package emulator combines the emulated services of Azure in one handler: Resource Manager below /subscriptions and
 // /providers, one Key Vault below /certificates, and Blob Storage below the names of its accounts.
 //
-// For each request it applies the injected faults, verifies the bearer token, and calls the service. All data is in one
+// For each request it applies the injected faults, verifies the bearer token, and calls the service, which authorizes the caller by
+// role assignments (package rbac). All data is in one
 // file. A seed, applied at every start, contains the infrastructure of a region: its resource group, DNS zone and storage
 // account.
 package emulator
@@ -23,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/vault"
 )
@@ -87,10 +89,11 @@ func Open(o Options) (*Emulator, error) {
 		return nil, err
 	}
 	e := &Emulator{options: o, store: opened, faults: faults.New(faults.Azure, o.FaultSeed)}
-	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Log: o.Log, Now: o.Now})
+	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location,
+		Roles: o.Seed.Roles, Assignments: o.Seed.Assignments, Log: o.Log, Now: o.Now})
 	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime,
-		Reject: e.rejectCertificate, Now: o.Now})
-	e.blob = &blob.Server{Store: opened, Now: o.Now}
+		Reject: e.rejectCertificate, Access: e.arm, ID: o.Seed.Vault, Now: o.Now})
+	e.blob = &blob.Server{Store: opened, Accounts: map[string]string{}, Access: e.arm, Now: o.Now}
 	if err := e.applySeed(o.Seed); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
@@ -153,11 +156,13 @@ func (e *Emulator) service(path string) string {
 	return ServiceARM
 }
 
-// serve authenticates a request and calls its service.
+// serve authenticates a request and calls its service, which authorizes the caller.
 func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, service string) {
-	if !e.authenticate(w, r, service) {
+	caller, ok := e.authenticate(w, r, service)
+	if !ok {
 		return
 	}
+	r = r.WithContext(rbac.NewContext(r.Context(), caller))
 	switch service {
 	case ServiceVault:
 		e.vault.ServeHTTP(w, r)
@@ -196,9 +201,9 @@ func (e *Emulator) writeFault(w http.ResponseWriter, service string, rule *fault
 	arm.WriteError(w, &arm.Error{Status: rule.Status, Code: code, Message: "Injected fault."})
 }
 
-// authenticate verifies the bearer token. If the token is missing or invalid, it writes the service's error response and
-// returns false.
-func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service string) bool {
+// authenticate verifies the bearer token and returns its principal, or nobody for a public blob. If the token is missing or
+// invalid, it writes the service's error response and returns false.
+func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service string) (rbac.Caller, bool) {
 	audiences := map[string][]string{
 		ServiceARM:   {"https://management.azure.com", "https://management.core.windows.net"},
 		ServiceVault: {"https://vault.azure.net"},
@@ -206,20 +211,21 @@ func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service 
 	}[service]
 	if service == ServiceBlob && r.Header.Get("Authorization") == "" {
 		if public, err := e.blob.Public(r); err == nil && public {
-			return true
+			return rbac.Caller{}, true
 		}
 	}
 	text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	var claims entra.Claims
 	err := errors.New("the 'Authorization' header is missing or has no bearer token")
 	if bearer {
-		_, err = e.options.Tokens.Verify(r.Context(), text, audiences)
+		claims, err = e.options.Tokens.Verify(r.Context(), text, audiences)
 	}
 	if err == nil {
-		return true
+		return rbac.Caller{ObjectID: claims.ObjectID, Groups: claims.Groups}, true
 	}
 	if errors.Is(err, entra.ErrUnavailable) {
 		arm.WriteError(w, &arm.Error{Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable", RetryAfter: time.Second, Message: "Tokens cannot be verified: " + err.Error()})
-		return false
+		return rbac.Caller{}, false
 	}
 	tenant := e.options.Tenant
 	if tenant == "" {
@@ -232,12 +238,12 @@ func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service 
 	case ServiceBlob:
 		w.Header().Set("WWW-Authenticate", "Bearer authorization_uri="+authority+"/oauth2/authorize resource_id="+audiences[0])
 		blob.WriteError(w, http.StatusUnauthorized, "NoAuthenticationInformation", "Server failed to authenticate the request: "+err.Error()+".")
-		return false
+		return rbac.Caller{}, false
 	default:
 		w.Header().Set("WWW-Authenticate", `Bearer authorization_uri="`+authority+`", error="invalid_token"`)
 	}
 	arm.WriteError(w, &arm.Error{Status: http.StatusUnauthorized, Code: "AuthenticationFailed", Message: "Authentication failed: " + err.Error() + "."})
-	return false
+	return rbac.Caller{}, false
 }
 
 // statusRecorder records the status of a response.

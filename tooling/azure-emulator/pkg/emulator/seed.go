@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
@@ -17,6 +17,12 @@ import (
 type Seed struct {
 	// Resources are created in order if they do not exist.
 	Resources []SeedResource `json:"resources,omitempty"`
+	// Roles are role definitions besides Azure's built-in ones. Assignments give principals roles; nobody else has rights before a
+	// principal with the right to do so assigns a role.
+	Roles       []rbac.Role          `json:"roles,omitempty"`
+	Assignments []arm.SeedAssignment `json:"assignments,omitempty"`
+	// Vault is the resource ID of the vault, the scope of roles for its data.
+	Vault string `json:"vault,omitempty"`
 	// Issuers lists the certificate issuers of the vault.
 	Issuers []string `json:"issuers,omitempty"`
 	// Containers lists the containers of Blob Storage. Their accounts are created as well.
@@ -34,7 +40,9 @@ type SeedResource struct {
 // SeedContainer is a container of Blob Storage.
 type SeedContainer struct {
 	Account string `json:"account"`
-	Name    string `json:"name"`
+	// AccountID is the resource ID of the account, the scope of roles for its data.
+	AccountID string `json:"accountId,omitempty"`
+	Name      string `json:"name"`
 	// Access is the public access: empty, or blob.
 	Access string `json:"access,omitempty"`
 }
@@ -57,10 +65,11 @@ func ReadSeed(path string) (Seed, error) {
 
 // applySeed creates the resources of the seed with the services themselves, so that they are validated.
 func (e *Emulator) applySeed(seed Seed) error {
+	if err := e.arm.CheckAssignments(); err != nil {
+		return err
+	}
 	for _, c := range seed.Containers {
-		if !slices.Contains(e.blob.Accounts, c.Account) {
-			e.blob.Accounts = append(e.blob.Accounts, c.Account)
-		}
+		e.blob.Accounts[c.Account] = c.AccountID
 		if _, err := e.blob.PutContainer(c.Account, c.Name, c.Access); err != nil {
 			return fmt.Errorf("creating container %s of the seed: %w", c.Name, err)
 		}
@@ -77,7 +86,8 @@ func (e *Emulator) applySeed(seed Seed) error {
 			return err
 		}
 		response := httptest.NewRecorder()
-		e.arm.ServeHTTP(response, httptest.NewRequest(http.MethodPut, "https://seed"+r.ID+"?api-version="+r.APIVersion, strings.NewReader(string(body))))
+		request := httptest.NewRequest(http.MethodPut, "https://seed"+r.ID+"?api-version="+r.APIVersion, strings.NewReader(string(body)))
+		e.arm.ServeHTTP(response, request.WithContext(rbac.NewContext(request.Context(), rbac.Emulator())))
 		if response.Code >= http.StatusBadRequest {
 			return fmt.Errorf("creating %s of the seed: %s", r.ID, response.Body)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	azurearm "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -45,12 +46,29 @@ func Seed(zone string) emulator.Seed {
 			{ID: Group, APIVersion: "2021-04-01", Location: "westus3"},
 			{ID: Group + "/providers/Microsoft.Network/dnsZones/" + zone, APIVersion: "2018-05-01", Location: "global"},
 		},
+		Vault:      Vault,
 		Issuers:    []string{"OneCertV2-PublicCA"},
-		Containers: []emulator.SeedContainer{{Account: "oidc", Name: "issuers", Access: "blob"}},
+		Containers: []emulator.SeedContainer{{Account: "oidc", AccountID: Account, Name: "issuers", Access: "blob"}},
 	}
 }
 
-// Start starts an emulator. It overwrites the Tokens, EnableFaults and Tenant of options.
+// Vault and Account are the resource IDs of the service's vault and storage account.
+const (
+	Vault   = Group + "/providers/Microsoft.KeyVault/vaults/region"
+	Account = Group + "/providers/Microsoft.Storage/storageAccounts/oidc"
+)
+
+// Owner returns the assignments with which a principal may do everything: Owner has no rights on data.
+func Owner(principal string) []azurearm.SeedAssignment {
+	var all []azurearm.SeedAssignment
+	for _, role := range []string{azurearm.OwnerRole, azurearm.VaultAdministratorRole, azurearm.BlobDataContributorRole} {
+		all = append(all, azurearm.SeedAssignment{PrincipalID: principal, Role: role, Scope: "/"})
+	}
+	return all
+}
+
+// Start starts an emulator. It overwrites the Tokens, EnableFaults and Tenant of options. The principal of Tokens may do everything,
+// unless the seed has role assignments.
 func Start(options emulator.Options) (*Azure, error) {
 	tokens, err := entratest.Start()
 	if err != nil {
@@ -58,6 +76,9 @@ func Start(options emulator.Options) (*Azure, error) {
 	}
 	options.Tokens = &entra.Verifier{Authority: tokens.Authority(), Client: http.DefaultClient}
 	options.EnableFaults, options.Tenant = true, entratest.Tenant
+	if options.Seed.Assignments == nil {
+		options.Seed.Assignments = Owner(entratest.ObjectID)
+	}
 	opened, err := emulator.Open(options)
 	if err != nil {
 		tokens.Close()

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
@@ -53,6 +55,9 @@ type Options struct {
 	// Reject, if set, is called for each certificate that is due. If it returns an error, the issuer rejects the request
 	// with it.
 	Reject func(name string) error
+	// Access authorizes the callers. ID is the resource ID of the vault, the scope of their requests.
+	Access rbac.Authorizer
+	ID     string
 	Now    func() time.Time
 }
 
@@ -109,6 +114,10 @@ var certificateNamePattern = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
 	status, body, err := s.respond(r)
+	var denied *rbac.Denied
+	if errors.As(err, &denied) {
+		err = newError(http.StatusForbidden, "Forbidden", "Caller is not authorized to perform action on resource. %s", denied.Error())
+	}
 	if err != nil {
 		arm.WriteError(w, err)
 		return
@@ -122,8 +131,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
 }
 
-// respond executes a request and returns the status and the body.
+// respond authorizes and executes a request and returns the status and the body.
 func (s *Server) respond(r *http.Request) (int, any, error) {
+	if err := s.Access.Authorize(r.Context(), action(r), s.ID); err != nil {
+		return 0, nil, err
+	}
 	if !slices.Contains(apiVersions, r.URL.Query().Get("api-version")) {
 		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The specified version (%s) is not recognized. Consider using the latest supported version (%s).", r.URL.Query().Get("api-version"), apiVersions[0])
 	}
