@@ -207,6 +207,7 @@ func TestConsumersAreIndependent(t *testing.T) {
 // Within a consumer, new work is sent in the order in which it was accepted.
 func TestDeliveryIsOrdered(t *testing.T) {
 	r := newRegion(t)
+	r.Tune = func(c *app.Config) { c.Resend = time.Minute } // the agent confirms nothing
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
