@@ -104,6 +104,9 @@ func (r *Region) issueIdentities() error {
 	if err := r.createAudit(); err != nil {
 		return err
 	}
+	if err := r.signReleases(); err != nil {
+		return err
+	}
 	if err := r.createCredentials(); err != nil {
 		return err
 	}

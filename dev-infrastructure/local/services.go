@@ -196,7 +196,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--api-url-source=endpoint",
 		"--components-after="+r.componentsAfter().String(),
 	)
-	spec.Args = slices.Concat(spec.Args, r.databaseFlags(ClusterServiceDatabase), r.tracing(), r.auditFlags("cluster-service"), r.releaseCatalog(), r.updateGraphFlags())
+	spec.Args = slices.Concat(spec.Args, r.databaseFlags(ClusterServiceDatabase), r.tracing(), r.auditFlags("cluster-service"), r.releaseCatalog(), r.updateGraphFlags(), r.signatureFlags())
 	if r.hasAzure() {
 		spec.Args = append(spec.Args, "--config="+r.clusterServiceConfigFile())
 	}

@@ -10,9 +10,9 @@ type Update struct {
 }
 
 // Updates returns the releases to which edges lead from a release within a channel, newest first. It returns none if the
-// channel does not carry the release.
+// channel does not carry the release, and no refused releases.
 func (c *Catalog) Updates(from Version, channel string) []Update {
-	start, known := c.find(from)
+	start, known := c.start(from)
 	if !known || !start.In(channel) {
 		return nil
 	}

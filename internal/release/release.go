@@ -71,6 +71,8 @@ type Catalog struct {
 	edges    map[between]*edge
 	// ends are the ends of support by minor version.
 	ends map[string]time.Time
+	// refused are releases that are not accepted, oldest first.
+	refused []Refusal
 }
 
 // between identifies an edge.

@@ -185,7 +185,7 @@ type ClusterServiceClient interface {
 	// (INVALID_ARGUMENT).
 	//
 	// FAILED_PRECONDITION, each with what is allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
-	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (a version cannot be lowered),
+	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, RELEASE_REFUSED (it has no valid signature), VERSION_NOT_NEWER (a version cannot be lowered),
 	// MINOR_VERSION_SKIPPED (at most one minor version up), NO_UPDATE_PATH (the update graph has no path), VERSION_SKEW (a
 	// node pool would be too far behind).
 	StartUpgrade(ctx context.Context, in *StartUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
@@ -269,7 +269,7 @@ type ClusterServiceClient interface {
 	// on its shard, and drain plans apply the new rules. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
 	// CLUSTER_DELETING.
 	SetPlacementPolicy(ctx context.Context, in *SetPlacementPolicyRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
-	// Returns the OpenShift versions that clusters can be installed with now.
+	// Returns the OpenShift versions that clusters can be installed with now. UNAVAILABLE: no release is verified yet.
 	ListOpenShiftVersions(ctx context.Context, in *ListOpenShiftVersionsRequest, opts ...grpc.CallOption) (*ListOpenShiftVersionsResponse, error)
 }
 
@@ -976,7 +976,7 @@ type ClusterServiceServer interface {
 	// (INVALID_ARGUMENT).
 	//
 	// FAILED_PRECONDITION, each with what is allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
-	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (a version cannot be lowered),
+	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, RELEASE_REFUSED (it has no valid signature), VERSION_NOT_NEWER (a version cannot be lowered),
 	// MINOR_VERSION_SKIPPED (at most one minor version up), NO_UPDATE_PATH (the update graph has no path), VERSION_SKEW (a
 	// node pool would be too far behind).
 	StartUpgrade(context.Context, *StartUpgradeRequest) (*Upgrade, error)
@@ -1060,7 +1060,7 @@ type ClusterServiceServer interface {
 	// on its shard, and drain plans apply the new rules. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
 	// CLUSTER_DELETING.
 	SetPlacementPolicy(context.Context, *SetPlacementPolicyRequest) (*PlacementExplanation, error)
-	// Returns the OpenShift versions that clusters can be installed with now.
+	// Returns the OpenShift versions that clusters can be installed with now. UNAVAILABLE: no release is verified yet.
 	ListOpenShiftVersions(context.Context, *ListOpenShiftVersionsRequest) (*ListOpenShiftVersionsResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }

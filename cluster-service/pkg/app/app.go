@@ -103,7 +103,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	defer recorded.Wait()
 	defer stopRecords()
 
-	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Metrics: p.Metrics, Log: p.Log})
+	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Signatures: in.signatures, Metrics: p.Metrics, Log: p.Log})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
 		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Log: p.Log, Records: records, Azure: in.azure})
 	var group sync.WaitGroup

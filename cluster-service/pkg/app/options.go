@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/release/signature"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -50,6 +51,8 @@ type Options struct {
 	ReleaseCatalog string
 	UpdateGraph    string
 	UpdateGraphCA  string // file
+	TrustRoot      string // file
+	Signatures     string
 	Environment    string
 	Region         string
 	BaseDomain     string
@@ -82,6 +85,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the releases, until the update graph is known; empty takes the built-in catalogue")
 	flags.StringVar(&o.UpdateGraph, "update-graph-url", "", "`URL` of the update graph, up to and without /v1/graph; empty goes by the release catalogue alone")
 	flags.StringVar(&o.UpdateGraphCA, "update-graph-ca-file", "", "`file` of the authorities that the update graph's certificate may be of; empty takes the system's")
+	flags.StringVar(&o.TrustRoot, "release-trust-root-file", "", "`file` of the armored OpenPGP public keys that sign releases; empty takes the key of OpenShift's publisher")
+	flags.StringVar(&o.Signatures, "release-signatures", signature.OpenShiftStore, "https or file `URL` of the signatures of releases, up to and without /sha256=DIGEST/signature-N")
 	flags.StringVar(&o.Environment, "environment", render.LocalEnvironment, "name of the environment, part of namespaces, at most 10 characters")
 	flags.StringVar(&o.Region, "region", "local", "name of the Azure region")
 	flags.StringVar(&o.BaseDomain, "base-domain", "", "DNS zone of the clusters; empty takes <region>.hcpmesh.test")
@@ -128,6 +133,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return fmt.Errorf("--intent-keys-url: %q is not an https URL", o.IntentKeysURL)
 	case o.UpdateGraph != "" && !isHTTP(o.UpdateGraph):
 		return fmt.Errorf("--update-graph-url: %q is not an http or https URL", o.UpdateGraph)
+	case o.Signatures == "":
+		return errors.New("--release-signatures: is required")
 	case o.MaxConnections < 2:
 		return errors.New("--database-connections: at least 2 are needed")
 	case o.Publishers < 1:
@@ -164,6 +171,22 @@ func (o *Options) graphClient() (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
+// verifier returns the verifier of the releases' signatures.
+func (o *Options) verifier() (*signature.Verifier, error) {
+	root, err := signature.OpenShift()
+	if o.TrustRoot != "" {
+		root, err = signature.LoadTrustRoot(o.TrustRoot)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--release-trust-root-file: %w", err)
+	}
+	store, err := signature.OpenStore(o.Signatures, &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()})
+	if err != nil {
+		return nil, fmt.Errorf("--release-signatures: %w", err)
+	}
+	return signature.NewVerifier(root, store, time.Now), nil
+}
+
 // inputs are the contents of the files that the options name.
 type inputs struct {
 	databaseURL    string
@@ -173,6 +196,7 @@ type inputs struct {
 	shards         []config.Shard
 	releases       *release.Catalog
 	graphs         *http.Client
+	signatures     *signature.Verifier
 	renderer       *render.Renderer
 	// azure is nil if clusters have no Azure resources.
 	azure *azure.Steps
@@ -198,6 +222,9 @@ func (o *Options) read() (*inputs, error) {
 		return nil, err
 	}
 	if in.graphs, err = o.graphClient(); err != nil {
+		return nil, err
+	}
+	if in.signatures, err = o.verifier(); err != nil {
 		return nil, err
 	}
 	settings, err := o.settings()

@@ -187,6 +187,7 @@ const (
 	RuleClusterNotInstalled   = "CLUSTER_NOT_INSTALLED"
 	RuleUpgradeInProgress     = "UPGRADE_IN_PROGRESS"
 	RuleVersionUnknown        = "VERSION_UNKNOWN"
+	RuleReleaseRefused        = "RELEASE_REFUSED"
 	RuleVersionNotNewer       = "VERSION_NOT_NEWER"
 	RuleMinorSkipped          = "MINOR_VERSION_SKIPPED"
 	RuleNoUpdatePath          = "NO_UPDATE_PATH"

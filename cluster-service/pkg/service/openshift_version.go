@@ -48,7 +48,12 @@ func (l *versionList) of(catalog *release.Catalog) (*csv1.ListOpenShiftVersionsR
 // ListOpenShiftVersions returns the versions that clusters can be installed with: the releases of the newest catalogue,
 // from which ApplyCluster chooses.
 func (s *Service) ListOpenShiftVersions(ctx context.Context, r *csv1.ListOpenShiftVersionsRequest) (*csv1.ListOpenShiftVersionsResponse, error) {
-	response, err := s.versions.of(s.o.Releases.Catalog())
+	catalog := s.o.Releases.Catalog()
+	if refusals := catalog.Refusals(); len(catalog.Releases()) == 0 && len(refusals) > 0 {
+		// A client must not take this for a region without versions.
+		return nil, s.answer(ctx, refusedRelease(refusals[0]))
+	}
+	response, err := s.versions.of(catalog)
 	if err != nil {
 		return nil, s.answer(ctx, err)
 	}

@@ -82,6 +82,12 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 		SubnetAssociated: aggregate.Azure.SubnetAssociated()}, nil
 }
 
+// recoversRelease reports whether a lost cluster gets its release from recovery data and not by its spec, whose minor version may have
+// no accepted release any more.
+func recoversRelease(r *csv1.ClusterRecovery) bool {
+	return r.GetProvisionShard() != "" && r.GetReleaseImage() != ""
+}
+
 // recover restores the state of a cluster that this database lost. It reports whether the cluster has its shard, so that it
 // must not be placed.
 func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r *csv1.ClusterRecovery) (placed bool, err error) {
@@ -94,7 +100,7 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 	if prefix := r.GetBaseDomainPrefix(); prefixPattern.MatchString(prefix) {
 		c.Status.BaseDomainPrefix = prefix
 	}
-	if r.GetReleaseImage() != "" {
+	if recoversRelease(r) {
 		if c.Release, err = s.recoveredRelease(ctx, c, r); err != nil {
 			return false, err
 		}
@@ -146,9 +152,14 @@ func (s *Service) raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRe
 // recoveredRelease returns the release that recovery data names. The data passes databases that others can write, and the image
 // runs on a management cluster: version and digest must be those of a release in the catalogue, whose image is used.
 func (s *Service) recoveredRelease(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (fleet.Release, error) {
-	known, ok := s.o.Releases.Catalog().Exact(r.GetReleaseVersion())
+	catalog := s.o.Releases.Catalog()
+	known, ok := catalog.Exact(r.GetReleaseVersion())
+	refusal, isRefused := catalog.RefusalOf(r.GetReleaseVersion())
 	var err error
 	switch _, digest, _ := strings.Cut(r.GetReleaseImage(), "@"); {
+	case isRefused:
+		// The backend retries: a signature can be published, or its store can respond again.
+		err = failedPrecondition(ReasonReleaseUnknown, "The release "+quote(r.GetReleaseVersion())+" of the cluster is refused: "+refusal.Reason.Error()+".")
 	case !ok:
 		// After the loss of the database, the catalogue may be older than the release until the update graph is read.
 		err = failedPrecondition(ReasonReleaseUnknown, "The release "+quote(r.GetReleaseVersion())+" of the cluster is not in the release catalogue.")

@@ -187,12 +187,15 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 		return c, nil
 	}
 	if c == nil {
-		chosen, err := s.newestRelease(r.GetSpec())
-		if err != nil {
-			return nil, err
-		}
 		c = s.newCluster(uid, r, attempt, now)
-		t.Cluster, c.Spec, c.Release = c, r.GetSpec(), fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
+		t.Cluster, c.Spec = c, r.GetSpec()
+		if !recoversRelease(r.GetRecovery()) {
+			chosen, err := s.newestRelease(r.GetSpec())
+			if err != nil {
+				return nil, err
+			}
+			c.Release = fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
+		}
 		placed, err := s.recover(ctx, tx, c, r.GetRecovery())
 		if err != nil {
 			return nil, err
@@ -253,10 +256,15 @@ func (s *Service) newestRelease(spec *csv1.ClusterSpec) (*release.Release, error
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
 	catalog := s.o.Releases.Catalog()
 	found, ok := catalog.Newest(id, group)
+	refusal, isRefused := catalog.NewestRefusal(id, group)
 	if exact := spec.GetExperiments()[experiment.ExactVersion]; exact != "" {
 		found, ok = catalog.Exact(exact)
+		refusal, isRefused = catalog.RefusalOf(exact)
 	}
-	if !ok {
+	switch {
+	case !ok && isRefused:
+		return nil, refusedRelease(refusal)
+	case !ok:
 		return nil, invalidVersion("Unsupported value: %q in channel group %q: supported values: %s", id, group, strings.Join(catalog.Minors(group), ", "))
 	}
 	return found, nil
@@ -403,7 +411,11 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 		}
 		return c.Release, nil
 	}
-	found, ok := s.o.Releases.Catalog().Exact(id)
+	catalog := s.o.Releases.Catalog()
+	found, ok := catalog.Exact(id)
+	if refusal, isRefused := catalog.RefusalOf(id); isRefused {
+		return fleet.Release{}, refusedRelease(refusal)
+	}
 	if !ok {
 		return fleet.Release{}, invalidVersion("Unsupported value: %q", id)
 	}
@@ -423,7 +435,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 		}
 		current = &v
 	}
-	if rule := s.o.Releases.Catalog().NodePoolRule(found.Version, current, controlPlane); rule != "" {
+	if rule := catalog.NodePoolRule(found.Version, current, controlPlane); rule != "" {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Invalid value: " + quote(id) + ": " + rule}})
 	}
 	return chosen, nil

@@ -1,7 +1,8 @@
 // Package updategraph provides the release catalogue of Cluster Service. It builds the catalogue from the update graphs of all
 // channels, which a service of the Cincinnati protocol serves. A Source polls the graphs and stores them. While the service is
 // unavailable, also after a restart, the last stored graphs apply; before the first response, the initial catalogue does. A
-// catalogue is replaced as a whole, so that no decision is based on an incomplete response.
+// catalogue is replaced as a whole, so that no decision is based on an incomplete response. Releases without a valid signature are
+// refusals of the catalogue: nobody can choose them.
 package updategraph
 
 import (
@@ -44,6 +45,9 @@ const (
 type Store interface {
 	UpdateGraphs(ctx context.Context) (map[string][]byte, error)
 	SaveUpdateGraphs(ctx context.Context, graphs map[string][]byte) error
+	// ReleaseSignatures returns the stored signatures by digest. They are verified again.
+	ReleaseSignatures(ctx context.Context) (map[string][]byte, error)
+	SaveReleaseSignatures(ctx context.Context, signatures map[string][]byte) error
 }
 
 // Options configure a Source.
@@ -55,6 +59,8 @@ type Options struct {
 	Store  Store
 	// Catalog is the initial catalogue.
 	Catalog *release.Catalog
+	// Signatures verifies releases before they enter the catalogue.
+	Signatures Signatures
 	// Refresh is the interval between polls; 0 means one minute.
 	Refresh time.Duration
 	Metrics prometheus.Registerer
@@ -71,6 +77,15 @@ type Source struct {
 	refreshed atomic.Int64
 	channels  atomic.Int64
 	responses map[string]response
+	// candidate is the newest catalogue, with refused releases.
+	candidate *release.Catalog
+	// changed reports that the candidate is not verified.
+	changed bool
+	// invalid and undecided count the refused releases.
+	invalid, undecided atomic.Int64
+	// saved are the stored signatures, and logged the logged reasons of refusals, by digest.
+	saved  map[string][]byte
+	logged map[string]string
 }
 
 // response is the last response for a channel.
@@ -97,8 +112,8 @@ func New(o Options) *Source {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	s := &Source{o: o, responses: map[string]response{}}
-	s.current.Store(o.Catalog)
+	s := &Source{o: o, responses: map[string]response{}, candidate: o.Catalog}
+	s.current.Store(unverified(o.Catalog))
 	o.Metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "update_graph_age_seconds",
 			Help: "Seconds since the update graph was last read; -1 before the first time."}, func() float64 {
@@ -108,24 +123,44 @@ func New(o Options) *Source {
 			return -1
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "update_graph_channels",
-			Help: "Number of channels with a known update graph."}, func() float64 { return float64(s.channels.Load()) }))
+			Help: "Number of channels with a known update graph."}, func() float64 { return float64(s.channels.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "releases_refused",
+			Help: "Number of releases that are refused because they have no valid signature."}, func() float64 { return float64(s.invalid.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "releases_unverified",
+			Help: "Number of releases that are refused because the store of signatures did not respond."}, func() float64 { return float64(s.undecided.Load()) }))
 	return s
 }
 
 // Catalog returns the newest catalogue.
 func (s *Source) Catalog() *release.Catalog { return s.current.Load() }
 
-// Run polls the graphs until ctx ends.
+// Run polls the graphs and verifies releases until ctx ends.
 func (s *Source) Run(ctx context.Context) {
-	if s.o.URL == "" {
-		<-ctx.Done()
+	if s.candidate == nil {
+		<-ctx.Done() // the catalogue is fixed
 		return
 	}
-	s.loadStored(ctx)
-	retries := backoff.New(firstRetry, lastRetry)
+	s.loadSignatures(ctx)
+	if s.o.URL != "" {
+		s.loadStored(ctx)
+	}
+	retries, verifications := backoff.New(firstRetry, lastRetry), backoff.New(firstRetry, lastRetry)
+	var verifyAt time.Time
 	for {
+		if now := time.Now(); !now.Before(verifyAt) || s.changed {
+			s.changed = false
+			next, unavailable := s.admit(ctx)
+			if unavailable {
+				next = verifications.Next()
+			} else {
+				verifications.Reset()
+			}
+			verifyAt = now.Add(next)
+		}
 		pause := s.o.Refresh
-		if err := s.refresh(ctx); err != nil {
+		if s.o.URL == "" {
+			pause = time.Until(verifyAt)
+		} else if err := s.refresh(ctx); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -134,7 +169,10 @@ func (s *Source) Run(ctx context.Context) {
 		} else {
 			retries.Reset()
 		}
-		if backoff.Sleep(ctx, pause) != nil {
+		if s.changed {
+			continue
+		}
+		if backoff.Sleep(ctx, min(pause, max(time.Until(verifyAt), 0))) != nil {
 			return
 		}
 	}
@@ -167,19 +205,16 @@ func (s *Source) loadStored(ctx context.Context) {
 	s.replace(catalog, len(graphs))
 }
 
+// replace makes a catalogue the candidate. Run verifies it.
 func (s *Source) replace(catalog *release.Catalog, channels int) {
-	if s.o.Catalog != nil {
-		catalog = catalog.WithEndOfLife(s.o.Catalog)
-	}
-	s.current.Store(catalog)
+	s.candidate, s.changed = catalog, true
 	s.channels.Store(int64(channels))
-	s.o.Changed()
 }
 
 // refresh requests the graphs of all known channels and of those that the responses mention. Unless all requests succeed,
 // nothing changes.
 func (s *Source) refresh(ctx context.Context) error {
-	pending := s.Catalog().Channels()
+	pending := s.candidate.Channels()
 	next := map[string]response{}
 	graphs := map[string]*release.Graph{}
 	for len(pending) > 0 {

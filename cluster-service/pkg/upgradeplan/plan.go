@@ -18,6 +18,7 @@ import (
 // Releases is the part of a release catalogue that planning reads.
 type Releases interface {
 	Exact(version string) (*release.Release, bool)
+	RefusalOf(version string) (release.Refusal, bool)
 	Path(from, to release.Version, channel string, risky bool) []release.Update
 	Reachable(from release.Version, channel string) []*release.Release
 	Minors(channelGroup string) []string
@@ -50,7 +51,11 @@ func Plan(now time.Time, t *fleet.ClusterAggregate, releases Releases, version s
 		plan.ToVersion = NewestPatch(c, releases)
 	}
 	target, known := releases.Exact(plan.GetToVersion())
+	refusal, isRefused := releases.RefusalOf(plan.GetToVersion())
 	switch {
+	case isRefused:
+		refuse(fleet.RuleReleaseRefused, "Release %s is refused: %s. %s", plan.GetToVersion(), refusal.Reason, allowed)
+		return plan
 	case !known:
 		refuse(fleet.RuleVersionUnknown, "There is no release %q. %s", plan.GetToVersion(), allowed)
 		return plan

@@ -1,0 +1,50 @@
+package local
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/release/signature"
+)
+
+// trustRootFile returns the file of the public key that signs the region's releases, and signaturesDir the folder of the signatures.
+func (r *Region) trustRootFile() string { return r.state.path("releases", "trust-root.asc") }
+
+func (r *Region) signaturesDir() string { return r.state.path("releases", "signatures") }
+
+// signReleases signs the releases of the built-in catalogue and of the region's catalogue, in place of OpenShift's publisher. The
+// built-in ones may be added to the region's catalogue while the region runs; a release with another digest needs a restart.
+func (r *Region) signReleases() error {
+	if err := os.MkdirAll(r.signaturesDir(), 0o755); err != nil {
+		return fmt.Errorf("creating the folder of the releases' signatures: %w", err)
+	}
+	key, err := signature.LoadOrCreateKey(r.state.path("secrets", "release-signing.asc"), "hcpmesh local region")
+	if err != nil {
+		return fmt.Errorf("reading the key that signs releases: %w", err)
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(r.trustRootFile(), public, 0o644); err != nil {
+		return err
+	}
+	for _, path := range []string{"", r.config.ReleaseCatalog} {
+		catalog, err := release.Load(path)
+		if err != nil {
+			return err
+		}
+		for _, known := range catalog.Releases() {
+			if err := key.SignInto(r.signaturesDir(), known.Digest, known.Image); err != nil {
+				return fmt.Errorf("signing release %s: %w", known.Version, err)
+			}
+		}
+	}
+	return nil
+}
+
+// signatureFlags returns the flags with which Cluster Service verifies releases.
+func (r *Region) signatureFlags() []string {
+	return []string{"--release-trust-root-file=" + r.trustRootFile(), "--release-signatures=file://" + r.signaturesDir()}
+}
