@@ -18,6 +18,7 @@ import (
 
 	adminaccess "github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	adminapp "github.com/hcpmesh/hcpmesh/admin/pkg/app"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	backendapp "github.com/hcpmesh/hcpmesh/backend/pkg/app"
 	clusterserviceapp "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
@@ -249,7 +250,7 @@ var deployedPrograms = map[string][]string{
 var byChart = map[string]string{
 	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
-	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
+	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
 	"audit-queue-dir": "/audit/queue", "audit-sink-dir": "/audit/sink", "audit-witness-dir": "/audit/witness", "audit-signing-key-file": "/audit/signing.key",
 	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
 }
@@ -446,6 +447,9 @@ func acceptFiles(t *testing.T, values *document.Node) {
 		shards = append(shards, shard)
 	}
 	if _, err := clusterserviceconfig.LoadShards(write("shards.yaml", map[string]any{"provisionShards": shards}), &loaded.Placement); err != nil {
+		t.Error(err)
+	}
+	if _, err := elevation.LoadPolicy(write("access-policy.yaml", values.Get("admin", "accessPolicy").Plain())); err != nil {
 		t.Error(err)
 	}
 	if _, err := adminaccess.Load(write("roles.yaml", map[string]any{"groups": values.Get("admin", "groups").Plain()})); err != nil {

@@ -25,6 +25,17 @@ func (l Level) Role() Role {
 	return ""
 }
 
+// Class returns the class of a request for a credential of a level; empty for an unknown level.
+func (l Level) Class() AccessClass {
+	switch l {
+	case LevelReader:
+		return Operate
+	case LevelAdmin:
+		return BreakGlassAccess
+	}
+	return ""
+}
+
 // PermittedBy reports whether a role permits a level. No role permits an unknown level.
 func (l Level) PermittedBy(role Role) bool {
 	return role != "" && (role == l.Role() || l == LevelReader && role == BreakGlass)

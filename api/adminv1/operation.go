@@ -5,39 +5,6 @@ import (
 	"time"
 )
 
-// ElevationRequest requests an elevation.
-type ElevationRequest struct {
-	Role Role `json:"role"`
-	// Reason has 8 to 1024 characters. It is recorded with each action under the elevation.
-	Reason string `json:"reason"`
-	// Ticket is the incident or change, 1 to 128 characters.
-	Ticket string `json:"ticket"`
-	// Duration is a Go duration from 1m to 8h, for example 30m.
-	Duration string `json:"duration"`
-}
-
-// Elevation allows its creator to request actions that require its role, until it expires or is ended.
-type Elevation struct {
-	ID             string     `json:"id"`
-	Name           string     `json:"name"`
-	ObjectID       string     `json:"objectId"`
-	Role           Role       `json:"role"`
-	Reason         string     `json:"reason"`
-	Ticket         string     `json:"ticket"`
-	StartTime      time.Time  `json:"startTime"`
-	ExpirationTime time.Time  `json:"expirationTime"`
-	EndTime        *time.Time `json:"endTime,omitempty"`
-	EndedBy        string     `json:"endedBy,omitempty"`
-	// Active is true if the elevation was active when the response was sent.
-	Active bool `json:"active"`
-}
-
-// ElevationList is a page of elevations, newest first.
-type ElevationList struct {
-	Items         []Elevation `json:"items"`
-	NextPageToken string      `json:"nextPageToken,omitempty"`
-}
-
 // Actor is the person who requested an action, with the reason.
 type Actor struct {
 	Name        string `json:"name"`

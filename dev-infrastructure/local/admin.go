@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -19,10 +20,11 @@ const (
 	adminClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
 )
 
-// engineers are the SREs of a local region, each with a group that has the role of that name. The last one has a group
-// without a role.
+// engineers are the SREs of a local region, each with a group that has the role. Two of them have the role break-glass, so that
+// one can approve what the other requests. The last one has a group without a role.
 var engineers = []struct{ role, name, objectID, group string }{
 	{"break-glass", "oncall@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e001", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0001"},
+	{"break-glass", "approver@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e005", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0005"},
 	{"operator", "operator@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e002", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0002"},
 	{"reader", "reader@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e003", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0003"},
 	{"", "guest@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e004", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0004"},
@@ -32,25 +34,53 @@ func (r *Region) engineersFile() string { return r.state.path("front-door", "eng
 
 func (r *Region) rolesFile() string { return r.state.path("front-door", "roles.yaml") }
 
-// createEngineers creates the credentials of the region's SREs unless they exist, and writes the roles of their groups.
+// accessPolicy is the access policy of a local region. One engineer can do everything alone, except break-glass access to all
+// clusters, which another one must approve.
+const accessPolicy = `# What elevations need in admin.
+requestLifetime: 4h
+classes:
+  operate: {ticket: required, approval: never, approverRole: operator, maxDuration: 8h}
+  recover: {ticket: required, approval: never, approverRole: break-glass, maxDuration: 8h}
+  break-glass: {ticket: required, approval: region, approverRole: break-glass, maxDuration: 8h}
+`
+
+func (r *Region) accessPolicyFile() string { return r.state.path("front-door", "access-policy.yaml") }
+
+// createEngineers creates the credentials of the region's SREs that do not exist, and writes the roles of their groups and the
+// access policy.
 func (r *Region) createEngineers() error {
-	var roles strings.Builder
-	roles.WriteString("# The groups of each role in admin.\ngroups:\n")
+	if err := replaceFile(r.accessPolicyFile(), []byte(accessPolicy), 0o644); err != nil {
+		return err
+	}
+	groups := map[string][]string{}
 	var clients []Credentials
+	existing, err := os.ReadFile(r.engineersFile())
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(existing, &clients); err != nil {
+			return fmt.Errorf("reading %s: %w", r.engineersFile(), err)
+		}
+	case !os.IsNotExist(err):
+		return err
+	}
 	for _, engineer := range engineers {
 		if engineer.role != "" {
-			fmt.Fprintf(&roles, "  %s: [%s]\n", engineer.role, engineer.group)
+			groups[engineer.role] = append(groups[engineer.role], engineer.group)
+		}
+		if slices.ContainsFunc(clients, func(c Credentials) bool { return c.ObjectID == engineer.objectID }) {
+			continue
 		}
 		clients = append(clients, Credentials{
 			TenantID: providerTenantID, ClientID: adminClientID, ClientSecret: rand.Text(), ObjectID: engineer.objectID, Name: engineer.name,
 			Groups: []string{engineer.group},
 		})
 	}
-	if err := replaceFile(r.rolesFile(), []byte(roles.String()), 0o644); err != nil {
+	roles, err := yaml.Marshal(map[string]any{"groups": groups})
+	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(r.engineersFile()); err == nil {
-		return nil
+	if err := replaceFile(r.rolesFile(), roles, 0o644); err != nil {
+		return err
 	}
 	data, err := json.MarshalIndent(clients, "", "  ")
 	if err != nil {
@@ -67,6 +97,7 @@ func (r *Region) admin() supervisor.Spec {
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--maestro-url=https://"+r.address(maestroRESTPort),
 		"--roles-file="+r.rolesFile(),
+		"--access-policy-file="+r.accessPolicyFile(),
 		"--intent-key-file="+r.intentKeyFile(),
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",

@@ -182,7 +182,8 @@ func TestIntentEndsWithElevation(t *testing.T) {
 func TestElevationIsCheckedAtExecution(t *testing.T) {
 	now := time.Now()
 	o := operation(adminv1.ActionClusterRetry, `{"clusterUid":"uid"}`)
-	elevation := database.ElevationDocument{ElevationID: "elevation", Actor: o.Actor, ExpirationTime: now.Add(20 * time.Minute)}
+	elevation := database.ElevationDocument{ElevationID: "elevation", Actor: o.Actor, State: database.ElevationActive, Class: "break-glass",
+		Target: database.AdminTarget{Kind: database.TargetRegion}, ExpirationTime: now.Add(20 * time.Minute)}
 	i, err := NewIntent(o, nil, &elevation, now)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +199,12 @@ func TestElevationIsCheckedAtExecution(t *testing.T) {
 		"of another role":     {func(e *database.ElevationDocument) { e.Actor.Role = "break-glass" }, intent.ReasonInvalid},
 		"another one":         {func(e *database.ElevationDocument) { e.ElevationID = "other" }, intent.ReasonInvalid},
 		"ended":               {func(e *database.ElevationDocument) { e.EndTime = &now }, intent.ReasonExpired},
-		"expired":             {func(e *database.ElevationDocument) { e.ExpirationTime = now }, intent.ReasonExpired},
+		"not approved":        {func(e *database.ElevationDocument) { e.State = database.ElevationRequested }, intent.ReasonExpired},
+		"of a lower class":    {func(e *database.ElevationDocument) { e.Class = "" }, intent.ReasonInvalid},
+		"of another cluster": {func(e *database.ElevationDocument) {
+			e.Target = database.AdminTarget{Kind: "cluster", ClusterUID: "another"}
+		}, intent.ReasonInvalid},
+		"expired": {func(e *database.ElevationDocument) { e.ExpirationTime = now }, intent.ReasonExpired},
 	} {
 		changed := elevation
 		tc.change(&changed)

@@ -3,6 +3,7 @@ package adminaction
 import (
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -66,7 +67,7 @@ func ActorOf(i *intent.Intent) database.AdminActor {
 }
 
 // CheckElevation returns an error unless the elevation of an intent still gives its role at a time. elevation is nil if it
-// does not exist.
+// does not exist. An action that this release does not have is not compared with the class: nothing executes it.
 func CheckElevation(i *intent.Intent, elevation *database.ElevationDocument, now time.Time) error {
 	switch {
 	case elevation == nil, elevation.ElevationID != i.Elevation.ID, elevation.Actor.ObjectID != i.ObjectID, elevation.Actor.Role != i.Elevation.Role:
@@ -76,6 +77,8 @@ func CheckElevation(i *intent.Intent, elevation *database.ElevationDocument, now
 			i.Elevation.ID, elevation.EndTime.UTC().Format(time.RFC3339)).WithReason(intent.ReasonExpired)
 	case !elevation.Active(now):
 		return intent.Expired(i)
+	case adminv1.ClassOf(i.Action) != "" && !Permits(elevation, i.Action, i.Target.ClusterUID):
+		return intent.Mismatch("class or cluster than the elevation")
 	}
 	return nil
 }

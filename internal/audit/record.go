@@ -43,6 +43,8 @@ type Record struct {
 	// Reason and Ticket are those that the person named.
 	Reason string `json:"reason,omitempty"`
 	Ticket string `json:"ticket,omitempty"`
+	// Emergency is set for an elevation that waived the approval of a second person, and for the actions under it.
+	Emergency bool `json:"emergency,omitempty"`
 	// Outcome is one of the constants above. Code is the error's code if it is Failed or Refused.
 	Outcome string `json:"outcome"`
 	Code    string `json:"code,omitempty"`

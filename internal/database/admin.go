@@ -88,24 +88,6 @@ func (o *AdminOperationDocument) End(state AdminOperationState, failure *Operati
 	o.LastTransitionTime, o.EndTime = now, &now
 }
 
-// ElevationDocument is the temporary right of an engineer to use a role.
-type ElevationDocument struct {
-	ElevationID string `json:"elevationId"`
-	SortKey     string `json:"place"`
-	// Actor.Role is the granted role.
-	Actor          AdminActor `json:"actor"`
-	StartTime      time.Time  `json:"startTime"`
-	ExpirationTime time.Time  `json:"expirationTime"`
-	// EndTime and EndedBy are set if the elevation was ended before it expired.
-	EndTime *time.Time `json:"endTime,omitempty"`
-	EndedBy string     `json:"endedBy,omitempty"`
-}
-
-// Active reports whether the elevation grants its role at a time.
-func (e *ElevationDocument) Active(now time.Time) bool {
-	return e.EndTime == nil && now.Before(e.ExpirationTime)
-}
-
 // AdminSortKey returns the sort key of an admin operation or elevation: its time and ID.
 func AdminSortKey(at time.Time, id string) string {
 	return at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "/" + id
@@ -127,9 +109,12 @@ type AdminFilter struct {
 	Kinds []Kind
 	// ObjectID of the actor. Target is the ID of the target or the UID of its cluster.
 	ObjectID, Target string
-	State            AdminOperationState
-	// ActiveOnly selects operations that are not terminal and elevations that were not ended.
+	// State of an operation or an elevation.
+	State string
+	// ActiveOnly selects operations that are not terminal and elevations that were neither denied nor ended.
 	ActiveOnly bool
+	// UnreviewedOnly selects emergency elevations that nobody has reviewed.
+	UnreviewedOnly bool
 }
 
 // AdminRecord is an admin operation or an elevation. One field is set.
@@ -158,9 +143,12 @@ func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation
 	add("c.properties.place < @before", "@before", continuation)
 	add("c.properties.actor.objectId = @object", "@object", filter.ObjectID)
 	add("(c.properties.target.clusterUid = @target OR c.properties.target.id = @target)", "@target", filter.Target)
-	add("c.properties.state = @state", "@state", string(filter.State))
+	add("c.properties.state = @state", "@state", filter.State)
 	if filter.ActiveOnly {
 		query.WriteString(" AND NOT IS_DEFINED(c.properties.endTime)")
+	}
+	if filter.UnreviewedOnly {
+		query.WriteString(" AND c.properties.emergency = true AND NOT IS_DEFINED(c.properties.review)")
 	}
 	query.WriteString(" ORDER BY c.properties.place DESC")
 	documents, err := db.queryDocuments(ctx, AdminPartition, query.String(), parameters, limit+1)

@@ -124,7 +124,7 @@ func Roles() []Role {
 		}},
 		{"admin", []Grant{metadata,
 			{resourcesContainer, []string{readItems, executeQuery}},
-			{adminContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+			{adminContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 			{billingContainer, []string{readItems}},
 		}},
 	}

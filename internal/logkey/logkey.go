@@ -44,16 +44,17 @@ const (
 
 // What happened.
 const (
-	Error    = "error"    // Text of an error.
-	Reason   = "reason"   // Machine-readable reason.
-	Message  = "message"  // Text for people that another system reported.
-	Actor    = "actor"    // Person who requested an action, in audit records.
-	Ticket   = "ticket"   // Ticket that an engineer named as the occasion of an action.
-	Desired  = "desired"  // Number of resources in Cosmos DB that were compared.
-	InFleet  = "in_fleet" // Number of resources in Cluster Service that were compared.
-	Applied  = "applied"  // Number of desired states that were sent again.
-	Deleted  = "deleted"  // Number of deletions that were sent again.
-	Findings = "findings" // Findings of a comparison and their numbers.
+	Error     = "error"     // Text of an error.
+	Reason    = "reason"    // Machine-readable reason.
+	Message   = "message"   // Text for people that another system reported.
+	Actor     = "actor"     // Person who requested an action, in audit records.
+	Emergency = "emergency" // Whether an elevation waived the approval of a second person.
+	Ticket    = "ticket"    // Ticket that an engineer named as the occasion of an action.
+	Desired   = "desired"   // Number of resources in Cosmos DB that were compared.
+	InFleet   = "in_fleet"  // Number of resources in Cluster Service that were compared.
+	Applied   = "applied"   // Number of desired states that were sent again.
+	Deleted   = "deleted"   // Number of deletions that were sent again.
+	Findings  = "findings"  // Findings of a comparison and their numbers.
 	// ClaimedActor is the person that a document without a valid intent names; it proves nothing.
 	ClaimedActor = "claimed_actor"
 	Outcome      = "outcome"    // How an attempt ended.

@@ -69,7 +69,7 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 	if err != nil {
 		return err
 	}
-	elevation, err := engineer.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "measuring fleet upgrades", Ticket: "BENCH", Duration: "1h"})
+	elevation, err := engineer.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "measuring fleet upgrades", Ticket: "BENCH", Duration: "1h"})
 	if err != nil {
 		return err
 	}

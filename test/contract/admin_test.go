@@ -160,7 +160,7 @@ func (h *adminFixture) tokens() map[string]string {
 	h.must(err)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusted}}
 	tokens := map[string]string{}
-	for _, name := range []string{"oncall", "operator", "reader", "guest"} {
+	for _, name := range []string{"oncall", "approver", "operator", "reader", "guest"} {
 		source, err := armclient.NewCredential(e.ARM, e.EngineersFile, name, client)
 		h.must(err)
 		token, err := source.GetToken(h.t.Context(), policy.TokenRequestOptions{Scopes: []string{e.AdminAudience + "/.default"}})
@@ -219,7 +219,7 @@ func (h *adminFixture) setUp() map[string]string {
 	going, err := h.oncall.Cluster(ctx, someone.ClusterID(deleted))
 	h.must(err)
 
-	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.BreakGlass, Reason: "the cases need a credential and an upgrade", Ticket: "TEST-1", Duration: "30m"})
+	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.BreakGlassAccess, Cluster: dump.Cluster.UID, Reason: "the cases need a credential", Ticket: "TEST-1", Duration: "30m"})
 	h.must(err)
 	me, err := h.oncall.Me(ctx)
 	h.must(err)
@@ -233,6 +233,10 @@ func (h *adminFixture) setUp() map[string]string {
 		}
 		return err
 	})
+	_, err = h.oncall.EndElevation(ctx, elevation.ID)
+	h.must(err)
+	elevation, err = h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases need an upgrade", Ticket: "TEST-1", Duration: "30m"})
+	h.must(err)
 	upgrade := h.done(h.oncall.StartUpgrade(ctx, beta.UID, &csv1.StartUpgradeRequest{Version: "4.21.4", NotBefore: timestamppb.New(time.Now().Add(24 * time.Hour))}))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
 	h.must(err)
@@ -414,7 +418,7 @@ func (h *adminFixture) tearDown() {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"-")
-	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "the cases are complete", Ticket: "TEST-1", Duration: "10m"})
+	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases are complete", Ticket: "TEST-1", Duration: "10m"})
 	h.must(err)
 	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
@@ -53,6 +54,16 @@ func (fakeAuthenticator) Authenticate(_ context.Context, r *http.Request) (authn
 
 func (fakeAuthenticator) Ready(context.Context) error { return nil }
 
+// accessPolicy is an access policy that requires no approvals.
+func accessPolicy() *elevation.Policy {
+	policy := &elevation.Policy{RequestLifetime: elevation.Duration{Duration: time.Hour}, Classes: map[adminv1.AccessClass]elevation.ClassPolicy{}}
+	for _, class := range adminv1.AccessClasses() {
+		policy.Classes[class] = elevation.ClassPolicy{Ticket: elevation.TicketRequired, Approval: elevation.ApprovalNever, ApproverRole: adminv1.BreakGlass,
+			MaxDuration: elevation.Duration{Duration: elevation.MaxDuration}}
+	}
+	return policy
+}
+
 // startAdmin runs admin and the backend's executor of admin operations on the Cosmos DB emulator. Cosmos DB has no documents of
 // the clusters.
 func (r *region) startAdmin() {
@@ -70,6 +81,7 @@ func (r *region) startAdmin() {
 	monitor := must(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
 	api := server.New(server.Config{
 		Intents:  r.intents.Signer,
+		Policy:   accessPolicy(),
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Audit: audittest.New(r.t, "admin", 0), Log: logger(), Metrics: prometheus.NewRegistry(),
 	})

@@ -60,7 +60,7 @@ func TestEngineerPausesCluster(t *testing.T) {
 			t.Errorf("%s may not pause a cluster: %v", who, err)
 		}
 	}
-	elevation, err := oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "debugging its control plane", Ticket: "INC-7", Duration: "10m"})
+	elevation, err := oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "debugging its control plane", Ticket: "INC-7", Duration: "10m"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	MaestroURL            string
 	// RolesFile maps groups to roles.
 	RolesFile string
+	// AccessPolicyFile states what elevations need.
+	AccessPolicyFile string
 	// ComponentsFile lists the components of the region that admin observes; may be empty.
 	ComponentsFile string
 	// IntentKeyFile holds the Tink keyset that signs what engineers ask for.
@@ -46,6 +48,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
 	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000")
 	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that maps groups to roles")
+	flags.StringVar(&o.AccessPolicyFile, "access-policy-file", "", "YAML `file` that states for each class of actions whether an elevation needs a ticket and an approval, and how long it lasts")
 	flags.StringVar(&o.IntentKeyFile, "intent-key-file", "", "`file` with the Tink keyset (JWT_ES256) that signs what engineers ask for; all replicas share it")
 	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
@@ -59,6 +62,7 @@ func (o *Options) Validate() error {
 		{"cluster-service-address", o.ClusterServiceAddress},
 		{"maestro-url", o.MaestroURL},
 		{"roles-file", o.RolesFile},
+		{"access-policy-file", o.AccessPolicyFile},
 		{"intent-key-file", o.IntentKeyFile},
 		{"environment", o.Environment},
 	} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
@@ -41,6 +42,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	roles, err := access.Load(options.RolesFile)
 	if err != nil {
 		return fmt.Errorf("--roles-file: %w", err)
+	}
+	policy, err := elevation.LoadPolicy(options.AccessPolicyFile)
+	if err != nil {
+		return fmt.Errorf("--access-policy-file: %w", err)
 	}
 	identity, err := mesh.LoadIdentity(options.IdentityDir)
 	if err != nil {
@@ -87,6 +92,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
+	elevations := elevation.NewWatcher(db, database.FeedOptions{}, p.Log, p.Metrics)
 
 	// Callers authenticate with tokens and not with certificates.
 	tlsConfig := identity.ServerTLS()
@@ -94,7 +100,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	tlsConfig.MinVersion = tls.VersionTLS12
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
-			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles,
+			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Elevations: elevations,
 			Authenticator: authenticator, Intents: signer, Audit: records, AuditHistory: options.Audit.History(), Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
@@ -105,10 +111,12 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
+	httpServer.RegisterOnShutdown(elevations.Release)
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { keepFresh(workers) })
 	wg.Go(func() { monitor.Run(workers) })
+	wg.Go(func() { elevations.Run(workers) })
 	wg.Go(func() { records.Run(workers) })
 	defer wg.Wait()
 	defer stopWorkers()

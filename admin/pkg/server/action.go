@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -122,12 +123,12 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "level", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Level, adminv1.Levels())}})
 	}
 	rq.audited.level = string(asked.Level)
-	if !asked.Level.PermittedBy(adminv1.Role(rq.elevation.Actor.Role)) {
-		elevation, err := s.elevationTo(ctx, rq, asked.Level.Role())
+	if class := asked.Level.Class(); !adminv1.AccessClass(rq.elevation.Class).Includes(class) {
+		permitting, err := s.elevationFor(ctx, rq, class)
 		if err != nil {
 			return nil, err
 		}
-		rq.elevation = elevation
+		rq.elevation = permitting
 	}
 	if asked.CertificateSigningRequest == "" {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})
@@ -137,7 +138,7 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	}
 	d, err := time.ParseDuration(asked.Duration)
 	switch end := rq.elevation.ExpirationTime; {
-	case err != nil || d < 10*time.Minute || d > maxDuration:
+	case err != nil || d < 10*time.Minute || d > elevation.MaxDuration:
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be a duration from 10m to 8h, for example 1h"}})
 	case time.Now().Add(d + signingTime).After(end):
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the certificate must end before your elevation, which ends at %s; %s are left for signing. Elevate for longer.",

@@ -20,8 +20,9 @@ const recordTimeout = 10 * time.Second
 type auditFields struct {
 	// object is the object of the request.
 	object audit.Object
-	// reason and ticket of a request without an elevation.
+	// reason and ticket of a request without an elevation, and whether it is for an emergency elevation.
 	reason, ticket string
+	emergency      bool
 	// level is the level of the requested credential.
 	level string
 	// operation is the ID of the stored operation or elevation.
@@ -67,7 +68,7 @@ func (s *Server) recordAudit(ctx context.Context, rq *request, failure error) er
 func (s *Server) record(ctx context.Context, rq *request, failure error) audit.Record {
 	r := audit.Record{
 		Person: audit.Person{Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(rq.route.Role)},
-		Action: rq.route.Name, Object: rq.audited.object, Level: rq.audited.level, Reason: rq.audited.reason, Ticket: rq.audited.ticket, Operation: rq.audited.operation,
+		Action: rq.route.Name, Object: rq.audited.object, Level: rq.audited.level, Reason: rq.audited.reason, Ticket: rq.audited.ticket, Operation: rq.audited.operation, Emergency: rq.audited.emergency,
 		Request: rq.id, Trace: tracing.Reference(ctx), Outcome: outcomeOf(rq.route, failure),
 	}
 	if rq.caller.AppID != "" {
@@ -75,6 +76,7 @@ func (s *Server) record(ctx context.Context, rq *request, failure error) audit.R
 	}
 	if rq.elevation != nil {
 		r.Reason, r.Ticket, r.Person.Elevation = rq.elevation.Actor.Reason, rq.elevation.Actor.Ticket, rq.elevation.ElevationID
+		r.Emergency = rq.elevation.Emergency
 	}
 	if r.Object == (audit.Object{}) {
 		r.Object.Kind, r.Object.ID = rq.objectInPath()
@@ -107,7 +109,7 @@ func (s *Server) logAudit(ctx context.Context, rq *request) {
 	r := s.record(ctx, rq, rq.cause)
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit",
 		slog.String(logkey.Record, "audit"), slog.String(logkey.Actor, r.Person.Name), slog.String(logkey.ObjectID, r.Person.ObjectID), slog.String(logkey.TenantID, r.Person.TenantID),
-		slog.String(logkey.Role, r.Person.Role), slog.String(logkey.Reason, r.Reason), slog.String(logkey.Ticket, r.Ticket),
+		slog.String(logkey.Role, r.Person.Role), slog.String(logkey.Reason, r.Reason), slog.String(logkey.Ticket, r.Ticket), slog.Bool(logkey.Emergency, r.Emergency),
 		slog.String(logkey.Action, r.Action), slog.String(logkey.Target, truncate(r.Object.ID)), slog.String(logkey.ClusterUID, r.Object.Cluster),
 		slog.String(logkey.Outcome, r.Outcome), slog.Int(logkey.Status, rq.status), slog.String(logkey.OperationID, r.Operation), slog.String(logkey.RequestID, r.Request))
 }

@@ -131,7 +131,7 @@ func TestFullAuditQueueRejectsWhatMustBeAudited(t *testing.T) {
 	}{
 		"a sensitive read": {"reader", http.MethodGet, "/clusters/" + uid + "/dump", "", http.StatusServiceUnavailable},
 		"a change":         {"operator", http.MethodPost, "/clusters/" + uid + "/pause", `{"duration":"1h"}`, http.StatusServiceUnavailable},
-		"an elevation":     {"operator", http.MethodPost, "/elevations", `{"role":"operator","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`, http.StatusServiceUnavailable},
+		"an elevation":     {"operator", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`, http.StatusServiceUnavailable},
 		"a refusal":        {"guest", http.MethodGet, "/clusters/" + uid, "", http.StatusServiceUnavailable},
 		"another read":     {"reader", http.MethodGet, "/clusters/" + uid, "", http.StatusOK},
 	} {

@@ -10,112 +10,190 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// The limits of an elevation.
+// The limits of a request for an elevation.
 const (
-	minDuration = time.Minute
-	maxDuration = 8 * time.Hour
-	minReason   = 8
-	maxReason   = 1024
-	maxTicket   = 128
-	// maxActive is the maximum number of active elevations of a caller.
-	maxActive = 20
+	minReason = 8
+	maxReason = 1024
+	maxTicket = 128
+	// maxOpen is the maximum number of elevations of a caller that are active or can become so.
+	maxOpen = 20
 )
 
-// elevationTo returns the newest active elevation of the caller that includes a role.
-func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role) (*database.ElevationDocument, error) {
-	active, err := s.activeElevations(ctx, rq.caller.ObjectID)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range active {
-		if access.Includes(adminv1.Role(item.Value.Actor.Role), role) {
-			return &item.Value, nil
-		}
-	}
-	return nil, apierror.New(apierror.PermissionDenied, "This requires an active elevation to the role %s: use --reason and --ticket of hcpctl, or `hcpctl elevate` (POST %s/elevations).", role, adminv1.Root)
+// person returns the caller as one who changes elevations.
+func (rq *request) person() elevation.Person {
+	return elevation.Person{Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Roles: rq.roles}
 }
 
-// activeElevations returns the active elevations of a caller, newest first.
-func (s *Server) activeElevations(ctx context.Context, objectID string) ([]*database.Item[database.ElevationDocument], error) {
-	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: objectID, ActiveOnly: true}, "", 100)
+// elevationFor returns the newest active elevation of the caller that permits actions of a class on the cluster in the path. On a
+// path without a cluster, only an elevation for the whole region permits them.
+func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.AccessClass) (*database.ElevationDocument, error) {
+	open, err := s.openElevations(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
-	var active []*database.Item[database.ElevationDocument]
-	for _, r := range records {
-		if r.Elevation.Value.Active(time.Now()) {
-			active = append(active, r.Elevation)
+	now, cluster := time.Now(), ""
+	permitting := slices.DeleteFunc(open, func(e *database.ElevationDocument) bool {
+		return !e.Active(now) || !adminv1.AccessClass(e.Class).Includes(class)
+	})
+	limited := slices.ContainsFunc(permitting, func(e *database.ElevationDocument) bool { return e.Target.Kind != database.TargetRegion })
+	if text := rq.http.PathValue("cluster"); text != "" && limited {
+		found, err := s.finder.One(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		cluster = found.UID
+	}
+	for _, e := range permitting {
+		if adminaction.Covers(e, cluster) {
+			return e, nil
 		}
 	}
-	return active, nil
+	if limited {
+		return nil, apierror.New(apierror.PermissionDenied, "Your active elevations for the class %s are limited to other clusters. Request one for this object, or for the whole region: `hcpctl access request`.", class)
+	}
+	return nil, apierror.New(apierror.PermissionDenied, "This requires an active elevation for the class %s: use --reason and --ticket of hcpctl, or `hcpctl access request` (POST %s/elevations).", class, adminv1.Root)
+}
+
+// openElevations returns the elevations of the caller that are active or can become so, newest first.
+func (s *Server) openElevations(ctx context.Context, rq *request) ([]*database.ElevationDocument, error) {
+	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: rq.caller.ObjectID, ActiveOnly: true}, "", 100)
+	if err != nil {
+		return nil, err
+	}
+	var open []*database.ElevationDocument
+	for _, r := range records {
+		if e := &r.Elevation.Value; elevation.Open(e, time.Now()) && e.Actor.TenantID == rq.caller.TenantID {
+			open = append(open, e)
+		}
+	}
+	return open, nil
 }
 
 func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) {
+	if err := rq.readIdempotencyKey(); err != nil {
+		return nil, err
+	}
+	if before, err := s.previousElevation(ctx, rq); before != nil || err != nil {
+		return before, err
+	}
 	var asked adminv1.ElevationRequest
 	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
 	// Surrounding space must not count towards the limits of length.
 	asked.Reason, asked.Ticket = strings.TrimSpace(asked.Reason), strings.TrimSpace(asked.Ticket)
-	rq.audited = auditFields{object: audit.Object{Kind: "role", ID: string(asked.Role)}, reason: truncate(asked.Reason), ticket: truncate(asked.Ticket)}
-	duration, err := rq.checkElevation(asked)
+	rq.audited = auditFields{object: audit.Object{Kind: "accessClass", ID: truncate(string(asked.Class))}, reason: truncate(asked.Reason), ticket: truncate(asked.Ticket), emergency: asked.Emergency}
+	duration, err := s.checkElevation(rq, asked)
 	if err != nil {
 		return nil, err
 	}
-	active, err := s.activeElevations(ctx, rq.caller.ObjectID)
+	target := database.AdminTarget{Kind: database.TargetRegion, ID: database.TargetRegion}
+	if asked.Cluster != "" {
+		cluster, err := s.finder.One(ctx, asked.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		target = database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}
+	}
+	open, err := s.openElevations(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
-	if len(active) >= maxActive {
-		return nil, apierror.New(apierror.Throttled, "You have %d active elevations; end one of them.", len(active)).WithRetryAfter(time.Minute)
+	if len(open) >= maxOpen {
+		return nil, apierror.New(apierror.Throttled, "You have %d elevations that are active or wait; end one of them.", len(open)).WithRetryAfter(time.Minute)
 	}
-	id, now := uuid.NewString(), time.Now().UTC()
+	id, now := rq.operation, time.Now().UTC()
+	if id == "" {
+		id = uuid.NewString()
+	}
 	document := database.ElevationDocument{
-		ElevationID: id, SortKey: database.AdminSortKey(now, id), StartTime: now, ExpirationTime: now.Add(duration),
+		ElevationID: id, SortKey: database.AdminSortKey(now, id), RequestDigest: rq.digest, Class: string(asked.Class), Target: target,
+		DurationSeconds: int64(duration / time.Second), Emergency: asked.Emergency,
 		Actor: database.AdminActor{
-			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(asked.Role), ElevationID: id,
+			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(asked.Class.Role()), ElevationID: id,
 			Reason: asked.Reason, Ticket: asked.Ticket,
 		},
 	}
+	s.Policy.Begin(&document, now)
 	batch := s.Database.NewBatch(database.AdminPartition)
 	database.Create(batch, s.Database.Elevations(), database.ElevationKey(id), document)
-	if err := batch.Commit(ctx); err != nil {
+	err = batch.Commit(ctx)
+	if race, lost := database.AsWriteConflict(err); lost && race.Exists && rq.operation != "" {
+		// The same request arrived twice concurrently.
+		if before, findErr := s.previousElevation(ctx, rq); before != nil || findErr != nil {
+			return before, findErr
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
-	rq.audited.operation = id
+	rq.auditElevation(&document)
 	return elevationResponse(&document), nil
 }
 
+// previousElevation returns the elevation that the same request created before; nil if there is none, or the request has no key.
+func (s *Server) previousElevation(ctx context.Context, rq *request) (any, error) {
+	if rq.operation == "" {
+		return nil, nil
+	}
+	item, err := s.Database.Elevations().Find(ctx, database.ElevationKey(rq.operation))
+	if err != nil || item == nil || item.Removed != nil {
+		return nil, err
+	}
+	if item.Value.RequestDigest != rq.digest {
+		return nil, apierror.New(apierror.Conflict, "The key was used for another request, which created elevation %s.", rq.operation).WithTarget(adminv1.IdempotencyKey)
+	}
+	rq.auditElevation(&item.Value)
+	return elevationResponse(&item.Value), nil
+}
+
 // checkElevation validates a request and returns the duration.
-func (rq *request) checkElevation(asked adminv1.ElevationRequest) (time.Duration, error) {
+func (s *Server) checkElevation(rq *request, asked adminv1.ElevationRequest) (time.Duration, error) {
 	var violations []apierror.Violation
 	fail := func(field, format string, args ...any) {
-		violations = append(violations, apierror.Violation{Field: field, Message: fmt.Sprintf(format, args...)})
+		violations = append(violations, violation(field, format, args...))
 	}
-	switch {
-	case !access.Known(asked.Role) || asked.Role == adminv1.Reader:
-		fail("role", "Unsupported value: %q: supported values: %q, %q", asked.Role, adminv1.Operator, adminv1.BreakGlass)
-	case !slices.Contains(rq.roles, asked.Role):
-		return 0, apierror.New(apierror.PermissionDenied, "None of your groups gives the role %s.", asked.Role)
+	policy, known := s.Policy.Classes[asked.Class]
+	switch role := asked.Class.Role(); {
+	case !known:
+		fail("class", "Unsupported value: %q: supported values: %q", asked.Class, adminv1.AccessClasses())
+	case !slices.Contains(rq.roles, role):
+		return 0, apierror.New(apierror.PermissionDenied, "The class %s requires the role %s, which none of your groups gives.", asked.Class, role)
 	}
-	if n := utf8.RuneCountInString(asked.Reason); n < minReason || n > maxReason {
-		fail("reason", "Invalid value: must be %d to %d characters", minReason, maxReason)
+	checkText(asked.Reason, "reason", fail)
+	if n := utf8.RuneCountInString(asked.Ticket); n > maxTicket {
+		fail("ticket", "Invalid value: must be at most %d characters", maxTicket)
+	} else if n == 0 && policy.Ticket != elevation.TicketOptional {
+		fail("ticket", "Required value")
 	}
-	if n := utf8.RuneCountInString(asked.Ticket); n < 1 || n > maxTicket {
-		fail("ticket", "Invalid value: must be 1 to %d characters", maxTicket)
+	limit := elevation.MaxDuration
+	if known {
+		limit = policy.MaxDuration.Duration
 	}
 	duration, err := time.ParseDuration(asked.Duration)
-	if err != nil || duration < minDuration || duration > maxDuration {
-		fail("duration", "Invalid value: %q: must be a duration from %s to %s, for example 30m", asked.Duration, minDuration, maxDuration)
+	if err != nil || duration < elevation.MinDuration || duration > limit {
+		fail("duration", "Invalid value: %q: must be a duration from %s to %s, for example 30m", asked.Duration, elevation.MinDuration, limit)
 	}
 	return duration, apierror.InvalidFields(violations)
+}
+
+func violation(field, format string, args ...any) apierror.Violation {
+	return apierror.Violation{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// checkText calls fail for a text that is too short to state something, or too long.
+func checkText(text, field string, fail func(field, format string, args ...any)) {
+	if n := utf8.RuneCountInString(text); n < minReason || n > maxReason {
+		fail(field, "Invalid value: must be %d to %d characters", minReason, maxReason)
+	}
 }
 
 func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
@@ -123,59 +201,66 @@ func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := rq.http.URL.Query()
-	only, err := rq.flag("active")
+	active, err := rq.flag("active")
+	if err != nil {
+		return nil, err
+	}
+	open, err := rq.flag("open")
+	if err != nil {
+		return nil, err
+	}
+	unreviewed, err := rq.flag("unreviewed")
+	if err != nil {
+		return nil, err
+	}
+	state, err := rq.elevationState("state", adminv1.ElevationRequested, adminv1.ElevationApproved, adminv1.ElevationDenied, adminv1.ElevationActive, adminv1.ElevationEnded)
 	if err != nil {
 		return nil, err
 	}
 	records, next, err := s.Database.AdminRecords(ctx, database.AdminFilter{
-		Kinds: []database.Kind{database.ElevationKind}, ObjectID: query.Get("actor"), ActiveOnly: only,
+		Kinds: []database.Kind{database.ElevationKind}, ObjectID: rq.http.URL.Query().Get("actor"), ActiveOnly: active || open, State: string(state), UnreviewedOnly: unreviewed,
 	}, token, size)
 	if err != nil {
 		return nil, err
 	}
 	list := adminv1.ElevationList{Items: []adminv1.Elevation{}, NextPageToken: next}
 	for _, r := range records {
-		if e := elevationResponse(&r.Elevation.Value); e.Active || !only {
+		// Expired elevations still have their stored state.
+		e := elevationResponse(&r.Elevation.Value)
+		if (e.Active || !active) && (!open || elevation.Open(&r.Elevation.Value, time.Now())) && (state == "" || e.State == state) {
 			list.Items = append(list.Items, e)
 		}
 	}
 	return list, nil
 }
 
-func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
-	id := rq.http.PathValue("elevation")
-	var ended adminv1.Elevation
-	err := database.Retry(ctx, func(ctx context.Context) error {
-		item, err := s.Database.Elevations().Find(ctx, database.ElevationKey(id))
-		if err != nil {
-			return err
-		}
-		if item == nil || item.Removed != nil {
-			return apierror.New(apierror.NotFound, "Elevation '%s' does not exist.", id)
-		}
-		e := &item.Value
-		rq.audited = auditFields{object: audit.Object{Kind: "elevation", ID: id}, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
-		if e.Actor.ObjectID != rq.caller.ObjectID && !slices.Contains(rq.roles, adminv1.BreakGlass) {
-			return apierror.New(apierror.PermissionDenied, "Ending the elevation of another caller requires the role %s.", adminv1.BreakGlass)
-		}
-		if now := time.Now().UTC(); e.Active(now) {
-			e.EndTime, e.EndedBy = &now, rq.caller.Name
-			batch := s.Database.NewBatch(database.AdminPartition)
-			database.Replace(batch, item)
-			if err := batch.Commit(ctx); err != nil {
-				return err
-			}
-		}
-		ended = elevationResponse(e)
-		return nil
-	})
-	return ended, err
+// elevationState returns the value of a parameter that is a state, or empty.
+func (rq *request) elevationState(name string, supported ...adminv1.ElevationState) (adminv1.ElevationState, error) {
+	text := rq.http.URL.Query().Get(name)
+	if text != "" && !slices.Contains(supported, adminv1.ElevationState(text)) {
+		return "", apierror.New(apierror.InvalidParameter, "Unsupported value: '%s': supported values: %s.", text, supported).WithTarget(name)
+	}
+	return adminv1.ElevationState(text), nil
 }
 
 func elevationResponse(e *database.ElevationDocument) adminv1.Elevation {
-	return adminv1.Elevation{
-		ID: e.ElevationID, Name: e.Actor.Name, ObjectID: e.Actor.ObjectID, Role: adminv1.Role(e.Actor.Role), Reason: e.Actor.Reason, Ticket: e.Actor.Ticket,
-		StartTime: e.StartTime, ExpirationTime: e.ExpirationTime, EndTime: e.EndTime, EndedBy: e.EndedBy, Active: e.Active(time.Now()),
+	now := time.Now()
+	shown := adminv1.Elevation{
+		ID: e.ElevationID, State: elevation.StateAt(e, now), Name: e.Actor.Name, ObjectID: e.Actor.ObjectID, Class: adminv1.AccessClass(e.Class), Role: adminv1.Role(e.Actor.Role),
+		Reason: e.Actor.Reason, Ticket: e.Actor.Ticket, Duration: (time.Duration(e.DurationSeconds) * time.Second).String(), RequestTime: e.RequestTime,
+		RequestExpirationTime: e.RequestExpirationTime, Emergency: e.Emergency, EndTime: e.EndTime, EndedBy: e.EndedBy, Active: e.Active(now),
 	}
+	if e.Target.ClusterUID != "" {
+		shown.Cluster = &adminv1.ElevationCluster{UID: e.Target.ClusterUID, ResourceID: e.Target.ResourceID}
+	}
+	if !e.StartTime.IsZero() {
+		shown.StartTime, shown.ExpirationTime = &e.StartTime, &e.ExpirationTime
+	}
+	if d := e.Decision; d != nil {
+		shown.Decision = &adminv1.ElevationDecision{Approved: d.Approved, Name: d.Name, ObjectID: d.ObjectID, Reason: d.Reason, Time: d.Time}
+	}
+	if r := e.Review; r != nil {
+		shown.Review = &adminv1.ElevationReview{Justified: r.Justified, Name: r.Name, ObjectID: r.ObjectID, Comment: r.Comment, Time: r.Time}
+	}
+	return shown
 }

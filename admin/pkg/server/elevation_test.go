@@ -14,7 +14,7 @@ func TestElevationTrimsReasonAndTicket(t *testing.T) {
 	h := newHarness(t)
 	const reason, ticket = "the control plane is being looked at", "INC-42"
 	space := strings.Repeat(" ", 2000)
-	body, err := json.Marshal(adminv1.ElevationRequest{Role: adminv1.Operator, Reason: space + reason + space, Ticket: space + ticket + "\n", Duration: "1h"})
+	body, err := json.Marshal(adminv1.ElevationRequest{Class: adminv1.Operate, Reason: space + reason + space, Ticket: space + ticket + "\n", Duration: "1h"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestElevationTrimsReasonAndTicket(t *testing.T) {
 		t.Errorf("kept %q and %q", elevation.Reason, elevation.Ticket)
 	}
 	if answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations",
-		`{"role":"operator","reason":"`+space+`why`+space+`","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusBadRequest {
+		`{"class":"operate","reason":"`+space+`why`+space+`","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusBadRequest {
 		t.Errorf("spaces count as a reason: %d %s", answer.Code, answer.Body)
 	}
 }

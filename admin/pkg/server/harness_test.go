@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
@@ -48,6 +49,8 @@ type harness struct {
 	client *http.Client
 	log    *journal
 	trail  *audittest.Trail
+	// metrics has the metrics of the watcher of elevations.
+	metrics *prometheus.Registry
 	// intents verifies the intents of the operations.
 	intents *intent.Verifier
 }
@@ -108,14 +111,15 @@ func newHarness(t *testing.T) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}, trail: audittest.New(t, "admin", 0)}
+	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
 	h.intents = signer.Verifier
 	h.config = server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
-			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
+			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall", "group-of-approver"},
 		}},
+		Policy: policy(), Elevations: elevation.NewWatcher(db, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 	}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
@@ -123,10 +127,38 @@ func newHarness(t *testing.T) *harness {
 		t.Fatal(err)
 	}
 	h.config.Layers = monitor
+	t.Cleanup(run(h.config.Elevations))
 	api := httptest.NewServer(server.New(h.config))
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	return h
+}
+
+// run runs a watcher until the returned function is called.
+func run(watcher *elevation.Watcher) (end func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); watcher.Run(ctx) }()
+	return func() { stop(); <-ended }
+}
+
+// watch runs the watcher of another replica and returns its metrics.
+func (h *harness) watch() (metrics *prometheus.Registry, end func()) {
+	metrics = newRegistry()
+	return metrics, run(elevation.NewWatcher(h.db, fastFeed, slog.New(slog.DiscardHandler), metrics))
+}
+
+// fastFeed reads the change feed more often than in production.
+var fastFeed = database.FeedOptions{BusyInterval: 5 * time.Millisecond, IdleInterval: 20 * time.Millisecond}
+
+// policy is an access policy that requires an approval for break-glass access to the whole region.
+func policy() *elevation.Policy {
+	class := func(approval elevation.ApprovalRule) elevation.ClassPolicy {
+		return elevation.ClassPolicy{Ticket: elevation.TicketRequired, Approval: approval, ApproverRole: adminv1.BreakGlass, MaxDuration: elevation.Duration{Duration: elevation.MaxDuration}}
+	}
+	return &elevation.Policy{RequestLifetime: elevation.Duration{Duration: time.Hour}, Classes: map[adminv1.AccessClass]elevation.ClassPolicy{
+		adminv1.Operate: class(elevation.ApprovalNever), adminv1.Recover: class(elevation.ApprovalNever), adminv1.BreakGlassAccess: class(elevation.ApprovalRegion),
+	}}
 }
 
 // fleet simulates Cluster Service with the objects of the test.

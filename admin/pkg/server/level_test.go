@@ -15,9 +15,9 @@ func TestLevelNeedsItsRole(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
 	server := h.another(h.db)
-	elevate := func(engineer string, role adminv1.Role) {
+	elevate := func(engineer string, class adminv1.AccessClass) {
 		t.Helper()
-		if answer := ask(server, engineer, "", http.MethodPost, "/elevations", `{"role":"`+string(role)+`","reason":"the levels are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
+		if answer := ask(server, engineer, "", http.MethodPost, "/elevations", `{"class":"`+string(class)+`","cluster":"`+uid+`","reason":"the levels are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
 			t.Fatalf("%d: %s", answer.Code, answer.Body)
 		}
 	}
@@ -29,7 +29,7 @@ func TestLevelNeedsItsRole(t *testing.T) {
 		}
 		return answer.Body.String()
 	}
-	elevate("operator", adminv1.Operator)
+	elevate("operator", adminv1.Operate)
 	for _, level := range []string{``, `"level":"reader",`} {
 		var accepted adminv1.Operation
 		if body := request("operator", level, http.StatusAccepted); json.Unmarshal([]byte(body), &accepted) != nil || !strings.Contains(string(accepted.Parameters), `"level":"reader"`) {
@@ -39,9 +39,9 @@ func TestLevelNeedsItsRole(t *testing.T) {
 	if body := request("operator", `"level":"admin",`, http.StatusForbidden); !strings.Contains(body, "break-glass") {
 		t.Errorf("the refusal does not name the role: %s", body)
 	}
-	elevate("oncall", adminv1.Operator)
-	request("oncall", `"level":"admin",`, http.StatusForbidden) // the role, but no elevation to it
-	elevate("oncall", adminv1.BreakGlass)
+	elevate("oncall", adminv1.Recover)
+	request("oncall", `"level":"admin",`, http.StatusForbidden) // the role, but no elevation for the class
+	elevate("oncall", adminv1.BreakGlassAccess)
 	request("oncall", `"level":"admin",`, http.StatusAccepted)
 	request("oncall", `"level":"reader",`, http.StatusAccepted)
 	if body := request("oncall", `"level":"root",`, http.StatusBadRequest); !strings.Contains(body, `"target":"level"`) {

@@ -33,7 +33,7 @@ func Document(routes []Route) []byte {
 		"openapi": "3.1.0",
 		"info": map[string]any{
 			"title": "hcpmesh admin", "version": "v1",
-			"description": "The REST API for SREs of a region. A read requires a role that one of the caller's groups gives. A change also requires an active elevation to that role; the response is an operation that is executed asynchronously.",
+			"description": "The REST API for SREs of a region. A read requires a role that one of the caller's groups gives. A change also requires an active elevation for the class of its action; the response is an operation that is executed asynchronously.",
 		},
 		"security": []any{map[string]any{"token": []any{}}},
 		"paths":    paths,
@@ -78,9 +78,9 @@ func (w *schemaWriter) operation(r Route) map[string]any {
 	for _, p := range r.Query {
 		parameters = append(parameters, map[string]any{"name": p.Name, "in": "query", "description": p.Description, "schema": map[string]any{"type": p.Type}})
 	}
-	if r.Mutates {
+	if r.Mutates || r.Repeatable {
 		parameters = append(parameters, map[string]any{"name": adminv1.IdempotencyKey, "in": "header", "schema": map[string]any{"type": "string", "minLength": 1, "maxLength": maxKey},
-			"description": "A key that the caller chose for this request. A repeated request with the same key returns the same operation."})
+			"description": "A key that the caller chose for this request. A repeated request with the same key returns the same object."})
 	}
 	success := map[string]any{"description": "Success."}
 	if r.Status == http.StatusAccepted {

@@ -62,6 +62,9 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 		id = uuid.NewString()
 	}
 	rq.audited.object = objectOf(target)
+	if !adminaction.Permits(rq.elevation, rq.route.Name, target.ClusterUID) {
+		return nil, apierror.New(apierror.PermissionDenied, "Your elevation %s does not permit this action on this object.", rq.elevation.ElevationID)
+	}
 	document := database.AdminOperationDocument{
 		OperationID: id, SortKey: database.AdminSortKey(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
 		StartTime: now, LastTransitionTime: now, RequestID: rq.id, RequestDigest: rq.digest,
@@ -138,9 +141,9 @@ func (s *Server) listOperations(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	query := rq.http.URL.Query()
-	filter := database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ObjectID: query.Get("actor"), State: database.AdminOperationState(query.Get("state"))}
+	filter := database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ObjectID: query.Get("actor"), State: query.Get("state")}
 	known := []database.AdminOperationState{"", database.AdminAccepted, database.AdminRunning, database.AdminSucceeded, database.AdminFailed}
-	if !slices.Contains(known, filter.State) {
+	if !slices.Contains(known, database.AdminOperationState(filter.State)) {
 		return nil, apierror.New(apierror.InvalidParameter, "Unsupported value: '%s': supported values: %s.", filter.State, known[1:]).WithTarget("state")
 	}
 	if text := query.Get("cluster"); text != "" {
@@ -186,7 +189,7 @@ func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
 	for _, r := range records {
 		if r.Elevation != nil {
 			shown := elevationResponse(&r.Elevation.Value)
-			list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Elevation: &shown})
+			list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.RequestTime, Elevation: &shown})
 			continue
 		}
 		shown := operationResponse(&r.Operation.Value)

@@ -16,9 +16,11 @@ type Route struct {
 	// Name identifies the route in logs, metrics, audit records and the OpenAPI document, for example clusters.dump.
 	Name    string
 	Summary string
-	// Role is required of the caller. A route that Mutates also requires an active elevation to it.
+	// Role is required of the caller. A route that Mutates also requires an active elevation for the class of its action.
 	Role    adminv1.Role
 	Mutates bool
+	// Repeatable is set for a route that does not Mutate and nevertheless accepts an idempotency key.
+	Repeatable bool
 	// Sensitive is set for reads that are audited: they return what every layer holds of a customer's cluster, or who has access to it.
 	Sensitive bool
 	// Query lists the query parameters; requests with others are rejected.

@@ -13,7 +13,7 @@ import (
 func Routes() []Route { return (&Server{}).routes() }
 
 func (s *Server) routes() []Route {
-	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.operationRoutes())
+	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.elevationRoutes(), s.operationRoutes())
 }
 
 // readRoute returns a route that reads.
@@ -194,29 +194,51 @@ func (s *Server) regionRoutes() []Route {
 	}
 }
 
-func (s *Server) operationRoutes() []Route {
-	of := func(noun string) []Parameter {
-		return append([]Parameter{{Name: "actor", Type: "string", Description: "Only " + noun + " of the caller with this object ID."}}, paging...)
+// of returns the parameters of lists of records of engineers.
+func of(noun string) []Parameter {
+	return append([]Parameter{{Name: "actor", Type: "string", Description: "Only " + noun + " of the caller with this object ID."}}, paging...)
+}
+
+// elevationRoutes returns the routes of elevations. The access policy decides who may use those of a second person.
+func (s *Server) elevationRoutes() []Route {
+	const elevations, one = adminv1.Root + "/elevations", adminv1.Root + "/elevations/{elevation}"
+	transition := func(verb, summary string, body any, handle handler) Route {
+		return Route{
+			Method: http.MethodPost, Path: one + "/" + verb, Name: "elevations." + verb, Summary: summary, Role: adminv1.Operator,
+			Request: body, Response: adminv1.Elevation{}, Status: http.StatusOK, handle: handle,
+		}
 	}
+	return []Route{
+		{
+			Method: http.MethodPost, Path: elevations, Name: "elevations.create", Repeatable: true,
+			Summary: "Request an elevation of the caller for a class of actions, for a limited time. It becomes active at once, or waits for the approval of a second person if the access policy requires one.",
+			Role:    adminv1.Operator, Request: adminv1.ElevationRequest{}, Response: adminv1.Elevation{}, Status: http.StatusCreated, handle: s.createElevation,
+		},
+		readRoute(elevations, "elevations.list", "List elevations, newest first.", adminv1.ElevationList{}, s.listElevations, append([]Parameter{
+			{Name: "active", Type: "boolean", Description: "Only active elevations."},
+			{Name: "open", Type: "boolean", Description: "Only elevations that are active or can become so."},
+			{Name: "state", Type: "string", Description: "Only elevations in this state: Requested, Approved, Denied, Active or Ended."},
+			{Name: "unreviewed", Type: "boolean", Description: "Only emergency elevations that nobody has reviewed."},
+		}, of("elevations")...)...),
+		readRoute(one, "elevations.get", "Get an elevation.", adminv1.Elevation{}, s.getElevation,
+			Parameter{Name: "while", Type: "string", Description: "Wait until the elevation is in another state, for at most 25 seconds."}),
+		transition("approve", "Approve the request of another engineer.", adminv1.DecisionRequest{}, s.decideElevation(true)),
+		transition("deny", "Deny the request of another engineer.", adminv1.DecisionRequest{}, s.decideElevation(false)),
+		transition("activate", "Activate the caller's approved elevation. Its duration begins.", nil, s.activateElevation),
+		transition("review", "Review an emergency elevation of another engineer that is over.", adminv1.ReviewRequest{}, s.reviewElevation),
+		{
+			Method: http.MethodDelete, Path: one, Name: "elevations.end",
+			Summary: "End an elevation at once, or withdraw a request: the caller's own, or any with the role break-glass.",
+			Role:    adminv1.Operator, Response: adminv1.Elevation{}, Status: http.StatusOK, handle: s.endElevation,
+		},
+	}
+}
+
+func (s *Server) operationRoutes() []Route {
 	return []Route{
 		{
 			Method: http.MethodGet, Path: adminv1.Root + "/me", Name: "me", Summary: "Get the identity and the roles of the caller.",
 			Role: adminv1.Reader, Response: adminv1.Identity{}, Status: http.StatusOK, handle: s.me,
-		},
-		{
-			Method: http.MethodPost, Path: adminv1.Root + "/elevations", Name: "elevations.create",
-			Summary: "Elevate the caller to a role that the caller's groups give, for a limited time. Actions require an elevation; its reason and ticket are recorded with them.",
-			Role:    adminv1.Operator, Request: adminv1.ElevationRequest{}, Response: adminv1.Elevation{}, Status: http.StatusCreated, handle: s.createElevation,
-		},
-		{
-			Method: http.MethodGet, Path: adminv1.Root + "/elevations", Name: "elevations.list", Summary: "List elevations, newest first.",
-			Role: adminv1.Reader, Response: adminv1.ElevationList{}, Status: http.StatusOK, handle: s.listElevations,
-			Query: append([]Parameter{{Name: "active", Type: "boolean", Description: "Only active elevations."}}, of("elevations")...),
-		},
-		{
-			Method: http.MethodDelete, Path: adminv1.Root + "/elevations/{elevation}", Name: "elevations.end",
-			Summary: "End an elevation: the caller's own, or any with the role break-glass.",
-			Role:    adminv1.Operator, Response: adminv1.Elevation{}, Status: http.StatusOK, handle: s.endElevation,
 		},
 		{
 			Method: http.MethodGet, Path: adminv1.Root + "/operations", Name: "operations.list", Summary: "List admin operations, newest first.",

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/openapi"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/lookup"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -45,6 +46,9 @@ type Config struct {
 	// Authenticator identifies callers, Access maps them to roles.
 	Access        *access.Config
 	Authenticator authn.Authenticator
+	// Policy states what elevations need. Elevations reports their changes.
+	Policy     *elevation.Policy
+	Elevations *elevation.Watcher
 	// Intents signs what callers ask for.
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
@@ -177,7 +181,7 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if rq.route.Mutates {
-		if rq.elevation, err = s.elevationTo(ctx, rq, rq.route.Role); err != nil {
+		if rq.elevation, err = s.elevationFor(ctx, rq, adminv1.ClassOf(rq.route.Name)); err != nil {
 			return nil, err
 		}
 	}

@@ -41,7 +41,7 @@ func (h *harness) another(db *database.DB) http.Handler {
 // elevate elevates the engineer operator.
 func (h *harness) elevate(t *testing.T) {
 	t.Helper()
-	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", `{"role":"operator","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`)
+	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`)
 	if answer.Code/100 != 2 {
 		t.Fatalf("elevating: %d %s", answer.Code, answer.Body)
 	}

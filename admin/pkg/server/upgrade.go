@@ -28,10 +28,11 @@ func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// upgradeTarget returns the cluster in the path. A request that acknowledges gates requires the role of upgrades.acknowledge.
+// upgradeTarget returns the cluster in the path. A request that acknowledges gates requires an elevation of the class of
+// upgrades.acknowledge.
 func (s *Server) upgradeTarget(ctx context.Context, rq *request, r *clusterservicev1.StartUpgradeRequest) (database.AdminTarget, error) {
 	if len(r.GetAcknowledge()) > 0 {
-		elevation, err := s.elevationTo(ctx, rq, adminv1.BreakGlass)
+		elevation, err := s.elevationFor(ctx, rq, adminv1.ClassOf(adminv1.ActionUpgradeAcknowledge))
 		if err != nil {
 			return database.AdminTarget{}, err
 		}

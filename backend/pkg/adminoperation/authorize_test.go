@@ -112,8 +112,10 @@ func TestRefusedOperationBlamesNobody(t *testing.T) {
 // record names the engineer, who did request it.
 func TestElevationMustBeActiveAtExecution(t *testing.T) {
 	for name, end := range map[string]func(e *database.ElevationDocument){
-		"ended":   func(e *database.ElevationDocument) { now := time.Now().UTC(); e.EndTime = &now },
-		"expired": func(e *database.ElevationDocument) { e.ExpirationTime = time.Now().UTC().Add(-time.Second) },
+		"ended":         func(e *database.ElevationDocument) { now := time.Now().UTC(); e.EndTime = &now },
+		"not approved":  func(e *database.ElevationDocument) { e.State = database.ElevationRequested },
+		"not activated": func(e *database.ElevationDocument) { e.State = database.ElevationApproved },
+		"expired":       func(e *database.ElevationDocument) { e.ExpirationTime = time.Now().UTC().Add(-time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnvironment(t)

@@ -25,7 +25,7 @@ func TestAdminRecordsAreOrdered(t *testing.T) {
 		batch := db.NewBatch(database.AdminPartition)
 		if i == 3 {
 			database.Create(batch, db.Elevations(), database.ElevationKey(id), database.ElevationDocument{
-				ElevationID: id, SortKey: database.AdminSortKey(at, id), Actor: actor, StartTime: at, ExpirationTime: at.Add(time.Hour),
+				ElevationID: id, SortKey: database.AdminSortKey(at, id), Actor: actor, State: database.ElevationActive, Emergency: true, RequestTime: at, StartTime: at, ExpirationTime: at.Add(time.Hour),
 			})
 		} else {
 			o := database.AdminOperationDocument{
@@ -71,7 +71,8 @@ func TestAdminRecordsAreOrdered(t *testing.T) {
 		"kind":     {"of one kind", database.AdminFilter{Kinds: operations}, []string{"6", "5", "4", "2", "1", "0"}},
 		"caller":   {"of one caller", database.AdminFilter{ObjectID: "bob"}, []string{"5", "elevation 3", "1"}},
 		"cluster":  {"of one cluster", database.AdminFilter{Target: "two"}, []string{"6", "5", "4"}},
-		"state":    {"in one state", database.AdminFilter{State: database.AdminSucceeded}, []string{"1", "0"}},
+		"state":    {"in one state", database.AdminFilter{State: string(database.AdminSucceeded)}, []string{"1", "0"}},
+		"review":   {"emergencies without a review", database.AdminFilter{UnreviewedOnly: true}, []string{"elevation 3"}},
 		"underway": {"active records only", database.AdminFilter{Kinds: operations, ActiveOnly: true}, []string{"6", "5", "4", "2"}},
 	}
 	for name, tc := range cases {

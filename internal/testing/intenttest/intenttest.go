@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -38,12 +39,15 @@ func New(t testing.TB) *Admin {
 	return &Admin{Signer: signer, Verifier: intent.NewVerifier(intent.VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keys.URL, Client: keys.Client()})}
 }
 
-// Elevation returns an elevation of the actor of an operation that ends after a duration.
+// Elevation returns an active elevation, for all actions on the region, of the actor of an operation that ends after a duration.
 func Elevation(o *database.AdminOperationDocument, duration time.Duration) database.ElevationDocument {
 	id, now := uuid.NewString(), time.Now().UTC()
 	actor := o.Actor
 	actor.ElevationID = id
-	return database.ElevationDocument{ElevationID: id, SortKey: database.AdminSortKey(now, id), Actor: actor, StartTime: now, ExpirationTime: now.Add(duration)}
+	return database.ElevationDocument{
+		ElevationID: id, SortKey: database.AdminSortKey(now, id), Actor: actor, State: database.ElevationActive, Class: string(adminv1.BreakGlassAccess),
+		Target: database.AdminTarget{Kind: database.TargetRegion, ID: database.TargetRegion}, RequestTime: now, StartTime: now, ExpirationTime: now.Add(duration),
+	}
 }
 
 // Sign adds the signed intent of an operation that was requested with an elevation.

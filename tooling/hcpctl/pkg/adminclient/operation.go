@@ -31,16 +31,21 @@ const askAgain = 500 * time.Millisecond
 // requestOperation requests an action. It repeats an unanswered request once with the same idempotency key, so that it creates one
 // operation.
 func (c *Client) requestOperation(ctx context.Context, method, path string, body any) (*adminv1.Operation, error) {
-	operation, key := &adminv1.Operation{}, uuid.NewString()
-	err := c.send(ctx, method, path, nil, key, body, operation)
-	var unanswered *unreachableError
-	if errors.As(err, &unanswered) && backoff.Sleep(ctx, askAgain) == nil {
-		err = c.send(ctx, method, path, nil, key, body, operation)
-	}
-	if err != nil {
+	operation := &adminv1.Operation{}
+	if err := c.sendTwice(ctx, method, path, uuid.NewString(), body, operation); err != nil {
 		return nil, err
 	}
 	return operation, nil
+}
+
+// sendTwice sends a request that may be repeated, and repeats it once if it is not answered.
+func (c *Client) sendTwice(ctx context.Context, method, path, key string, body, into any) error {
+	err := c.send(ctx, method, path, nil, key, body, into)
+	var unanswered *unreachableError
+	if errors.As(err, &unanswered) && backoff.Sleep(ctx, askAgain) == nil {
+		err = c.send(ctx, method, path, nil, key, body, into)
+	}
+	return err
 }
 
 // Act requests an action on a cluster, for example pause. The body may be nil.
@@ -106,18 +111,6 @@ func (c *Client) Credential(ctx context.Context, uid string) (*adminv1.FleetCred
 	return get[adminv1.FleetCredential](ctx, c, "/credentials/"+url.PathEscape(uid), nil)
 }
 
-// Elevate creates an elevation of the caller.
-func (c *Client) Elevate(ctx context.Context, asked adminv1.ElevationRequest) (*adminv1.Elevation, error) {
-	elevation := &adminv1.Elevation{}
-	return elevation, c.do(ctx, http.MethodPost, "/elevations", nil, asked, elevation)
-}
-
-// EndElevation ends an elevation.
-func (c *Client) EndElevation(ctx context.Context, id string) (*adminv1.Elevation, error) {
-	elevation := &adminv1.Elevation{}
-	return elevation, c.do(ctx, http.MethodDelete, "/elevations/"+url.PathEscape(id), nil, nil, elevation)
-}
-
 // mostPerPage is the maximum page size of admin.
 const mostPerPage = 500
 
@@ -137,15 +130,6 @@ func listNewest[L, T any](ctx context.Context, c *Client, path string, query url
 		}
 		query.Set("pageToken", next)
 	}
-}
-
-// Elevations returns the newest elevations, up to limit; with active only active ones.
-func (c *Client) Elevations(ctx context.Context, active bool, limit int) (list []adminv1.Elevation, more bool, err error) {
-	query := url.Values{}
-	if active {
-		query.Set("active", "true")
-	}
-	return listNewest(ctx, c, "/elevations", query, limit, func(l *adminv1.ElevationList) ([]adminv1.Elevation, string) { return l.Items, l.NextPageToken })
 }
 
 // Operation returns an admin operation.

@@ -18,11 +18,15 @@ type requestFunc func(ctx context.Context, client *adminclient.Client, args []st
 
 // justification is the reason and the ticket of an SRE. With both, the command creates an elevation for its request and ends it
 // when the operation has ended. Without them it uses an elevation that exists.
-type justification struct{ reason, ticket string }
+type justification struct {
+	reason, ticket string
+	emergency      bool
+}
 
 func (b *justification) add(c *cobra.Command) {
 	c.Flags().StringVar(&b.reason, "reason", "", "`text` with the reason, at least 8 characters; with --ticket it elevates for this command only")
 	c.Flags().StringVar(&b.ticket, "ticket", "", "`ID` of the incident or change")
+	c.Flags().BoolVar(&b.emergency, "emergency", false, "do not wait for an approval; an alert pages, and another engineer must review it")
 	c.MarkFlagsRequiredTogether("reason", "ticket")
 }
 
@@ -38,7 +42,7 @@ const (
 // its own elevation after do, unless do returns an operation that has not ended: that one is executed only while the elevation is
 // active.
 func (e *environment) withElevation(ctx context.Context, client *adminclient.Client, role adminv1.Role, why justification, do func(context.Context) (*adminv1.Operation, error)) (*adminv1.Operation, error) {
-	elevation, err := elevateFor(ctx, client, role, why, elevationDuration)
+	elevation, err := e.elevateFor(ctx, client, classFor(role), "", why, elevationDuration)
 	if err != nil {
 		return nil, err
 	}
@@ -53,17 +57,76 @@ func (e *environment) withElevation(ctx context.Context, client *adminclient.Cli
 	return operation, err
 }
 
-// elevateFor creates an elevation if a reason is given; else it returns nil.
-func elevateFor(ctx context.Context, client *adminclient.Client, role adminv1.Role, why justification, duration time.Duration) (*adminv1.Elevation, error) {
-	if why.reason == "" {
+// elevateFor creates an active elevation if a reason is given; else it returns nil. cluster limits the elevation; empty means the
+// whole region. If the access policy requires an approval, it waits for that, and withdraws the request if it cannot wait on.
+func (e *environment) elevateFor(ctx context.Context, client *adminclient.Client, class adminv1.AccessClass, cluster string, why justification, duration time.Duration) (*adminv1.Elevation, error) {
+	switch {
+	case why.reason == "" && why.emergency:
+		return nil, errors.New("--emergency requires --reason and --ticket")
+	case why.reason == "":
 		return nil, nil
 	}
-	return client.Elevate(ctx, adminv1.ElevationRequest{Role: role, Reason: why.reason, Ticket: why.ticket, Duration: duration.String()})
+	elevation, err := client.Elevate(ctx, adminv1.ElevationRequest{
+		Class: class, Cluster: cluster, Reason: why.reason, Ticket: why.ticket, Duration: duration.String(), Emergency: why.emergency,
+	})
+	if err != nil {
+		return nil, err
+	}
+	active, err := e.awaitActive(ctx, client, elevation)
+	if err != nil {
+		e.endElevation(ctx, client, elevation)
+		return nil, err
+	}
+	return active, nil
+}
+
+// awaitActive waits until another engineer has decided about a request, and activates it.
+func (e *environment) awaitActive(ctx context.Context, client *adminclient.Client, elevation *adminv1.Elevation) (*adminv1.Elevation, error) {
+	if elevation.State == adminv1.ElevationActive {
+		return elevation, nil
+	}
+	if elevation.State == adminv1.ElevationRequested {
+		e.printWaitsForApproval(elevation)
+	}
+	decided, err := client.AwaitDecision(ctx, elevation)
+	switch {
+	case err != nil:
+		return nil, err
+	case decided.State == adminv1.ElevationApproved:
+		return client.ActivateElevation(ctx, decided.ID)
+	case decided.State == adminv1.ElevationDenied && decided.Decision != nil:
+		return nil, fmt.Errorf("%s denied the request %s: %s", decided.Decision.Name, decided.ID, decided.Decision.Reason)
+	case decided.State == adminv1.ElevationActive:
+		return decided, nil
+	}
+	return nil, fmt.Errorf("the request %s is %s", decided.ID, decided.State)
+}
+
+// printWaitsForApproval prints how another engineer approves a request.
+func (e *environment) printWaitsForApproval(elevation *adminv1.Elevation) {
+	fmt.Fprintf(e.err, "the request %s waits for the approval of another engineer until %s: `hcpctl access approve %s --reason TEXT`\n",
+		elevation.ID, elevation.RequestExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
+}
+
+// classFor returns the class of the actions of a command that needs a role.
+func classFor(role adminv1.Role) adminv1.AccessClass {
+	if role == adminv1.BreakGlass {
+		return adminv1.Recover
+	}
+	return adminv1.Operate
 }
 
 // printElevationLasts prints until when an elevation lasts that the command does not end.
 func (e *environment) printElevationLasts(elevation *adminv1.Elevation) {
-	fmt.Fprintf(e.err, "your elevation %s lasts until %s; `hcpctl elevation end %s` ends it\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
+	fmt.Fprintf(e.err, "your elevation %s lasts until %s; `hcpctl access end %s` ends it\n", elevation.ID, until(elevation), elevation.ID)
+}
+
+// until returns the local time at which an elevation, or the request for one, expires.
+func until(elevation *adminv1.Elevation) string {
+	if elevation.ExpirationTime == nil {
+		return elevation.RequestExpirationTime.Local().Format(time.TimeOnly)
+	}
+	return elevation.ExpirationTime.Local().Format(time.TimeOnly)
 }
 
 // endElevation ends an elevation, also for an interrupted command.
@@ -71,7 +134,7 @@ func (e *environment) endElevation(ctx context.Context, client *adminclient.Clie
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elevationEndTimeout)
 	defer cancel()
 	if _, err := client.EndElevation(ctx, elevation.ID); err != nil {
-		fmt.Fprintf(e.err, "warning: elevation %s could not be ended and lasts until %s: %v\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), err)
+		fmt.Fprintf(e.err, "warning: elevation %s could not be ended and lasts until %s: %v\n", elevation.ID, until(elevation), err)
 	}
 }
 
@@ -149,7 +212,7 @@ func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role
 	e.addOutputFlag(c)
 	e.addAdminFlags(c)
 	if !strings.Contains(c.Long, "requires the role") {
-		c.Long += fmt.Sprintf("\n\nIt requires the role %s: give --reason and --ticket, or run 'hcpctl elevate' before.", role())
+		c.Long += fmt.Sprintf("\n\nIt requires the role %s: give --reason and --ticket, or run 'hcpctl access request --class %s' before.", role(), classFor(role()))
 	}
 	return c
 }

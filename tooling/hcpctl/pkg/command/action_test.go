@@ -17,7 +17,7 @@ func TestReasonElevatesForOneCommand(t *testing.T) {
 	a.refused[full] = "It is being changed."
 	because := []string{"--reason", "the batch is late", "--ticket", "INC-1"}
 	scale := func(args ...string) []string { return append([]string{"nodepool", "scale", "--as-sre"}, args...) }
-	const elevate, end, five = "POST /elevations operator: the batch is late (INC-1)", "DELETE /elevations/e", ` {"replicas":5}`
+	const elevate, end, five = "POST /elevations operate: the batch is late (INC-1)", "DELETE /elevations/e", ` {"replicas":5}`
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
@@ -32,7 +32,7 @@ func TestReasonElevatesForOneCommand(t *testing.T) {
 		"no min":    {"a bound alone is none", scale("demo", "np", "--max", "3"), nil, "min"},
 		"drift":     {"and an action on the region", append([]string{"drift", "reconcile"}, because...), []string{elevate, "POST /drift/reconcile", end}, ""},
 		"orphan": {"each command takes the role that it needs", append([]string{"orphan", "delete", "b"}, because...),
-			[]string{strings.Replace(elevate, "operator", "break-glass", 1), "DELETE /orphans/b", end}, ""},
+			[]string{strings.Replace(elevate, "operate", "recover", 1), "DELETE /orphans/b", end}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.asked = nil

@@ -24,7 +24,7 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 		c.Long += "\n\nCLUSTER is any identifier that 'hcpctl cluster find' accepts, if it matches exactly one cluster."
 	}
 	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin (default: the local region)")
-	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to act as: oncall, operator or reader in a local region (default oncall, or $HCPMESH_ENGINEER)")
+	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to act as: oncall, approver, operator or reader in a local region (default oncall, or $HCPMESH_ENGINEER)")
 	return c
 }
 

@@ -30,6 +30,8 @@ type sres struct {
 	shown, results map[string]any
 	// refused holds the messages of rejected requests by method and path.
 	refused map[string]string
+	// elevation is the response to a request for an elevation; active if it is empty.
+	elevation adminv1.Elevation
 	// pending lists the requests whose operations do not end, by method and path.
 	pending map[string]bool
 }
@@ -83,8 +85,12 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path == "/elevations" {
 		var request adminv1.ElevationRequest
 		_ = json.Unmarshal(body, &request)
-		a.asked = append(a.asked, line+" "+string(request.Role)+": "+request.Reason+" ("+request.Ticket+")")
-		reply(w, http.StatusCreated, adminv1.Elevation{ID: "e"})
+		a.asked = append(a.asked, line+" "+string(request.Class)+": "+request.Reason+" ("+request.Ticket+")")
+		created := a.elevation
+		if created.ID == "" {
+			created = adminv1.Elevation{ID: "e", State: adminv1.ElevationActive}
+		}
+		reply(w, http.StatusCreated, created)
 		return
 	}
 	asked, target := line, adminv1.Target{ID: path[strings.LastIndexByte(path, '/')+1:]}
@@ -96,7 +102,11 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.asked = append(a.asked, asked)
 	switch result, known := a.results[line]; {
 	case strings.HasPrefix(path, "/elevations/"):
-		reply(w, http.StatusOK, adminv1.Elevation{ID: "e"})
+		changed := adminv1.Elevation{ID: "e", State: adminv1.ElevationEnded, Class: adminv1.BreakGlassAccess}
+		if strings.HasSuffix(path, "/activate") {
+			changed.State = adminv1.ElevationActive
+		}
+		reply(w, http.StatusOK, changed)
 	case a.pending[line]:
 		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", Target: target, State: adminv1.Accepted})
 	case a.refused[line] != "":

@@ -31,7 +31,7 @@ func (e *environment) audit() *cobra.Command {
 				var rows [][]string
 				for _, entry := range entries {
 					if v := entry.Elevation; v != nil {
-						rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Role), v.Name, v.Ticket, v.Reason, v.ID})
+						rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Class), v.Name, v.Ticket, v.Reason, v.ID})
 						continue
 					}
 					rows = append(rows, operationRow(entry.Operation))

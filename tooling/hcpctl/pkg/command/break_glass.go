@@ -41,7 +41,8 @@ level admin gives full access and requires the role break-glass.
 
 The private key is created locally and stored only in the kubeconfig. The kubeconfig is a secret that gives access to the
 cluster until the credential expires or its class is revoked. The credential does not outlive the elevation with which it was
-requested: with --reason and --ticket the command creates one that lasts as long, and does not end it.`,
+requested: with --reason and --ticket the command creates one for the cluster that lasts as long, and does not end it. If the access
+policy requires an approval, the command waits for it.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if level = adminv1.Level(text); level.Role() == "" {
 				return fmt.Errorf("--level: %q is not one of reader, admin", text)
@@ -65,7 +66,7 @@ requested: with --reason and --ticket the command creates one that lasts as long
 				return err
 			}
 			// The certificate ends before the elevation.
-			elevation, err := elevateFor(c.Context(), client, level.Role(), why, duration+signingTime)
+			elevation, err := e.elevateFor(c.Context(), client, level.Class(), args[0], why, duration+signingTime)
 			if err != nil {
 				return err
 			}

@@ -86,7 +86,7 @@ func TestDeletion(t *testing.T) {
 		if err != nil || !strings.Contains(out, tc.says) {
 			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-		want := []string{"POST /elevations " + string(tc.role) + ": its controller is gone (INC-1)", tc.want, "DELETE /elevations/e"}
+		want := []string{"POST /elevations " + string(classFor(tc.role)) + ": its controller is gone (INC-1)", tc.want, "DELETE /elevations/e"}
 		if !slices.Equal(a.asked, want) {
 			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
 		}

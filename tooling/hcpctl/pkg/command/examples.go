@@ -8,6 +8,14 @@ import (
 
 // examples holds the examples of all commands by their path, as pairs of a purpose and a command line.
 var examples = map[string][][2]string{
+	"hcpctl access activate":            {{"Activate an approved request", "hcpctl access activate 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
+	"hcpctl access approve":             {{"Approve the request of another engineer", "hcpctl access approve 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'agreed in the incident call'"}},
+	"hcpctl access deny":                {{"Deny the request of another engineer", "hcpctl access deny 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'the incident is closed'"}},
+	"hcpctl access end":                 {{"End an elevation", "hcpctl access end 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
+	"hcpctl access list":                {{"List active elevations and requests", "hcpctl access list"}, {"List requests that wait for approval", "hcpctl access list --state Requested"}, {"List emergencies without a review", "hcpctl access list --unreviewed"}},
+	"hcpctl access request":             {{"Request an hour for actions that can be undone", "hcpctl access request --reason 'investigate the control plane' --ticket INC-42"}, {"Request break-glass access to a cluster and wait for the approval", "hcpctl access request --class break-glass --cluster demo --for 2h --reason 'etcd has no leader' --ticket INC-42 --wait"}},
+	"hcpctl access review":              {{"Close the review of an emergency", "hcpctl access review 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --justified --comment 'nobody could be reached at night'"}},
+	"hcpctl access show":                {{"Show an elevation with its decision and review", "hcpctl access show 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
 	"hcpctl audit":                      {{"List the last 50 audit records", "hcpctl audit"}, {"List the last 200 as JSON", "hcpctl audit --limit 200 -o json"}},
 	"hcpctl audit verify":               {{"Verify the audit of the local region", "hcpctl audit verify"}, {"Verify a copy of a sink", "hcpctl audit verify --sink sink --witness witness --keys keys"}},
 	"hcpctl break-glass list":           {{"List the credentials of a cluster", "hcpctl break-glass list demo"}},
@@ -44,9 +52,6 @@ var examples = map[string][][2]string{
 	"hcpctl drift delete":               {{"Delete an orphan from the fleet", "hcpctl drift delete 5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10 --reason 'the customer deleted it' --ticket INC-42"}},
 	"hcpctl drift list":                 {{"List all differences", "hcpctl drift list"}},
 	"hcpctl drift reconcile":            {{"Send lost resources again", "hcpctl drift reconcile --reason 'the database was restored' --ticket INC-42"}},
-	"hcpctl elevate":                    {{"Elevate to operator for an hour", "hcpctl elevate --reason 'investigate the control plane' --ticket INC-42"}, {"Elevate to break-glass for 15 minutes", "hcpctl elevate --role break-glass --for 15m --reason 'etcd has no leader' --ticket INC-42"}},
-	"hcpctl elevation end":              {{"End an elevation", "hcpctl elevation end 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
-	"hcpctl elevation list":             {{"List active elevations", "hcpctl elevation list"}},
 	"hcpctl explain":                    {{"Explain the region", "hcpctl explain"}, {"Explain a cluster", "hcpctl explain demo"}, {"Explain the cluster of a namespace, for a program", "hcpctl explain ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae -o json"}},
 	"hcpctl externalauth create":        {{"Accept the tokens of an issuer", "hcpctl externalauth create demo entra --issuer https://login.example.com --audience api://demo"}},
 	"hcpctl externalauth delete":        {{"Delete an external authentication", "hcpctl externalauth delete demo entra"}},

@@ -97,7 +97,7 @@ func TestShard(t *testing.T) {
 		if err != nil || !strings.Contains(out, tc.says) {
 			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-		want := []string{"POST /elevations " + string(tc.role) + ": kernel update (CHG-7)", tc.want, "DELETE /elevations/e"}
+		want := []string{"POST /elevations " + string(classFor(tc.role)) + ": kernel update (CHG-7)", tc.want, "DELETE /elevations/e"}
 		if !slices.Equal(a.asked, want) {
 			t.Errorf("%v: admin was asked %q, want %q", tc.args, a.asked, want)
 		}

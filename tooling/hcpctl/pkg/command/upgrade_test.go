@@ -95,7 +95,7 @@ func TestUpgradeCommands(t *testing.T) {
 		if err != nil || !strings.Contains(out, tc.says) {
 			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-		want := []string{"POST /elevations " + string(tc.role) + ": a fix for all (CHG-8)", tc.want, "DELETE /elevations/e"}
+		want := []string{"POST /elevations " + string(classFor(tc.role)) + ": a fix for all (CHG-8)", tc.want, "DELETE /elevations/e"}
 		if !slices.Equal(a.asked, want) {
 			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
 		}

@@ -1,0 +1,148 @@
+package elevation
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+)
+
+const (
+	// maxSubscriptions limits the number of requests that wait for a change.
+	maxSubscriptions = 500
+	// feedOverlap is how long before the first list the watcher reads changes from. The change feed has a resolution of a second.
+	feedOverlap = 5 * time.Second
+	// listRetry is the pause after the first list failed.
+	listRetry = 5 * time.Second
+)
+
+// Watcher follows the changes of all elevations. It notifies subscribers, and counts the emergencies that wait for a review.
+type Watcher struct {
+	db         *database.DB
+	feed       database.FeedOptions
+	log        *slog.Logger
+	unreviewed prometheus.Gauge
+
+	release  sync.Once
+	released chan struct{}
+
+	mu sync.Mutex
+	// subscribers are by the ID of the elevation. Each channel has room for one notification.
+	subscribers   map[string]map[chan struct{}]bool
+	subscriptions int
+	// emergencies are the IDs of the emergency elevations without a review.
+	emergencies map[string]bool
+}
+
+// NewWatcher returns a Watcher. It registers its metric. Run must be running.
+func NewWatcher(db *database.DB, feed database.FeedOptions, log *slog.Logger, metrics prometheus.Registerer) *Watcher {
+	w := &Watcher{db: db, feed: feed, log: log, subscribers: map[string]map[chan struct{}]bool{}, emergencies: map[string]bool{}, released: make(chan struct{}),
+		unreviewed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "admin_emergency_elevations_unreviewed", Help: "Emergency elevations that no second person has reviewed.",
+		})}
+	w.feed.Log = log
+	metrics.MustRegister(w.unreviewed)
+	return w
+}
+
+// Release ends the waits of all subscribers, because the process stops.
+func (w *Watcher) Release() { w.release.Do(func() { close(w.released) }) }
+
+// Released returns a channel that Release closes.
+func (w *Watcher) Released() <-chan struct{} { return w.released }
+
+// Run follows the changes until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	for {
+		since := time.Now().Add(-feedOverlap)
+		if err := w.list(ctx); err == nil {
+			_ = w.db.TailAdmin(ctx, since, w.feed, w.take) // returns when ctx ends
+			return
+		} else if ctx.Err() == nil {
+			w.log.WarnContext(ctx, "listing emergency elevations failed; retrying", logkey.Error, err)
+		}
+		if backoff.Sleep(ctx, listRetry) != nil {
+			return
+		}
+	}
+}
+
+// list reads the emergencies without a review.
+func (w *Watcher) list(ctx context.Context) error {
+	for token := ""; ; {
+		records, next, err := w.db.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, UnreviewedOnly: true}, token, 100)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			w.changed(&r.Elevation.Value)
+		}
+		if token = next; token == "" {
+			return nil
+		}
+	}
+}
+
+// take handles changes of the container. A document that cannot be decoded is no elevation that admin wrote.
+func (w *Watcher) take(ctx context.Context, changes []database.Change) error {
+	for _, change := range changes {
+		if change.Kind != database.ElevationKind || change.Removed {
+			continue
+		}
+		item, err := database.DecodeChange(w.db.Elevations(), change)
+		if err != nil {
+			w.log.ErrorContext(ctx, "an elevation cannot be decoded; ignoring", logkey.Error, err)
+			continue
+		}
+		w.changed(&item.Value)
+	}
+	return nil
+}
+
+func (w *Watcher) changed(e *database.ElevationDocument) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Emergency && e.Review == nil {
+		w.emergencies[e.ElevationID] = true
+	} else {
+		delete(w.emergencies, e.ElevationID)
+	}
+	w.unreviewed.Set(float64(len(w.emergencies)))
+	for c := range w.subscribers[e.ElevationID] {
+		select {
+		case c <- struct{}{}:
+		default: // a notification waits already
+		}
+	}
+}
+
+// Subscribe returns a channel that receives a value after each change of an elevation, and a function that ends the subscription.
+// Changes in quick succession may have one value.
+func (w *Watcher) Subscribe(id string) (changes <-chan struct{}, end func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.subscriptions >= maxSubscriptions {
+		return nil, nil, apierror.New(apierror.Throttled, "Too many requests wait for changes of elevations.").WithRetryAfter(listRetry)
+	}
+	c := make(chan struct{}, 1)
+	if w.subscribers[id] == nil {
+		w.subscribers[id] = map[chan struct{}]bool{}
+	}
+	w.subscribers[id][c] = true
+	w.subscriptions++
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.subscriptions--
+		if delete(w.subscribers[id], c); len(w.subscribers[id]) == 0 {
+			delete(w.subscribers, id)
+		}
+	}, nil
+}

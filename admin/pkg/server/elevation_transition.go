@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// elevationWait limits a request that waits for another state of an elevation. It is shorter than requestTimeout.
+const elevationWait = 25 * time.Second
+
+// auditElevation sets the elevation as the object of the audit record.
+func (rq *request) auditElevation(e *database.ElevationDocument) {
+	rq.audited.object = audit.Object{Kind: "elevation", ID: e.ElevationID, ResourceID: e.Target.ResourceID, Cluster: e.Target.ClusterUID}
+	rq.audited.operation, rq.audited.emergency, rq.audited.ticket = e.ElevationID, e.Emergency, e.Actor.Ticket
+	if rq.audited.reason == "" {
+		rq.audited.reason = e.Actor.Reason
+	}
+}
+
+// elevationInPath returns the elevation that the path names, which becomes the object of the audit record.
+func (s *Server) elevationInPath(ctx context.Context, rq *request) (*database.Item[database.ElevationDocument], error) {
+	id := rq.http.PathValue("elevation")
+	item, err := s.Database.Elevations().Find(ctx, database.ElevationKey(id))
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Removed != nil {
+		return nil, apierror.New(apierror.NotFound, "Elevation '%s' does not exist.", id)
+	}
+	rq.auditElevation(&item.Value)
+	return item, nil
+}
+
+// changeElevation applies a transition to the elevation in the path and commits it, unless the transition changes nothing. A lost
+// race is decided again.
+func (s *Server) changeElevation(ctx context.Context, rq *request, transition func(e *database.ElevationDocument, now time.Time) (changed bool, err error)) (any, error) {
+	var after adminv1.Elevation
+	err := database.Retry(ctx, func(ctx context.Context) error {
+		item, err := s.elevationInPath(ctx, rq)
+		if err != nil {
+			return err
+		}
+		changed, err := transition(&item.Value, time.Now().UTC())
+		if err != nil {
+			return err
+		}
+		if changed {
+			batch := s.Database.NewBatch(database.AdminPartition)
+			database.Replace(batch, item)
+			if err := batch.Commit(ctx); err != nil {
+				return err
+			}
+		}
+		after = elevationResponse(&item.Value)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return after, nil
+}
+
+// decideElevation returns the handler that approves or denies a request.
+func (s *Server) decideElevation(approved bool) handler {
+	return func(ctx context.Context, rq *request) (any, error) {
+		var asked adminv1.DecisionRequest
+		if err := rq.decodeText(&asked, &asked.Reason, "reason"); err != nil {
+			return nil, err
+		}
+		return s.changeElevation(ctx, rq, func(e *database.ElevationDocument, now time.Time) (bool, error) {
+			return s.Policy.Decide(e, rq.person(), approved, asked.Reason, now)
+		})
+	}
+}
+
+func (s *Server) activateElevation(ctx context.Context, rq *request) (any, error) {
+	if err := rq.noBody(); err != nil {
+		return nil, err
+	}
+	return s.changeElevation(ctx, rq, func(e *database.ElevationDocument, now time.Time) (bool, error) {
+		return s.Policy.Activate(e, rq.person(), now)
+	})
+}
+
+func (s *Server) reviewElevation(ctx context.Context, rq *request) (any, error) {
+	var asked adminv1.ReviewRequest
+	if err := rq.decodeText(&asked, &asked.Comment, "comment"); err != nil {
+		return nil, err
+	}
+	return s.changeElevation(ctx, rq, func(e *database.ElevationDocument, now time.Time) (bool, error) {
+		return s.Policy.Review(e, rq.person(), asked.Justified, asked.Comment, now)
+	})
+}
+
+func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
+	return s.changeElevation(ctx, rq, func(e *database.ElevationDocument, now time.Time) (bool, error) {
+		return elevation.End(e, rq.person(), now)
+	})
+}
+
+// decodeText decodes a body with one text of a second person, which becomes the reason of the audit record.
+func (rq *request) decodeText(into any, text *string, field string) error {
+	if err := rq.decodeBody(into); err != nil {
+		return err
+	}
+	*text = strings.TrimSpace(*text)
+	rq.audited.reason = truncate(*text)
+	var violations []apierror.Violation
+	checkText(*text, field, func(field, format string, args ...any) {
+		violations = append(violations, violation(field, format, args...))
+	})
+	return apierror.InvalidFields(violations)
+}
+
+// getElevation returns an elevation. With the parameter while, it waits until the elevation is in another state.
+func (s *Server) getElevation(ctx context.Context, rq *request) (any, error) {
+	while, err := rq.elevationState("while", adminv1.ElevationRequested, adminv1.ElevationApproved, adminv1.ElevationActive)
+	if err != nil {
+		return nil, err
+	}
+	if while == "" {
+		item, err := s.elevationInPath(ctx, rq)
+		if err != nil {
+			return nil, err
+		}
+		return elevationResponse(&item.Value), nil
+	}
+	changes, end, err := s.Elevations.Subscribe(rq.http.PathValue("elevation"))
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	limit := time.NewTimer(elevationWait)
+	defer limit.Stop()
+	for over := false; ; {
+		item, err := s.elevationInPath(ctx, rq)
+		if err != nil {
+			return nil, err
+		}
+		if shown := elevationResponse(&item.Value); over || shown.State != while {
+			return shown, nil
+		}
+		select {
+		case <-changes:
+		case <-limit.C:
+			over = true
+		case <-s.Elevations.Released():
+			over = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package adminv1
+
+import "time"
+
+// AccessClass is a class of actions. An elevation is requested for one class; it includes the classes before it.
+type AccessClass string
+
+// The classes in ascending order.
+const (
+	// Operate has the actions of the role operator, which can be undone.
+	Operate AccessClass = "operate"
+	// Recover has actions that override a safeguard or cannot be undone, for example a forced deletion step.
+	Recover AccessClass = "recover"
+	// BreakGlassAccess has requests for credentials of the level admin.
+	BreakGlassAccess AccessClass = "break-glass"
+)
+
+// AccessClasses returns all classes in ascending order.
+func AccessClasses() []AccessClass { return []AccessClass{Operate, Recover, BreakGlassAccess} }
+
+// Role returns the role that the class needs; empty for an unknown class.
+func (c AccessClass) Role() Role {
+	switch c {
+	case Operate:
+		return Operator
+	case Recover, BreakGlassAccess:
+		return BreakGlass
+	}
+	return ""
+}
+
+// Includes reports whether an elevation for the class permits the actions of another. An unknown class includes nothing.
+func (c AccessClass) Includes(other AccessClass) bool {
+	rank := map[AccessClass]int{Operate: 1, Recover: 2, BreakGlassAccess: 3}
+	return rank[other] > 0 && rank[c] >= rank[other]
+}
+
+// ClassOf returns the lowest class of an action; empty for an unknown action. Parameters may need a higher class: see Level.Class.
+func ClassOf(action string) AccessClass {
+	switch action {
+	case ActionClusterForce, ActionClusterAccept, ActionDeletionRelease, ActionDeletionForce, ActionUpgradeAcknowledge, ActionShardRegister,
+		ActionShardDeregister, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftDelete:
+		return Recover
+	case ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionDeletionRetry, ActionUpgradeStart, ActionUpgradePause,
+		ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradePolicyApply, ActionUpgradePolicyDelete, ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
+		ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile:
+		return Operate
+	}
+	return ""
+}
+
+// ElevationRequest requests an elevation.
+type ElevationRequest struct {
+	Class AccessClass `json:"class"`
+	// Cluster is any identifier of one cluster, to which the elevation is limited. Empty means the whole region.
+	Cluster string `json:"cluster,omitempty"`
+	// Reason has 8 to 1024 characters. It is recorded with each action under the elevation.
+	Reason string `json:"reason"`
+	// Ticket is the incident or change, at most 128 characters. The access policy states whether it is required.
+	Ticket string `json:"ticket"`
+	// Duration is a Go duration from 1m to the limit of the access policy, at most 8h; for example 30m.
+	Duration string `json:"duration"`
+	// Emergency waives the approval. Each use raises an alert, and a second person must review it.
+	Emergency bool `json:"emergency,omitempty"`
+}
+
+// ElevationState is the state of an elevation.
+type ElevationState string
+
+// The states. Expired is a request that was not activated in time, or an elevation after its expiration.
+const (
+	ElevationRequested ElevationState = "Requested"
+	ElevationApproved  ElevationState = "Approved"
+	ElevationDenied    ElevationState = "Denied"
+	ElevationActive    ElevationState = "Active"
+	ElevationEnded     ElevationState = "Ended"
+	ElevationExpired   ElevationState = "Expired"
+)
+
+// Elevation allows its creator to request actions of its class while it is active.
+type Elevation struct {
+	ID       string         `json:"id"`
+	State    ElevationState `json:"state"`
+	Name     string         `json:"name"`
+	ObjectID string         `json:"objectId"`
+	Class    AccessClass    `json:"class"`
+	// Role is the role that the class needs.
+	Role Role `json:"role"`
+	// Cluster is the cluster to which the elevation is limited; nil means the whole region.
+	Cluster *ElevationCluster `json:"cluster,omitempty"`
+	Reason  string            `json:"reason"`
+	Ticket  string            `json:"ticket"`
+	// Duration is the requested time from the activation to the expiration.
+	Duration    string    `json:"duration"`
+	RequestTime time.Time `json:"requestTime"`
+	// RequestExpirationTime limits the approval and the activation.
+	RequestExpirationTime time.Time `json:"requestExpirationTime"`
+	// Decision is that of the approver; nil if the access policy needs none, or until then.
+	Decision *ElevationDecision `json:"decision,omitempty"`
+	// Emergency elevations need a Review.
+	Emergency bool             `json:"emergency,omitempty"`
+	Review    *ElevationReview `json:"review,omitempty"`
+	// StartTime and ExpirationTime are set from the activation on.
+	StartTime      *time.Time `json:"startTime,omitempty"`
+	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
+	EndTime        *time.Time `json:"endTime,omitempty"`
+	EndedBy        string     `json:"endedBy,omitempty"`
+	// Active is true if the elevation was active when the response was sent.
+	Active bool `json:"active"`
+}
+
+// ElevationCluster is the cluster of an elevation.
+type ElevationCluster struct {
+	UID        string `json:"uid"`
+	ResourceID string `json:"resourceId,omitempty"`
+}
+
+// ElevationDecision is the decision of a second person about a request.
+type ElevationDecision struct {
+	Approved bool      `json:"approved"`
+	Name     string    `json:"name"`
+	ObjectID string    `json:"objectId"`
+	Reason   string    `json:"reason"`
+	Time     time.Time `json:"time"`
+}
+
+// DecisionRequest approves or denies a request.
+type DecisionRequest struct {
+	// Reason has 8 to 1024 characters.
+	Reason string `json:"reason"`
+}
+
+// ElevationReview is the conclusion of a second person about an emergency elevation.
+type ElevationReview struct {
+	Justified bool      `json:"justified"`
+	Name      string    `json:"name"`
+	ObjectID  string    `json:"objectId"`
+	Comment   string    `json:"comment"`
+	Time      time.Time `json:"time"`
+}
+
+// ReviewRequest closes the review of an emergency elevation.
+type ReviewRequest struct {
+	// Justified states whether the emergency was one.
+	Justified bool `json:"justified"`
+	// Comment has 8 to 1024 characters.
+	Comment string `json:"comment"`
+}
+
+// ElevationList is a page of elevations, newest first.
+type ElevationList struct {
+	Items         []Elevation `json:"items"`
+	NextPageToken string      `json:"nextPageToken,omitempty"`
+}

@@ -1,0 +1,230 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+// access returns the commands for elevations.
+func (e *environment) access() *cobra.Command {
+	return group("access", "Request, approve, list and end elevations", e.accessRequest(),
+		e.accessDecision("approve", "Approve the request of another engineer", (*adminclient.Client).ApproveElevation),
+		e.accessDecision("deny", "Deny the request of another engineer", (*adminclient.Client).DenyElevation),
+		e.accessActivate(), e.accessList(), e.accessShow(), e.accessEnd(), e.accessReview())
+}
+
+func (e *environment) accessRequest() *cobra.Command {
+	var asked adminv1.ElevationRequest
+	var class string
+	var wait bool
+	c := &cobra.Command{
+		Use: "request --reason TEXT --ticket ID", Short: "Request an elevation for a limited time", Args: cobra.NoArgs,
+		Long: `Request an elevation for a limited time. Actions require one. The reason and the ticket are recorded with each action.
+
+An elevation is for a class of actions, which includes the classes before it: operate for actions that can be undone, recover for
+actions that override a safeguard or cannot be undone, break-glass for full access to API servers. The access policy of the region
+states what needs the approval of another engineer. An approved request is activated with --wait or 'hcpctl access activate'.
+
+With --emergency nobody has to approve. An alert pages, and another engineer must review the elevation when it is over.`,
+	}
+	c.Flags().StringVar(&class, "class", string(adminv1.Operate), "`class` of actions: operate, recover or break-glass")
+	c.Flags().StringVar(&asked.Cluster, "cluster", "", "`identifier` of the cluster that it is limited to (default: the whole region)")
+	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
+	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
+	c.Flags().StringVar(&asked.Duration, "for", "1h", "`duration` from the activation, limited by the access policy")
+	c.Flags().BoolVar(&asked.Emergency, "emergency", false, "do not wait for an approval; an alert pages, and another engineer must review it")
+	c.Flags().BoolVar(&wait, "wait", false, "wait for the approval, then activate the elevation")
+	_ = c.MarkFlagRequired("reason")
+	e.addOutputFlag(c)
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+		asked.Class = adminv1.AccessClass(class)
+		elevation, err := client.Elevate(ctx, asked)
+		if err != nil {
+			return err
+		}
+		if wait {
+			if elevation, err = e.awaitActive(ctx, client, elevation); err != nil {
+				return err
+			}
+		}
+		return e.printElevation(elevation)
+	})
+}
+
+// printElevation prints the state of an elevation in a sentence.
+func (e *environment) printElevation(v *adminv1.Elevation) error {
+	return e.printAs(v, func() error {
+		switch v.State {
+		case adminv1.ElevationActive:
+			_, err := fmt.Fprintf(e.out, "%s is elevated to %s on %s until %s (elevation %s)\n", v.Name, v.Class, objectOf(v), until(v), v.ID)
+			return err
+		case adminv1.ElevationRequested:
+			e.printWaitsForApproval(v)
+		}
+		_, err := fmt.Fprintf(e.out, "elevation %s of %s to %s on %s is %s\n", v.ID, v.Name, v.Class, objectOf(v), v.State)
+		return err
+	})
+}
+
+// objectOf returns the object of an elevation.
+func objectOf(v *adminv1.Elevation) string {
+	if v.Cluster == nil {
+		return "the region"
+	}
+	return "cluster " + v.Cluster.UID
+}
+
+// accessDecision returns a command of the second person.
+func (e *environment) accessDecision(verb, short string, decide func(client *adminclient.Client, ctx context.Context, id, reason string) (*adminv1.Elevation, error)) *cobra.Command {
+	var reason string
+	c := e.readCommand(&cobra.Command{Use: verb + " ID --reason TEXT", Short: short, Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			elevation, err := decide(client, ctx, args[0], reason)
+			if err != nil {
+				return err
+			}
+			return e.printElevation(elevation)
+		})
+	c.Flags().StringVar(&reason, "reason", "", "`text` with the reason, at least 8 characters")
+	_ = c.MarkFlagRequired("reason")
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) accessActivate() *cobra.Command {
+	c := e.readCommand(&cobra.Command{Use: "activate ID", Short: "Activate your approved request", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			elevation, err := client.ActivateElevation(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return e.printElevation(elevation)
+		})
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) accessList() *cobra.Command {
+	var filter adminclient.ElevationFilter
+	var all bool
+	var state string
+	var limit listLimit
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List elevations that are active or wait", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			filter.State, filter.Open = adminv1.ElevationState(state), !all && state == "" && !filter.Unreviewed
+			elevations, more, err := client.Elevations(ctx, filter, limit.most)
+			if err != nil {
+				return err
+			}
+			e.printTruncated(limit, more)
+			return e.printAs(elevations, func() error {
+				var rows [][]string
+				for _, v := range elevations {
+					rows = append(rows, []string{v.ID, string(v.State), v.Name, string(v.Class), objectOf(&v), lasts(&v).Local().Format(time.DateTime), v.Ticket, v.Reason})
+				}
+				return display.Table(e.out, []string{"ID", "STATE", "NAME", "CLASS", "OBJECT", "UNTIL", "TICKET", "REASON"}, rows)
+			})
+		})
+	c.Flags().BoolVarP(&all, "all", "A", false, "include elevations that are over")
+	c.Flags().StringVar(&state, "state", "", "only those in a `state`: Requested, Approved, Denied, Active or Ended")
+	c.Flags().BoolVar(&filter.Unreviewed, "unreviewed", false, "only emergencies that nobody has reviewed")
+	limit.add(c, 100)
+	e.addOutputFlag(c)
+	return c
+}
+
+// lasts returns the time at which an elevation, or the request for one, ended or expires.
+func lasts(v *adminv1.Elevation) time.Time {
+	switch {
+	case v.EndTime != nil:
+		return *v.EndTime
+	case v.ExpirationTime != nil:
+		return *v.ExpirationTime
+	}
+	return v.RequestExpirationTime
+}
+
+func (e *environment) accessShow() *cobra.Command {
+	c := e.readCommand(&cobra.Command{Use: "show ID", Short: "Show an elevation", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			v, err := client.Elevation(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return e.printAs(v, func() error { return e.printElevationFields(v) })
+		})
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) printElevationFields(v *adminv1.Elevation) error {
+	rows := [][]string{
+		{"id", v.ID}, {"state", string(v.State)}, {"engineer", v.Name}, {"class", string(v.Class)}, {"object", objectOf(v)}, {"reason", v.Reason}, {"ticket", v.Ticket},
+		{"requested", v.RequestTime.Local().Format(time.DateTime) + " for " + v.Duration}, {"until", lasts(v).Local().Format(time.DateTime)},
+	}
+	if d := v.Decision; d != nil {
+		verb := "denied by"
+		if d.Approved {
+			verb = "approved by"
+		}
+		rows = append(rows, []string{verb, fmt.Sprintf("%s at %s: %s", d.Name, d.Time.Local().Format(time.DateTime), d.Reason)})
+	}
+	if v.EndedBy != "" {
+		rows = append(rows, []string{"ended by", v.EndedBy})
+	}
+	if v.Emergency {
+		review := "nobody yet"
+		if r := v.Review; r != nil {
+			finding := "not justified"
+			if r.Justified {
+				finding = "justified"
+			}
+			review = fmt.Sprintf("%s at %s: %s: %s", r.Name, r.Time.Local().Format(time.DateTime), finding, r.Comment)
+		}
+		rows = append(rows, []string{"emergency, reviewed by", review})
+	}
+	return display.Table(e.out, []string{"FIELD", "VALUE"}, rows)
+}
+
+func (e *environment) accessEnd() *cobra.Command {
+	return e.readCommand(&cobra.Command{Use: "end ID…", Short: "End elevations at once, or withdraw requests", Args: cobra.MinimumNArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, ids []string) error {
+			for _, id := range ids {
+				elevation, err := client.EndElevation(ctx, id)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(e.err, "elevation %s is %s\n", id, elevation.State)
+			}
+			return nil
+		})
+}
+
+func (e *environment) accessReview() *cobra.Command {
+	var review adminv1.ReviewRequest
+	var unjustified bool
+	c := e.readCommand(&cobra.Command{
+		Use: "review ID --comment TEXT", Short: "Close the review of an emergency elevation", Args: cobra.ExactArgs(1),
+		Long: `Close the review of an emergency elevation of another engineer. It must be over. 'hcpctl audit' lists the actions under it.`,
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		elevation, err := client.ReviewElevation(ctx, args[0], review)
+		if err != nil {
+			return err
+		}
+		return e.printAs(elevation, func() error { return e.printElevationFields(elevation) })
+	})
+	c.Flags().BoolVar(&review.Justified, "justified", false, "the emergency was one")
+	c.Flags().BoolVar(&unjustified, "unjustified", false, "the request could have waited for an approval")
+	c.Flags().StringVar(&review.Comment, "comment", "", "`text` with the conclusion, at least 8 characters")
+	_ = c.MarkFlagRequired("comment")
+	c.MarkFlagsOneRequired("justified", "unjustified")
+	c.MarkFlagsMutuallyExclusive("justified", "unjustified")
+	e.addOutputFlag(c)
+	return c
+}
