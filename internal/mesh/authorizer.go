@@ -80,7 +80,7 @@ func NewAuthorizer(server Peer, rules []Rule, log *slog.Logger) *Authorizer {
 		}
 		for _, grant := range rule.Clients {
 			clients[grant.Client] = grant.Condition
-			if !slices.Contains(a.clients, grant.Client) {
+			if grant.Client.IsWorkload() && !slices.Contains(a.clients, grant.Client) {
 				a.clients = append(a.clients, grant.Client)
 			}
 		}

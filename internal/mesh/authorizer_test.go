@@ -85,8 +85,11 @@ func checkCondition(t *testing.T, method protoreflect.MethodDescriptor, conditio
 func TestRulesNameKnownWorkloads(t *testing.T) {
 	for _, rule := range mesh.Rules() {
 		for _, grant := range rule.Clients {
-			if !slices.Contains(mesh.Peers(), grant.Client) {
+			if grant.Client.IsWorkload() && !slices.Contains(mesh.Peers(), grant.Client) {
 				t.Errorf("%s of %s: unknown workload %s", rule.Method, rule.Server, grant.Client)
+			}
+			if (grant.Client == mesh.Engineers) != (grant.Condition.Role != "") {
+				t.Errorf("%s of %s: a role is for engineers and not for %s", rule.Method, rule.Server, grant.Client)
 			}
 		}
 	}

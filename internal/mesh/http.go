@@ -14,12 +14,20 @@ const maxLoggedPath = 256
 // It responds to other requests with status 403, or with 401 if the connection has no identity. The rules are matched to the
 // cleaned path, as http.ServeMux does.
 func (a *Authorizer) Handler(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, err := httpPeer(r)
+	return a.HandlerFor(next, func(r *http.Request) string {
 		// A request that matches no pattern has the pattern "", for which there is no rule.
 		_, pattern := a.paths.Handler(r)
+		return pattern
+	})
+}
+
+// HandlerFor is Handler for a server that routes requests itself. patternOf returns the pattern of the route that the server uses
+// for a request, or Unrouted.
+func (a *Authorizer) HandlerFor(next http.Handler, patternOf func(*http.Request) string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, err := httpPeer(r)
 		if err == nil {
-			_, err = a.condition(HTTP, pattern, id.Peer)
+			_, err = a.condition(HTTP, patternOf(r), id.Peer)
 		}
 		if err != nil {
 			a.refuse(w, r, id.Peer, err)

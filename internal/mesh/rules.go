@@ -13,7 +13,7 @@ type Protocol string
 const (
 	// GRPC methods are full method names: /package.Service/Method.
 	GRPC Protocol = "grpc"
-	// HTTP methods are patterns of http.ServeMux: GET /path/{id}. The pattern / matches every request.
+	// HTTP methods are patterns of http.ServeMux: GET /path/{id}. A GET allows HEAD. See Unrouted for the pattern /.
 	HTTP Protocol = "http"
 	// MQTT methods are an action and the channel of Maestro's topics: publish agentevents.
 	MQTT Protocol = "mqtt"
@@ -25,7 +25,7 @@ const (
 	Subscribe = "subscribe"
 )
 
-// Rule lists the workloads that may use one method of a server. A rule without clients documents that no workload may.
+// Rule lists the callers that may use one method of a server. A rule without clients documents that no workload may.
 type Rule struct {
 	Server   Peer
 	Protocol Protocol
@@ -54,6 +54,9 @@ type Condition struct {
 	InResponse bool
 	// OwnConsumer limits MQTT topics to those of the consumer with the client's name. Without it, all consumers are allowed.
 	OwnConsumer bool
+	// Role is the role that a group of an Engineer must give. With Elevated, the engineer also needs an active elevation to it.
+	Role     string
+	Elevated bool
 }
 
 // The gRPC services of the region.
@@ -72,7 +75,7 @@ const customerClass = "BREAK_GLASS_CLASS_CUSTOMER"
 // Rules returns the authorization table of a region. A change of it changes who can do what: the tests of the servers record
 // the outcome of each method for each workload in their golden files.
 func Rules() []Rule {
-	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), brokerRules())
+	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), adminRules(), brokerRules())
 }
 
 // clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, and the backend
@@ -139,11 +142,6 @@ func maestroRules() []Rule {
 		Rule{MaestroServer, HTTP, "GET " + bundles + "/{id}", nil},
 		Rule{MaestroServer, HTTP, "DELETE " + bundles + "/{id}", nil},
 	)
-}
-
-// frontendRules allows ARM's front door every route: the frontend authorizes the customers' requests that it forwards.
-func frontendRules() []Rule {
-	return []Rule{{Frontend, HTTP, "/", grants(ARMFrontDoor)}}
 }
 
 // brokerRules allows the Maestro server the topics of all consumers, and each agent those of its own consumer.

@@ -16,7 +16,8 @@ type Route struct {
 	// Name identifies the route in logs, metrics, audit records and the OpenAPI document, for example clusters.dump.
 	Name    string
 	Summary string
-	// Role is required of the caller. A route that Mutates also requires an active elevation for the class of its action.
+	// Role is required of the caller, as in the authorization table. A route that Mutates also requires an active elevation for the
+	// class of its action.
 	Role    adminv1.Role
 	Mutates bool
 	// Repeatable is set for a route that does not Mutate and nevertheless accepts an idempotency key.
@@ -32,6 +33,9 @@ type Route struct {
 
 	handle handler
 }
+
+// pattern returns the pattern of the route in http.ServeMux and in the authorization table.
+func (r *Route) pattern() string { return r.Method + " " + r.Path }
 
 // handler returns the response body of an authorized request, or an error.
 type handler func(ctx context.Context, rq *request) (any, error)

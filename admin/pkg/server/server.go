@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // requestTimeout limits the duration of a request.
@@ -43,6 +44,8 @@ type Config struct {
 	Layers ComponentReader
 	// AskHostedAPI asks the API server at a URL; nil if API servers of hosted clusters are not asked.
 	AskHostedAPI func(ctx context.Context, url string) error
+	// Rules is the authorization table of the region; nil means mesh.Rules.
+	Rules []mesh.Rule
 	// Authenticator identifies callers, Access maps them to roles.
 	Access        *access.Config
 	Authenticator authn.Authenticator
@@ -71,6 +74,7 @@ type Server struct {
 	finder    *lookup.Finder
 	collector *dump.Collector
 	mux       *http.ServeMux
+	rules     *mesh.Authorizer
 	requests  *prometheus.CounterVec
 }
 
@@ -83,20 +87,35 @@ func New(config Config) *Server {
 			Name: "admin_requests_total", Help: "Requests by route (operationId of the OpenAPI document) and HTTP status.",
 		}, []string{"route", "status"}),
 	}
+	if config.Rules == nil {
+		config.Rules = mesh.Rules()
+	}
+	s.rules = mesh.NewAuthorizer(mesh.Admin, config.Rules, config.Log)
 	config.Metrics.MustRegister(s.requests)
 	for _, r := range s.routes() {
-		s.mux.Handle(r.Method+" "+r.Path, s.serve(r))
+		s.mux.Handle(r.pattern(), s.serve(r))
 	}
-	s.mux.HandleFunc("GET "+adminv1.Root+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	s.servePublic("GET "+adminv1.Root+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(openapi.Document())
 	})
-	s.mux.HandleFunc("GET "+adminv1.IntentKeysPath, func(w http.ResponseWriter, _ *http.Request) {
+	s.servePublic("GET "+adminv1.IntentKeysPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/jwk-set+json")
 		_, _ = w.Write(s.Intents.KeySet())
 	})
 	s.mux.HandleFunc("/", s.noRoute)
 	return s
+}
+
+// servePublic registers the handler of a pattern that needs no token, if the authorization table allows everybody to use it.
+func (s *Server) servePublic(pattern string, handle http.HandlerFunc) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.rules.Public(pattern); err != nil {
+			s.fail(&request{http: r, w: w, id: uuid.NewString()}, err)
+			return
+		}
+		handle(w, r)
+	})
 }
 
 // ServeHTTP implements http.Handler.
@@ -174,13 +193,17 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	rq.caller, rq.roles = caller, s.Access.Roles(caller)
-	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], rq.route.Role) {
-		return nil, apierror.New(apierror.PermissionDenied, "This requires the role %s, which none of your groups gives.", rq.route.Role)
+	required, err := s.rules.Engineer(rq.route.pattern())
+	if err != nil {
+		return nil, err
+	}
+	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], adminv1.Role(required.Role)) {
+		return nil, apierror.New(apierror.PermissionDenied, "This requires the role %s, which none of your groups gives.", required.Role)
 	}
 	if err := rq.rejectUnknownParameters(); err != nil {
 		return nil, err
 	}
-	if rq.route.Mutates {
+	if required.Elevated || rq.route.Mutates {
 		if rq.elevation, err = s.elevationFor(ctx, rq, adminv1.ClassOf(rq.route.Name)); err != nil {
 			return nil, err
 		}

@@ -114,7 +114,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	})
 	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log)
 	httpServer := &http.Server{
-		Handler:           authorizer.Handler(handler),
+		Handler:           authorizer.HandlerFor(handler, handler.Pattern),
 		TLSConfig:         identity.ServerTLS(authorizer.Clients()...),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       60 * time.Second,

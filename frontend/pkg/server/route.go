@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // param is a variable segment of a path.
@@ -165,6 +166,14 @@ func find(routes []*route, method string, u *url.URL) (found match) {
 		return found
 	}
 	return found
+}
+
+// Pattern returns the pattern of the route of a request in the authorization table.
+func (s *Server) Pattern(r *http.Request) string {
+	if found := find(s.routes, r.Method, r.URL).route; found != nil {
+		return found.method + " " + found.pattern
+	}
+	return mesh.Unrouted
 }
 
 // before returns the literal segment before a parameter, for example nodePools before the name of a node pool.

@@ -27,7 +27,7 @@ func principal(client mesh.Peer) string {
 }
 
 // allows evaluates AuthorizationPolicies as Istio's reference of them describes: a call needs one rule of an ALLOW policy that
-// selects the workload. An empty list of a rule matches everything. It covers the fields that Render uses.
+// selects the workload. An empty list of a rule matches everything, and the principal * every client with an identity. It covers the fields that Render uses.
 func allows(objects []runtime.Object, call request) bool {
 	for _, object := range objects {
 		o, ok := object.(*security.AuthorizationPolicy)
@@ -39,7 +39,7 @@ func allows(objects []runtime.Object, call request) bool {
 		}
 		for _, rule := range o.Spec.Rules {
 			from := slices.ContainsFunc(rule.From, func(f *securityapi.Rule_From) bool {
-				return matches(f.Source.Principals, call.client) && matches(f.Source.Namespaces, call.namespace)
+				return (matches(f.Source.Principals, call.client) || slices.Equal(f.Source.Principals, []string{"*"}) && call.client != "") && matches(f.Source.Namespaces, call.namespace)
 			})
 			to := slices.ContainsFunc(rule.To, func(t *securityapi.Rule_To) bool {
 				return matches(t.Operation.Methods, call.method) && matches(t.Operation.Ports, call.port) &&

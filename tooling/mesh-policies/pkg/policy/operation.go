@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	securityapi "istio.io/api/security/v1beta1"
@@ -10,23 +11,24 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// operationOf returns the operation of a rule. rules are all rules of the server.
-func operationOf(rule mesh.Rule, rules []mesh.Rule) (*securityapi.Operation, error) {
+// operationOf returns the operation of a rule.
+func operationOf(rule mesh.Rule) (*securityapi.Operation, error) {
 	switch rule.Protocol {
 	case mesh.GRPC:
 		return &securityapi.Operation{Methods: []string{http.MethodPost}, Paths: []string{rule.Method}}, nil
 	case mesh.HTTP:
-		if other, ok := moreSpecific(rule, rules); ok {
-			return nil, fmt.Errorf("the pattern %q contains the paths of %q: Istio adds up the clients of both, the server does not", rule.Method, other)
-		}
 		return pathRule(rule.Method)
 	}
 	return nil, fmt.Errorf("the %s rule %q has no form in Istio", rule.Protocol, rule.Method)
 }
 
-// moreSpecific returns the pattern of another rule for paths that the rule's pattern matches, too. http.ServeMux uses the more
-// specific pattern of the two only, and Istio allows a call that any of its rules allows.
-func moreSpecific(rule mesh.Rule, rules []mesh.Rule) (string, bool) {
+// contained returns the rules for paths that the pattern of a rule matches, too. http.ServeMux uses the more specific pattern of the
+// two only, and Istio allows a call that any of its rules allows.
+func contained(rule mesh.Rule, rules []mesh.Rule) []mesh.Rule {
+	if rule.Protocol != mesh.HTTP {
+		return nil
+	}
+	var found []mesh.Rule
 	mux := http.NewServeMux()
 	mux.Handle(rule.Method, http.NotFoundHandler())
 	for _, other := range rules {
@@ -42,10 +44,29 @@ func moreSpecific(rule mesh.Rule, rules []mesh.Rule) (string, bool) {
 			continue // not a path: pathRule refuses it
 		}
 		if _, pattern := mux.Handler(request); pattern != "" {
-			return other.Method, true
+			found = append(found, other)
 		}
 	}
-	return "", false
+	return found
+}
+
+// redundant returns the methods of rules whose paths and principals another rule contains, so that Istio needs no rule for them. It
+// returns an error for a rule whose clients Istio would allow to use a path that the server refuses to them.
+func redundant(rules []mesh.Rule, options Options) (map[string]bool, error) {
+	methods := map[string]bool{}
+	for _, rule := range rules {
+		principals := principalsOf(rule, options)
+		for _, other := range contained(rule, rules) {
+			allowed := principalsOf(other, options)
+			if slices.ContainsFunc(principals, func(p string) bool { return !slices.Contains(allowed, p) }) {
+				return nil, fmt.Errorf("the pattern %q contains the paths of %q: Istio adds up the clients of both, the server does not", rule.Method, other.Method)
+			}
+			if slices.Equal(principals, allowed) {
+				methods[other.Method] = true
+			}
+		}
+	}
+	return methods, nil
 }
 
 // pathRule returns the operation of a pattern of http.ServeMux. Supported are an optional method, literal segments, {name} for

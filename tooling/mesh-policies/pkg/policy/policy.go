@@ -26,11 +26,9 @@ type Options struct {
 	TrustDomain string
 	// Workloads are the workloads that run in the service cluster. The table's other servers are services of Azure.
 	Workloads []mesh.Peer
-	// Gateway is the service account of the ingress gateway. It takes the place of the ARM front door of a local region.
+	// Gateway is the service account of the ingress gateway. It takes the place of the ARM front door of a local region, and sends the
+	// requests of engineers. The servers authorize engineers by token.
 	Gateway ServiceAccount
-	// TokenServers are the workloads that authorize people by token, so that the table has no rules for them. The gateway may
-	// send them every request.
-	TokenServers []mesh.Peer
 	// OperationsPort is the port of every workload with /metrics, /healthz and /readyz. The calls of the table use other ports.
 	OperationsPort uint16
 	// MonitoringNamespace is the namespace of the Prometheus that reads /metrics.
@@ -49,16 +47,16 @@ func (s ServiceAccount) principal(trustDomain string) string {
 func (o Options) validate() error {
 	missing := map[string]bool{
 		"TrustDomain": o.TrustDomain == "", "Workloads": len(o.Workloads) == 0, "Gateway": o.Gateway.Namespace == "" || o.Gateway.Name == "",
-		"TokenServers": len(o.TokenServers) == 0, "OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
+		"OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if missing[name] {
 			return fmt.Errorf("option %s is required", name)
 		}
 	}
-	for _, workload := range slices.Concat(o.Workloads, o.TokenServers) {
+	for _, workload := range o.Workloads {
 		if !slices.Contains(mesh.Peers(), workload) {
-			return fmt.Errorf("option Workloads or TokenServers: a region has no workload %q", workload)
+			return fmt.Errorf("option Workloads: a region has no workload %q", workload)
 		}
 	}
 	return nil
@@ -106,8 +104,15 @@ func allowedCalls(workload mesh.Peer, rules []mesh.Rule, options Options) ([]*se
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r mesh.Rule) bool { return r.Server != workload })
 	// operations maps the principals of a set of clients, separated by spaces, to what they may call.
 	operations := map[string][]*securityapi.Operation{}
+	skip, err := redundant(rules, options)
+	if err != nil {
+		return nil, err
+	}
 	for _, rule := range rules {
-		operation, err := operationOf(rule, rules)
+		if rule.Protocol == mesh.HTTP && skip[rule.Method] {
+			continue
+		}
+		operation, err := operationOf(rule)
 		if err != nil {
 			return nil, err
 		}
@@ -115,10 +120,6 @@ func allowedCalls(workload mesh.Peer, rules []mesh.Rule, options Options) ([]*se
 			key := strings.Join(principals, " ")
 			operations[key] = addOperation(operations[key], operation)
 		}
-	}
-	if slices.Contains(options.TokenServers, workload) {
-		key := options.Gateway.principal(options.TrustDomain)
-		operations[key] = []*securityapi.Operation{{}}
 	}
 	var calls []*securityapi.Rule
 	for _, principals := range slices.Sorted(maps.Keys(operations)) {
@@ -132,12 +133,15 @@ func allowedCalls(workload mesh.Peer, rules []mesh.Rule, options Options) ([]*se
 	return calls, nil
 }
 
-// principalsOf returns the principals of the clients of a rule, sorted.
+// principalsOf returns the principals of the clients of a rule, sorted. The principal * stands for every workload of the mesh.
 func principalsOf(rule mesh.Rule, options Options) []string {
 	var principals []string
 	for _, grant := range rule.Clients {
 		account := ServiceAccount{Namespace: string(grant.Client), Name: string(grant.Client)}
-		if grant.Client == mesh.ARMFrontDoor {
+		switch grant.Client {
+		case mesh.Anybody:
+			return []string{"*"}
+		case mesh.ARMFrontDoor, mesh.Engineers:
 			account = options.Gateway
 		}
 		principals = append(principals, account.principal(options.TrustDomain))

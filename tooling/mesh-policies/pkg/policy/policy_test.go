@@ -24,7 +24,6 @@ func options() policy.Options {
 		TrustDomain:         "eastus.prod.public.hcpmesh",
 		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.ClusterService, mesh.MaestroServer},
 		Gateway:             policy.ServiceAccount{Namespace: "aks-istio-ingress", Name: "aks-istio-ingressgateway-external"},
-		TokenServers:        []mesh.Peer{mesh.Admin},
 		OperationsPort:      9090,
 		MonitoringNamespace: "monitoring",
 	}
@@ -76,7 +75,10 @@ func TestPoliciesAllowWhatServersAllow(t *testing.T) {
 			method, path = verb, strings.NewReplacer("{", "", "}", "").Replace(pattern)
 		}
 		for _, client := range mesh.Peers() {
-			want := slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool { return g.Client == client })
+			// The requests of engineers come through the gateway, which takes the place of the front door.
+			want := slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool {
+				return g.Client == client || g.Client == mesh.Anybody || client == mesh.ARMFrontDoor && g.Client == mesh.Engineers
+			})
 			got := allows(objects, request{server: rule.Server, client: principal(client), method: method, path: path, port: "8443"})
 			if got != want {
 				t.Errorf("%s %s of %s by %s: the policies allow it: %t, the table: %t", method, path, rule.Server, client, got, want)
@@ -103,6 +105,8 @@ func TestPoliciesRefuseOtherCalls(t *testing.T) {
 		"a client of another trust domain":         {mesh.Frontend, "other/ns/aks-istio-ingress/sa/aks-istio-ingressgateway-external", "", "GET", "/any", "8443"},
 		"a client without identity":                {mesh.Frontend, "", "", "GET", "/any", "8443"},
 		"the gateway at Cluster Service":           {mesh.ClusterService, principal(mesh.ARMFrontDoor), "", "POST", "/" + mesh.ClusterServiceAPI + "/GetCluster", "8443"},
+		"a path that admin does not have":          {mesh.Admin, principal(mesh.ARMFrontDoor), "", "DELETE", "/admin/v1/any", "8443"},
+		"a workload at admin":                      {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/me", "8443"},
 		"profiles by Prometheus":                   {mesh.Backend, "", "monitoring", "GET", "/debug/pprof/heap", "9090"},
 		"metrics by another namespace":             {mesh.ClusterService, "", "default", "GET", "/metrics", "9090"},
 		"a path below one that the table contains": {mesh.MaestroServer, principal(mesh.Admin), "", "GET", "/api/maestro/v1/resource-bundles/a/b", "8443"},
@@ -116,7 +120,7 @@ func TestPoliciesRefuseOtherCalls(t *testing.T) {
 			t.Errorf("the policies refuse Prometheus at %s", workload)
 		}
 	}
-	if !allows(objects, request{mesh.Admin, principal(mesh.ARMFrontDoor), "", "DELETE", "/any", "8443"}) {
+	if !allows(objects, request{mesh.Admin, principal(mesh.ARMFrontDoor), "", "DELETE", "/admin/v1/orphans/any", "8443"}) {
 		t.Error("the policies refuse the gateway at admin")
 	}
 }
@@ -150,6 +154,8 @@ func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
 		want  string
 	}{
 		"overlapping patterns": {[]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /secret")}, `contains the paths of "GET /secret"`},
+		"a literal with other clients": {[]mesh.Rule{rule(mesh.HTTP, "GET /a/{id}", mesh.Backend, mesh.Admin), rule(mesh.HTTP, "GET /a/b", mesh.Backend)},
+			`contains the paths of "GET /a/b"`},
 		"a literal in a wildcard": {[]mesh.Rule{rule(mesh.HTTP, "GET /a/{id}", mesh.Backend), rule(mesh.HTTP, "GET /a/b")},
 			`contains the paths of "GET /a/b"`},
 		"a subtree":          {[]mesh.Rule{rule(mesh.HTTP, "GET /a/", mesh.Backend)}, "neither the form"},
@@ -164,13 +170,37 @@ func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
 	}
 }
 
+// TestRenderOmitsRedundantRules renders patterns that a pattern with the same clients contains, and one with more clients.
+func TestRenderOmitsRedundantRules(t *testing.T) {
+	o := options()
+	o.Workloads = []mesh.Peer{mesh.Frontend}
+	objects, err := policy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /same", mesh.Backend),
+		rule(mesh.HTTP, "GET /more", mesh.Backend, mesh.Admin)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := policy.YAML(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "/same") || !strings.Contains(string(text), "/more") {
+		t.Errorf("rendered:\n%s", text)
+	}
+	for client, paths := range map[mesh.Peer]map[string]bool{mesh.Backend: {"/same": true, "/more": true, "/other": true}, mesh.Admin: {"/same": false, "/more": true}} {
+		for path, want := range paths {
+			if got := allows(objects, request{server: mesh.Frontend, client: principal(client), method: "GET", path: path, port: "8443"}); got != want {
+				t.Errorf("%s by %s is allowed: %t, want %t", path, client, got, want)
+			}
+		}
+	}
+}
+
 func TestRenderRefusesWrongOptions(t *testing.T) {
 	for name, change := range map[string]func(*policy.Options){
 		"TrustDomain":            func(o *policy.Options) { o.TrustDomain = "" },
 		"Workloads":              func(o *policy.Options) { o.Workloads = nil },
 		"no workload \"nosuch\"": func(o *policy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
 		"Gateway":                func(o *policy.Options) { o.Gateway.Name = "" },
-		"TokenServers":           func(o *policy.Options) { o.TokenServers = nil },
 		"OperationsPort":         func(o *policy.Options) { o.OperationsPort = 0 },
 		"MonitoringNamespace":    func(o *policy.Options) { o.MonitoringNamespace = "" },
 	} {

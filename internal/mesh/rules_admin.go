@@ -1,0 +1,66 @@
+package mesh
+
+import "slices"
+
+// The roles of engineers, as in package adminv1. Each includes those before it.
+const (
+	reader     = "reader"
+	operator   = "operator"
+	breakGlass = "break-glass"
+)
+
+// adminRules allows engineers the routes of admin, by role. An action also needs an active elevation. Everybody may read the
+// description of the API and the public keys of intents.
+func adminRules() []Rule {
+	return slices.Concat(
+		httpRules(Admin, grants(Anybody), "GET /admin/v1/openapi.json", "GET /admin/v1/intent-keys"),
+		adminReads(), adminActions(),
+		httpRules(Admin, engineers(Condition{Role: operator}), "POST /admin/v1/elevations", elevation("DELETE", ""),
+			elevation("POST", "/approve"), elevation("POST", "/deny"), elevation("POST", "/activate"), elevation("POST", "/review")),
+	)
+}
+
+// adminReads returns the rules of routes that change nothing.
+func adminReads() []Rule {
+	const cluster, upgrade, shard = "GET /admin/v1/clusters/{cluster}", "GET /admin/v1/upgrades", "GET /admin/v1/shards"
+	return httpRules(Admin, engineers(Condition{Role: reader}),
+		"GET /admin/v1/clusters", cluster, cluster+"/dump", cluster+"/explanation", cluster+"/actions", cluster+"/access-records",
+		cluster+"/node-pools", cluster+"/node-pools/{pool}", cluster+"/credentials", "GET /admin/v1/credentials/{credential}",
+		cluster+"/works", cluster+"/arm-operations", "GET /admin/v1/arm-operations/{operation}",
+		"GET /admin/v1/deletions", cluster+"/deletion", "GET /admin/v1/deletion-leftovers",
+		upgrade, upgrade+"/{upgrade}", cluster+"/upgrades", cluster+"/upgrade-plan", "GET /admin/v1/upgrade-policies", "GET /admin/v1/upgrade-policies/{policy}",
+		"GET /admin/v1/explanation", shard, shard+"/{shard}", shard+"/{shard}/drain-plan", cluster+"/placement",
+		"GET /admin/v1/orphans", "GET /admin/v1/drift",
+		"GET /admin/v1/me", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
+}
+
+// adminActions returns the rules of the actions that the backend executes. admin requires the role break-glass for credentials of the
+// level admin.
+func adminActions() []Rule {
+	const (
+		cluster   = "/admin/v1/clusters/{cluster}"
+		operation = "/admin/v1/arm-operations/{operation}"
+		upgrade   = "/admin/v1/upgrades/{upgrade}"
+		policy    = "/admin/v1/upgrade-policies/{policy}"
+		shard     = "/admin/v1/shards/{shard}"
+	)
+	return append(
+		httpRules(Admin, engineers(Condition{Role: operator, Elevated: true}),
+			"POST "+cluster+"/pause", "POST "+cluster+"/resume", "POST "+cluster+"/set-size", "POST "+cluster+"/retry",
+			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
+			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
+			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile"),
+		httpRules(Admin, engineers(Condition{Role: breakGlass, Elevated: true}),
+			"POST "+cluster+"/force", "POST "+cluster+"/accept-control-plane", "POST "+operation+"/cancel",
+			"POST "+cluster+"/deletion/release", "POST "+cluster+"/deletion/force", "POST "+upgrade+"/acknowledge",
+			"PUT "+shard, "DELETE "+shard, "DELETE /admin/v1/orphans/{bundle}", "DELETE /admin/v1/drift/{uid}")...)
+}
+
+// elevation returns a pattern of one elevation. The access policy decides who may approve, deny and review it.
+func elevation(method, suffix string) string {
+	return method + " /admin/v1/elevations/{elevation}" + suffix
+}
+
+func engineers(condition Condition) []Grant {
+	return []Grant{{Client: Engineers, Condition: condition}}
+}
