@@ -23,6 +23,7 @@ var mains = map[string]string{
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",
 	"maestro-agent":      "maestro/cmd/maestro-agent",
 	"maestro-server":     "maestro/cmd/maestro-server",
+	"management-audit":   "tooling/management-audit/cmd/management-audit",
 	"update-graph":       "tooling/update-graph/cmd/update-graph",
 }
 

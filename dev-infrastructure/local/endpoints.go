@@ -29,7 +29,9 @@ type Endpoints struct {
 	// Kubeconfigs are the administrators' kubeconfigs of the management clusters, by name. Kubectl is the program to
 	// use with them, which `make kubectl` builds.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
-	Kubectl     string            `json:"kubectl"`
+	// EngineerKubeconfigs are those of the engineer who is on call. What the engineer does with them is audited with the engineer's name.
+	EngineerKubeconfigs map[string]string `json:"engineerKubeconfigs"`
+	Kubectl             string            `json:"kubectl"`
 
 	// The following fields are for tests that access the internal services.
 
@@ -67,30 +69,31 @@ type Endpoints struct {
 // Endpoints returns the endpoints of the region.
 func (r *Region) Endpoints() Endpoints {
 	e := Endpoints{
-		Location:           r.state.record.Location,
-		ARM:                "https://" + r.address(frontDoorPort),
-		CAFile:             r.state.path("ca", mesh.CAFile),
-		CredentialsFile:    r.credentialsFile(),
-		TenantID:           tenantID,
-		Admin:              "https://" + r.address(adminPort),
-		EngineersFile:      r.engineersFile(),
-		AdminAudience:      adminAudience,
-		Kubeconfigs:        map[string]string{},
-		Kubectl:            r.thirdParty("bin", "kubectl"),
-		Cosmos:             "https://" + r.address(cosmosPort),
-		Workloads:          map[string]Workload{},
-		MaestroREST:        "https://" + r.address(maestroRESTPort),
-		MaestroGRPC:        r.address(maestroGRPCPort),
-		ClusterService:     r.address(clusterServicePort),
-		Frontend:           r.address(frontendPort),
-		AzureCredentials:   r.serviceCredentialsFile(),
-		ARMCredentialsFile: r.armCredentialsFile(),
-		ProviderAudience:   providerAudience,
-		MQTT:               r.address(mqttPort),
-		MQTTFaults:         "http://" + r.address(mqttFaults),
-		Azure:              "https://" + r.address(azurePort),
-		Etcd:               r.etcdURL(),
-		EtcdTLS:            r.etcdAdministrator,
+		Location:            r.state.record.Location,
+		ARM:                 "https://" + r.address(frontDoorPort),
+		CAFile:              r.state.path("ca", mesh.CAFile),
+		CredentialsFile:     r.credentialsFile(),
+		TenantID:            tenantID,
+		Admin:               "https://" + r.address(adminPort),
+		EngineersFile:       r.engineersFile(),
+		AdminAudience:       adminAudience,
+		Kubeconfigs:         map[string]string{},
+		EngineerKubeconfigs: map[string]string{},
+		Kubectl:             r.thirdParty("bin", "kubectl"),
+		Cosmos:              "https://" + r.address(cosmosPort),
+		Workloads:           map[string]Workload{},
+		MaestroREST:         "https://" + r.address(maestroRESTPort),
+		MaestroGRPC:         r.address(maestroGRPCPort),
+		ClusterService:      r.address(clusterServicePort),
+		Frontend:            r.address(frontendPort),
+		AzureCredentials:    r.serviceCredentialsFile(),
+		ARMCredentialsFile:  r.armCredentialsFile(),
+		ProviderAudience:    providerAudience,
+		MQTT:                r.address(mqttPort),
+		MQTTFaults:          "http://" + r.address(mqttFaults),
+		Azure:               "https://" + r.address(azurePort),
+		Etcd:                r.etcdURL(),
+		EtcdTLS:             r.etcdAdministrator,
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
 			MaestroDatabase:        r.databaseURLFile(MaestroDatabase),
@@ -113,6 +116,8 @@ func (r *Region) Endpoints() Endpoints {
 	for i, name := range r.state.record.ManagementClusters {
 		e.Kubeconfigs[name] = r.state.path("management", name, "admin.kubeconfig")
 		e.Ops[name+"-maestro-agent"] = r.address(management(i, maestroAgentOps))
+		e.EngineerKubeconfigs[name] = r.state.path("management", name, engineerClient+".kubeconfig")
+		e.Ops[name+"-management-audit"] = r.address(management(i, managementAuditOps))
 		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
 	}
 	for name := range workloads {

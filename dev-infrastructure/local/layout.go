@@ -45,6 +45,7 @@ const (
 	managementController service = 1
 	maestroAgentOps      service = 2
 	hypershiftOps        service = 3
+	managementAuditOps   service = 4
 )
 
 // Hosted API servers use ranges outside of the region's block, one range for each management cluster.

@@ -3,10 +3,12 @@ package local
 import (
 	"context"
 	"net/http"
+	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
+	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 )
 
 // managementCluster is a management cluster: its API server, its controller manager and the clients with access.
@@ -23,6 +25,9 @@ func (m *managementCluster) apiServerName() string { return m.name + "-kube-apis
 func (m *managementCluster) kubeconfig(client string) string {
 	return m.pki.Path(client + ".kubeconfig")
 }
+
+// engineerClient is the client of the engineer who is on call. Audit records have the engineer's name.
+const engineerClient = "oncall"
 
 // issue issues the certificates of a management cluster. All its clients but Maestro's agent are cluster administrators, as the HyperShift
 // operator has to be on AKS. Their names distinguish them in audit logs.
@@ -44,6 +49,9 @@ func (r *Region) issue(m *managementCluster) error {
 		if err := pki.Client(client, m.name, server, user, "system:masters"); err != nil {
 			return err
 		}
+	}
+	if err := pki.Client(engineerClient, m.name, server, engineers[0].name, "system:masters"); err != nil {
+		return err
 	}
 	return pki.Client("maestro-agent", m.name, server, managementaccess.Agent)
 }
@@ -68,11 +76,12 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 	return supervisor.Spec{
 		Name:    m.apiServerName(),
 		Program: r.thirdParty("bin", "kube-apiserver"),
-		Args:    kubeapi.Server{PKI: m.pki, Port: port, Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: m.etcd}.APIServer(),
-		Env:     r.garbageCollection(),
-		Needs:   []string{"etcd"},
-		Ports:   map[string]int{"https": port},
-		Ready:   httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
+		Args: kubeapi.Server{PKI: m.pki, Port: port, Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: m.etcd, AuditPolicy: r.auditPolicyFile(),
+			AuditLog: filepath.Join(r.auditLogDir(m.name), managementaudit.LogName), AuditMegabytes: managementaudit.MaxMegabytes, AuditBackups: managementaudit.MaxBackups}.APIServer(),
+		Env:   r.garbageCollection(),
+		Needs: []string{"etcd"},
+		Ports: map[string]int{"https": port},
+		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
 		// The other checks of /livez depend on etcd.
 		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", probe),
 		// It limits Maestro's agent before the agent starts.

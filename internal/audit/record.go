@@ -57,7 +57,9 @@ type Record struct {
 
 // Person is the authenticated person of a Record.
 type Person struct {
-	Name      string `json:"name,omitempty"`
+	Name string `json:"name,omitempty"`
+	// As is the user in whose name the person called a Kubernetes API server, by impersonation.
+	As        string `json:"as,omitempty"`
 	ObjectID  string `json:"objectId,omitempty"`
 	TenantID  string `json:"tenantId,omitempty"`
 	Role      string `json:"role,omitempty"`
@@ -80,7 +82,7 @@ const maxText = 4 << 10
 
 // Bounded returns a copy of a record with valid UTF-8 and bounded texts, as it is stored.
 func (r Record) Bounded() Record {
-	for _, text := range []*string{&r.Peer, &r.Person.Name, &r.Person.ObjectID, &r.Person.TenantID, &r.Person.Role, &r.Person.Elevation, &r.Action,
+	for _, text := range []*string{&r.Peer, &r.Person.Name, &r.Person.As, &r.Person.ObjectID, &r.Person.TenantID, &r.Person.Role, &r.Person.Elevation, &r.Action,
 		&r.Object.Kind, &r.Object.ID, &r.Object.ResourceID, &r.Object.Cluster, &r.Level, &r.Reason, &r.Ticket, &r.Outcome, &r.Code, &r.Operation, &r.Request, &r.Trace} {
 		*text = bounded(*text)
 	}

@@ -5,6 +5,7 @@
 package kubeapi
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -55,6 +56,10 @@ type Server struct {
 	// connection. Only an API server uses them.
 	Etcd, EtcdPrefix string
 	EtcdTLS          EtcdTLS
+	// AuditPolicy is the file of the audit policy, and AuditLog the file of the audit log; empty for no audit. AuditMegabytes is the
+	// size at which the API server starts another file, AuditBackups the number of older files that it keeps.
+	AuditPolicy, AuditLog        string
+	AuditMegabytes, AuditBackups int
 }
 
 // IssueServing issues the serving certificate of the cluster's servers.
@@ -62,7 +67,7 @@ func (a *Authority) IssueServing() error { return a.Serving(Serving, hosts...) }
 
 // APIServer returns the arguments of kube-apiserver.
 func (s Server) APIServer() []string {
-	return append([]string{
+	return slices.Concat([]string{
 		"--etcd-servers=" + s.Etcd,
 		"--etcd-prefix=" + s.EtcdPrefix,
 		"--encryption-provider-config=" + s.PKI.Path(EncryptionFile),
@@ -82,7 +87,18 @@ func (s Server) APIServer() []string {
 		"--profiling=false",
 		"--event-ttl=30m",
 		"--runtime-config=" + strings.Join(apiGroups, ","),
-	}, s.EtcdTLS.Arguments()...)
+	}, s.EtcdTLS.Arguments(), s.audit())
+}
+
+// audit returns the arguments for the audit log. An event is written before the response of its request ends.
+func (s Server) audit() []string {
+	if s.AuditPolicy == "" {
+		return nil
+	}
+	return []string{
+		"--audit-policy-file=" + s.AuditPolicy, "--audit-log-path=" + s.AuditLog,
+		"--audit-log-maxsize=" + strconv.Itoa(s.AuditMegabytes), "--audit-log-maxbackup=" + strconv.Itoa(s.AuditBackups),
+	}
 }
 
 // ControllerManager returns the arguments of kube-controller-manager with the namespace and garbage collection

@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
+	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -54,6 +55,9 @@ type Cluster struct {
 	EtcdTLS             kubeapi.EtcdTLS
 	// Server is the URL of its API server.
 	Server string
+
+	// AuditLogs is the folder of the API server's audit log, which it writes by the policy of package managementaudit.
+	AuditLogs string
 
 	dir      string
 	pki      *kubeapi.Authority
@@ -138,6 +142,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := pki.IssueServing(); err != nil {
 		return err
 	}
+	policy := filepath.Join(c.dir, "audit-policy.yaml")
+	c.AuditLogs = filepath.Join(c.dir, "audit")
+	if err := errors.Join(os.Mkdir(c.AuditLogs, 0o700), os.WriteFile(policy, managementaudit.Policy, 0o600)); err != nil {
+		return err
+	}
 	user := etcdusers.User{Prefix: "/test", Compacts: true}
 	etcd, err := c.startEtcd(ctx, user)
 	if err != nil {
@@ -150,7 +159,8 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		probe, err := pki.TLS(kubeapi.Admin)
 		return launch{
-			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: user.Prefix, EtcdTLS: etcd}.APIServer(),
+			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: user.Prefix, EtcdTLS: etcd, AuditPolicy: policy,
+				AuditLog: filepath.Join(c.AuditLogs, managementaudit.LogName), AuditMegabytes: managementaudit.MaxMegabytes, AuditBackups: managementaudit.MaxBackups}.APIServer(),
 			// The default namespaces are created a moment after the server is ready. A controller manager exits if the
 			// server is not healthy ten seconds after its start, which can happen on a busy machine.
 			ready: []string{c.Server + "/api/v1/namespaces/default", c.Server + "/healthz"}, probe: probe,
@@ -310,6 +320,15 @@ func awaitReady(ctx context.Context, process *spawn.Process, url string, config 
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.pki.Path(kubeapi.Admin + ".kubeconfig") }
+
+// KubeconfigOf returns the path of a kubeconfig of a user in a group.
+func (c *Cluster) KubeconfigOf(t testing.TB, user, group string) string {
+	t.Helper()
+	if err := c.pki.Client(user, "test", c.Server, user, group); err != nil {
+		t.Fatal(err)
+	}
+	return c.pki.Path(user + ".kubeconfig")
+}
 
 // AgentKubeconfig returns the path of the kubeconfig of Maestro's agent, which has only the rights of package managementaccess.
 func (c *Cluster) AgentKubeconfig(t testing.TB) string {
