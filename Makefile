@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages clients sdks oav fuzz build clean third-party kubectl postgresql tools release vulnerabilities verify
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl postgresql tools release vulnerabilities verify
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -85,6 +85,9 @@ bad-day: kubectl postgresql restore ## kill every process of a region in turn wh
 
 outages: kubectl postgresql ## make each component of a region unavailable in turn and in each way, and check what explanations name
 	go test -count=1 -timeout 60m -v ./test/outage -outages-all
+
+rotation: kubectl postgresql ## replace the authority of a region several times while clusters come and go
+	go test -count=1 -timeout 60m -v ./test/rotation -rotations 10
 
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
 	$(needs-node) \

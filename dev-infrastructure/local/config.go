@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -40,6 +41,9 @@ type Config struct {
 	// ReleaseCatalog is a YAML file of the region's OpenShift releases, which all programs that need them read; empty
 	// uses the built-in catalogue.
 	ReleaseCatalog string `json:"releaseCatalog,omitempty"`
+	// CertificateLifetime is the lifetime of the certificates of our programs, of their clients and of PostgreSQL, as in `24h`. They are
+	// renewed while the processes run.
+	CertificateLifetime string `json:"certificateLifetime,omitempty"`
 	// ShardKeys lists further provision shards for whose agents the region creates keys, so that an engineer can register them.
 	ShardKeys []string `json:"shardKeys,omitempty"`
 	// Faults lets tests inject faults into the emulators.
@@ -60,6 +64,9 @@ type Config struct {
 	// be nil and must not block.
 	OnChange func(ProcessStatus) `json:"-"`
 	OnNote   func(string)        `json:"-"`
+
+	// certificateLifetime is the parsed CertificateLifetime.
+	certificateLifetime time.Duration
 }
 
 // Fidelity states how real hosted control planes are.
@@ -117,6 +124,11 @@ func (c *Config) complete() error {
 	if c.LogLevel == "" {
 		c.LogLevel = "info"
 	}
+	if c.CertificateLifetime == "" {
+		c.CertificateLifetime = DefaultCertificateLifetime.String()
+	}
+	// validate refuses a malformed one.
+	c.certificateLifetime, _ = time.ParseDuration(c.CertificateLifetime)
 	if c.ReleaseCatalog != "" {
 		path, err := filepath.Abs(c.ReleaseCatalog)
 		if err != nil {
@@ -158,6 +170,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("fidelity: %q is not supported; supported values are %s and %s", c.Fidelity, FidelityProcess, FidelityStatus)
 	case *c.TimeScale < 0:
 		return fmt.Errorf("timeScale: %v is negative", *c.TimeScale)
+	case c.certificateLifetime < minCertificateLifetime:
+		return fmt.Errorf("certificateLifetime: %q is not a duration of at least %s", c.CertificateLifetime, minCertificateLifetime)
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
 		return fmt.Errorf("logLevel: %q is not one of debug, info, warn, error", c.LogLevel)
 	case c.BasePort != nil && (*c.BasePort < 0 || *c.BasePort > 65535-portsPerRegion || (*c.BasePort > 0 && *c.BasePort < 1024)):

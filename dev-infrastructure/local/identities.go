@@ -53,13 +53,8 @@ func (r *Region) identities() []identity {
 
 func (r *Region) identityDir(name string) string { return r.state.path("identities", name) }
 
-// issueIdentities creates the region's authority if necessary, and issues all certificates at each start, so that none
-// expires.
+// issueIdentities creates the region's authorities and keys if necessary, and issues all certificates at each start.
 func (r *Region) issueIdentities() error {
-	authority, err := mesh.OpenAuthority(r.state.path("ca"), r.config.TrustDomain)
-	if err != nil {
-		return fmt.Errorf("opening the region's authority: %w", err)
-	}
 	for i, name := range r.state.record.ManagementClusters {
 		m := &managementCluster{name: name, index: i}
 		if err := r.issue(m); err != nil {
@@ -70,19 +65,11 @@ func (r *Region) issueIdentities() error {
 	if err := r.issueEtcd(); err != nil {
 		return fmt.Errorf("issuing the certificates of etcd: %w", err)
 	}
-	for _, identity := range r.identities() {
-		if err := os.MkdirAll(r.identityDir(identity.name), 0o700); err != nil {
-			return err
-		}
-		if err := authority.Issue(r.identityDir(identity.name), identity.peer, identity.hosts...); err != nil {
-			return err
-		}
+	if err := r.issueAll(); err != nil {
+		return err
 	}
 	// Regions of earlier releases had a key of the Cosmos DB account.
 	if err := os.Remove(r.state.path("secrets", "cosmos.key")); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	if err := r.issueWorkloadTokens(); err != nil {
 		return err
 	}
 	for _, file := range []string{r.skipTokenKeyFile(), r.credentialKeyFile()} {

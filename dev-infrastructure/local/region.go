@@ -16,9 +16,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/authorities"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
@@ -61,6 +63,8 @@ type Status struct {
 	Processes []ProcessStatus `json:"processes"`
 	// Disks are the disks with the region's data.
 	Disks []diskspace.Space `json:"disks,omitempty"`
+	// Certificates are those with which the processes identify themselves.
+	Certificates CertificateStatus `json:"certificates"`
 }
 
 // Region is a region that this process runs. It is safe for concurrent use.
@@ -71,6 +75,13 @@ type Region struct {
 	// etcdAuthority issues the certificates of etcd's users, and etcdAdministrator are the files of etcdusers.Root.
 	etcdAuthority     *kubeapi.EtcdAuthority
 	etcdAdministrator kubeapi.EtcdTLS
+
+	// files is held while files with certificates are replaced, and while PostgreSQL, which copies them, starts.
+	files sync.Mutex
+	// database is the PostgreSQL server that was started last.
+	database atomic.Pointer[postgresProcess]
+	// keepers are the goroutines of the region.
+	keepers sync.WaitGroup
 
 	supervisor *supervisor.Supervisor
 	control    *control.Server
@@ -86,6 +97,8 @@ type Region struct {
 	mu         sync.Mutex
 	phase      Phase
 	phaseSince time.Time
+	// certificates is the state of the processes' certificates.
+	certificates CertificateStatus
 }
 
 // Start builds the programs if the configuration requests it, starts the region and returns when all processes are
@@ -121,11 +134,12 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 
 func (r *Region) start(ctx context.Context) error {
 	served, err := control.Serve(r.state.dir, control.Actions{
-		Status:  func() any { return r.Status() },
-		Events:  func() any { return r.Events() },
-		Restart: r.Restart,
-		Kill:    r.signal,
-		Down:    r.requestDown,
+		Status:          func() any { return r.Status() },
+		Events:          func() any { return r.Events() },
+		Restart:         r.Restart,
+		Kill:            r.signal,
+		Down:            r.requestDown,
+		RotateAuthority: func(ctx context.Context) error { return r.RotateAuthority(ctx, func(authorities.Step) {}) },
 	})
 	if err != nil {
 		return err
@@ -145,6 +159,7 @@ func (r *Region) start(ctx context.Context) error {
 	if err := r.issueIdentities(); err != nil {
 		return err
 	}
+	r.keepers.Go(func() { r.keepCertificates(ctx) })
 	specs, err := r.specs()
 	if err != nil {
 		return err
@@ -265,7 +280,7 @@ func (r *Region) Status() Status {
 	running := r.supervisor
 	r.mu.Unlock()
 	if running != nil {
-		status.Processes, status.Endpoints, status.Disks = running.Status(), r.Endpoints(), r.disks()
+		status.Processes, status.Endpoints, status.Disks, status.Certificates = running.Status(), r.Endpoints(), r.disks(), r.certificateStatus()
 	}
 	return status
 }
@@ -339,6 +354,7 @@ func (r *Region) Close() {
 	r.closeOnce.Do(func() {
 		r.enter(PhaseStopping)
 		r.interrupt()
+		r.keepers.Wait()
 		if r.supervisor != nil {
 			r.supervisor.Stop()
 		}

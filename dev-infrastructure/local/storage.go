@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,7 +77,7 @@ type postgresProcess struct {
 // files with their URLs, and migrates the databases.
 func (r *Region) postgres() supervisor.Spec {
 	// The supervisor calls the other functions after Launch of the same start.
-	var current atomic.Pointer[postgresProcess]
+	current := &r.database
 	return supervisor.Spec{
 		Name:    "postgres",
 		Ports:   map[string]int{"sql": r.port(postgresPort)},
@@ -92,6 +91,9 @@ func (r *Region) postgres() supervisor.Spec {
 			for _, database := range serviceDatabases() {
 				databases = append(databases, database.Database)
 			}
+			// The server reads the files while it starts.
+			r.files.Lock()
+			defer r.files.Unlock()
 			identity := r.identityDir("postgres")
 			server, err := postgresserver.Start(ctx, postgresserver.Options{
 				DataDir:   r.state.record.PostgresDir,

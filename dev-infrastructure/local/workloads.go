@@ -33,8 +33,6 @@ type Workload struct {
 const (
 	// workloadIssuer is the issuer of the workloads' tokens, in place of the AKS cluster's.
 	workloadIssuer = "https://workloads.hcpmesh.local"
-	// workloadLifetime is that of the certificates, which the region also issues at each start.
-	workloadLifetime = 365 * 24 * time.Hour
 	// storeAudience is the audience of tokens for the Cosmos DB account: clients derive it from their endpoint.
 	storeAudience = "https://127.0.0.1"
 )
@@ -73,7 +71,7 @@ func (r *Region) workloadPublicKeyFile() string {
 // workloadClientsFile returns the file with the applications of the workloads.
 func (r *Region) workloadClientsFile() string { return r.state.path("front-door", "workloads.json") }
 
-// issueWorkloadTokens writes a token for each workload, and the applications for which they may be exchanged.
+// issueWorkloadTokens writes a token for each workload, which is valid as long as the certificates, and the applications for which they may be exchanged.
 func (r *Region) issueWorkloadTokens() error {
 	key, err := openWorkloadKey(r.workloadKeyFile())
 	if err != nil {
@@ -92,7 +90,7 @@ func (r *Region) issueWorkloadTokens() error {
 		subject := "system:serviceaccount:hcpmesh:" + name
 		text, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{
 			Issuer: workloadIssuer, Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
-			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(workloadLifetime)),
+			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(r.config.certificateLifetime)),
 		}).SignedString(key)
 		if err != nil {
 			return fmt.Errorf("signing the token of %s: %w", name, err)

@@ -64,24 +64,23 @@ func (s *Server) configureAccess(options Options) ([]string, error) {
 	if options.TLS == nil {
 		return nil, nil
 	}
-	s.caFile = options.TLS.CAFile
-	dir := filepath.Join(options.DataDir, "access")
+	s.caFile, s.tls = options.TLS.CAFile, options.TLS
+	s.accessDir = filepath.Join(options.DataDir, "access")
+	dir := s.accessDir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{"pg_hba.conf": s.clientRules(), "pg_ident.conf": s.certificateMap()}
-	for name, source := range map[string]string{"server.crt": options.TLS.CertificateFile, "server.key": options.TLS.KeyFile, "ca.crt": options.TLS.CAFile} {
-		content, err := os.ReadFile(source)
-		if err != nil {
-			return nil, fmt.Errorf("PostgreSQL: reading the files for TLS: %w", err)
-		}
-		files[name] = content
+	if err := s.copyTLS(); err != nil {
+		return nil, err
 	}
+	files := map[string][]byte{"pg_hba.conf": s.clientRules(), "pg_ident.conf": s.certificateMap()}
 	var settings []string
 	for name, setting := range map[string]string{"server.crt": "ssl_cert_file", "server.key": "ssl_key_file", "ca.crt": "ssl_ca_file", "pg_hba.conf": "hba_file", "pg_ident.conf": "ident_file"} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, files[name], 0o600); err != nil {
-			return nil, fmt.Errorf("PostgreSQL: %w", err)
+		if content, ok := files[name]; ok {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				return nil, fmt.Errorf("PostgreSQL: %w", err)
+			}
 		}
 		settings = append(settings, "-c", setting+"="+path)
 	}

@@ -36,6 +36,7 @@ func TestAccess(t *testing.T) {
 		"ConnectionsAreRefused":         testConnectionsAreRefused,
 		"RuntimeRoleCannotChangeTables": testRuntimeRoleCannotChangeTables,
 		"ProvisionGivesTablesToOwner":   testProvisionGivesTablesToTheOwner,
+		"ReplacedFilesAreReloaded":      testReplacedFilesAreReloaded,
 		"TokenIsThePasswordOfASession":  testTokenIsThePasswordOfEachSession,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,6 +59,9 @@ type Server struct {
 	password string
 	account  *account
 	process  *spawn.Process
+	// tls are the files of Options.TLS, and accessDir is the folder of their copies; nil and empty without TLS.
+	tls       *TLS
+	accessDir string
 	// caFile is the authority of the server's certificate; empty without TLS.
 	caFile    string
 	databases []Database

@@ -5,10 +5,8 @@ package customer
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -19,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
@@ -100,20 +99,16 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 // Close closes the traffic recorder, if there is one.
 func (c *Customer) Close() error { return c.traffic.Close() }
 
-// NewHTTPClient returns a client that trusts only the certificate authority in a file.
+// NewHTTPClient returns a client that trusts only the certificate authorities in a file, which can change meanwhile.
 func NewHTTPClient(authorityFile string) (*http.Client, error) {
-	authority, err := os.ReadFile(authorityFile)
+	roots, err := certfile.LoadRoots(authorityFile)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s contains no certificate", authorityFile)
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	transport.MaxIdleConnsPerHost = 64
-	return &http.Client{Transport: transport}, nil
+	return &http.Client{Transport: roots.Transport(transport)}, nil
 }
 
 // createSubscription creates the subscription at the front door. In Azure it exists before all resources.

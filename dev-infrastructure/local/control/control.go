@@ -36,6 +36,8 @@ type Actions struct {
 	Restart func(ctx context.Context, name string) error
 	// Kill sends a signal, given by name or number as in `KILL`, to a process.
 	Kill func(name, signal string) error
+	// RotateAuthority replaces the authority of the region's certificates.
+	RotateAuthority func(ctx context.Context) error
 	// Down begins to stop the region.
 	Down func()
 }
@@ -110,6 +112,9 @@ func routes(actions Actions) http.Handler {
 	mux.HandleFunc("POST /kill", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, actions.Kill(r.URL.Query().Get("name"), r.URL.Query().Get("signal")))
 	})
+	mux.HandleFunc("POST /rotate-authority", func(w http.ResponseWriter, r *http.Request) {
+		respond(w, actions.RotateAuthority(r.Context()))
+	})
 	mux.HandleFunc("POST /down", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, nil)
 		actions.Down()
@@ -176,6 +181,12 @@ func (c *Client) Restart(ctx context.Context, name string) error {
 // Kill sends a signal to a process.
 func (c *Client) Kill(ctx context.Context, name, signal string) error {
 	_, err := c.call(ctx, http.MethodPost, "/kill", url.Values{"name": {name}, "signal": {signal}})
+	return err
+}
+
+// RotateAuthority replaces the authority of the region's certificates, and returns when no process uses the previous one.
+func (c *Client) RotateAuthority(ctx context.Context) error {
+	_, err := c.call(ctx, http.MethodPost, "/rotate-authority", nil)
 	return err
 }
 

@@ -23,7 +23,7 @@ const redrawEvery = 200 * time.Millisecond
 
 func (e *environment) region() *cobra.Command {
 	return group("region", "Run a region on this machine",
-		e.regionUp(), e.regionDown(), e.regionStatus(), e.regionEvents(), e.regionLogs(), e.regionRestart(), e.regionKill(), e.regionDemo())
+		e.regionUp(), e.regionDown(), e.regionStatus(), e.regionEvents(), e.regionLogs(), e.regionRestart(), e.regionKill(), e.regionCA(), e.regionDemo())
 }
 
 // upOptions are the flags of `region up`.
@@ -393,6 +393,12 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 		if disk.Full {
 			fmt.Fprintf(e.out, "DISK FULL: %s; free space and the processes recover (docs/operators/disk-full.md)\n", disk)
 		}
+	}
+	if certificates := status.Certificates; certificates.Error != "" {
+		fmt.Fprintf(e.out, "CERTIFICATES NOT RENEWED: they end at %s: %s (docs/operators/rotation.md)\n", certificates.End.UTC().Format(time.RFC3339), certificates.Error)
+	}
+	if step := status.Certificates.Rotation; step != "" {
+		fmt.Fprintf(e.out, "the authority is being replaced, step %s; if no command does it, run `hcpctl region ca rotate`\n", step)
 	}
 	var rows [][]string
 	for _, p := range status.Processes {

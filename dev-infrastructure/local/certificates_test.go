@@ -1,0 +1,229 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/authorities"
+	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
+)
+
+// onlyPostgres returns the configuration of a region with PostgreSQL alone.
+func onlyPostgres(dir string) Config {
+	config := thirdParties(dir)
+	config.ManagementClusters = 1
+	complete := Config{ManagementClusters: 1}
+	config.Without = nil
+	for _, name := range complete.processNames() {
+		if name != "postgres" {
+			config.Without = append(config.Without, name)
+		}
+	}
+	return config
+}
+
+// connects makes Cluster Service's identity connect to PostgreSQL.
+func connects(t *testing.T, region *Region) error {
+	t.Helper()
+	identity, err := mesh.LoadIdentity(region.Endpoints().Identities["cluster-service"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, err := os.ReadFile(region.databaseURLFile(ClusterServiceDatabase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := postgres.Open(t.Context(), postgres.Options{URL: strings.TrimSpace(string(url)), Application: "test",
+		Authentication: postgres.Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	return pool.Ping(t.Context())
+}
+
+// leaf returns the certificate in an identity's folder.
+func leaf(t *testing.T, region *Region, name string) *x509.Certificate {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(region.identityDir(name), mesh.CertificateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		t.Fatalf("the certificate of %s is not PEM", name)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
+
+// TestCertificatesAreRenewedWhileRunning runs a region for longer than the lifetime of its certificates.
+func TestCertificatesAreRenewedWhileRunning(t *testing.T) {
+	ctx := testContext(t)
+	config := onlyPostgres(t.TempDir())
+	config.CertificateLifetime = minCertificateLifetime.String()
+	region, err := Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer region.Close()
+	first := leaf(t, region, "postgres")
+	if lifetime := time.Until(first.NotAfter); lifetime > minCertificateLifetime {
+		t.Fatalf("the certificate is valid for %s", lifetime)
+	}
+	until(ctx, t, "the first certificate to end and be replaced", func() bool {
+		return time.Now().After(first.NotAfter) && leaf(t, region, "postgres").SerialNumber.Cmp(first.SerialNumber) != 0
+	})
+	// Neither side would accept the certificates of the start.
+	until(ctx, t, "a connection with renewed certificates", func() bool { return connects(t, region) == nil })
+	for _, identity := range region.identities() {
+		if certificate := leaf(t, region, identity.name); !certificate.NotAfter.After(first.NotAfter) {
+			t.Errorf("the certificate of %s was not renewed", identity.name)
+		}
+	}
+	for _, process := range region.Status().Processes {
+		if process.Restarts != 0 {
+			t.Errorf("%s was restarted", process.Name)
+		}
+	}
+	if problem := region.Status().Certificates.Error; problem != "" {
+		t.Error(problem)
+	}
+}
+
+// TestFailedRenewalIsReported makes a folder of an identity unusable, and repairs it.
+func TestFailedRenewalIsReported(t *testing.T) {
+	ctx := testContext(t)
+	config := onlyPostgres(t.TempDir())
+	config.CertificateLifetime = minCertificateLifetime.String()
+	region, err := Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer region.Close()
+	// A folder in place of the temporary file makes the write fail.
+	obstacle := filepath.Join(region.identityDir("backend"), mesh.CertificateFile+".part")
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, "the error", func() bool { return strings.Contains(region.Status().Certificates.Error, "backend") })
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, "a renewal", func() bool {
+		status := region.Status().Certificates
+		return status.Error == "" && status.End.After(time.Now())
+	})
+}
+
+// trusted returns how many authorities the processes of a region trust. All must trust the same.
+func trusted(t *testing.T, region *Region) int {
+	t.Helper()
+	bundle, err := os.ReadFile(filepath.Join(region.authorityDir(), authority.CertificateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, identity := range region.identities() {
+		own, err := os.ReadFile(filepath.Join(region.identityDir(identity.name), mesh.CAFile))
+		if err != nil || !bytes.Equal(own, bundle) {
+			t.Errorf("%s trusts other authorities than the region: %v", identity.name, err)
+		}
+	}
+	return bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))
+}
+
+// TestAuthorityIsReplacedWhileRunning connects to PostgreSQL after each step.
+func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
+	ctx := testContext(t)
+	region, err := Start(ctx, onlyPostgres(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer region.Close()
+	before, err := os.ReadFile(filepath.Join(region.authorityDir(), authority.CertificateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []authorities.Step
+	if err := region.RotateAuthority(ctx, func(step authorities.Step) {
+		steps = append(steps, step)
+		if err := connects(t, region); err != nil {
+			t.Errorf("at the begin of the step %q: %v", step, err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) != 4 || steps[3] != authorities.None {
+		t.Errorf("the steps were %q", steps)
+	}
+	if err := connects(t, region); err != nil {
+		t.Error(err)
+	}
+	if n := trusted(t, region); n != 1 {
+		t.Errorf("%d authorities are trusted", n)
+	}
+	block, _ := pem.Decode(before)
+	previous, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, identity := range region.identities() {
+		if leaf(t, region, identity.name).CheckSignatureFrom(previous) == nil {
+			t.Errorf("%s has a certificate of the previous authority", identity.name)
+		}
+	}
+}
+
+// TestInterruptedReplacementContinues interrupts a replacement in each step. The next call continues, and so does the next start.
+func TestInterruptedReplacementContinues(t *testing.T) {
+	ctx := testContext(t)
+	config := onlyPostgres(t.TempDir())
+	region, err := Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { region.Close() }()
+	for i, last := range []authorities.Step{authorities.Trusting, authorities.Issuing, authorities.Removing} {
+		interrupted, interrupt := context.WithCancel(ctx)
+		err := region.RotateAuthority(interrupted, func(step authorities.Step) {
+			if step == last {
+				interrupt()
+			}
+		})
+		interrupt()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("interrupted in the step %s: %v", last, err)
+		}
+		if err := connects(t, region); err != nil {
+			t.Errorf("interrupted in the step %s: %v", last, err)
+		}
+		if i%2 == 0 {
+			err = region.RotateAuthority(ctx, func(authorities.Step) {})
+		} else {
+			region.Close()
+			region, err = Start(ctx, config)
+		}
+		if err != nil {
+			t.Fatalf("continued after the step %s: %v", last, err)
+		}
+		if n := trusted(t, region); n != 1 {
+			t.Errorf("continued after the step %s: %d authorities are trusted", last, n)
+		}
+		if err := connects(t, region); err != nil {
+			t.Errorf("continued after the step %s: %v", last, err)
+		}
+	}
+}

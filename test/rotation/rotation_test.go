@@ -1,0 +1,257 @@
+// Package rotation replaces the authority of a running region while its certificates are renewed, and customers create, read and delete
+// clusters. No call may fail that a published client would not repeat by itself.
+package rotation
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+)
+
+var rotations = flag.Int("rotations", 1, "`number` of replacements of the authority")
+
+const (
+	deadline = 10 * time.Minute
+	// lifetime of the certificates: short enough for renewals during the test.
+	lifetime = 30 * time.Second
+	// writers is the number of clusters that come and go at the same time.
+	writers = 2
+)
+
+// load is a customer and an SRE who call the region until they are stopped.
+type load struct {
+	t        *testing.T
+	region   *local.Region
+	customer *customer.Customer
+	stopping atomic.Bool
+	running  sync.WaitGroup
+
+	// cycles counts the lives of clusters of each writer, reads the successful reads of the customer, and asked those of the SRE.
+	cycles      [writers]atomic.Int64
+	reads, asks atomic.Int64
+}
+
+// start begins the load. The context must outlive it.
+func (l *load) start(ctx context.Context) {
+	for i := range writers {
+		l.repeat(fmt.Sprintf("the life of cluster %d", i), func() error { return l.live(ctx, i) })
+	}
+	l.repeat("a read of the customer", func() error {
+		_, err := l.customer.List(ctx, l.customer.GroupID()+"/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters")
+		l.reads.Add(1)
+		return err
+	})
+	l.repeat("a read of the SRE", func() error {
+		e := l.region.Endpoints()
+		sre, err := adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "reader", Audience: e.AdminAudience})
+		if err != nil {
+			return err
+		}
+		_, err = sre.Shards(ctx)
+		l.asks.Add(1)
+		return err
+	})
+}
+
+// repeat calls f until the load stops or f fails, which fails the test.
+func (l *load) repeat(what string, f func() error) {
+	l.running.Go(func() {
+		for !l.stopping.Load() {
+			if err := f(); err != nil {
+				l.t.Errorf("%s: %v", what, err)
+				return
+			}
+		}
+	})
+}
+
+func (l *load) live(ctx context.Context, writer int) error {
+	name := fmt.Sprintf("r%d-%d", writer, l.cycles[writer].Load())
+	id := l.customer.ClusterID(name)
+	if _, err := l.customer.Put(ctx, id, l.customer.ClusterBody(name)); err != nil {
+		return err
+	}
+	if err := l.customer.Delete(ctx, id); err != nil {
+		return err
+	}
+	l.cycles[writer].Add(1)
+	return nil
+}
+
+func (l *load) stop() {
+	l.stopping.Store(true)
+	l.running.Wait()
+}
+
+// awaitProgress returns when a cluster of each writer was created and deleted from now on, and both have read.
+func (l *load) awaitProgress() {
+	l.t.Helper()
+	var before [writers]int64
+	for i := range writers {
+		before[i] = l.cycles[i].Load()
+	}
+	reads, asks := l.reads.Load(), l.asks.Load()
+	eventually.Holds(l.t, deadline, "clusters come and go", func() error {
+		for i := range writers {
+			// One life can have begun before.
+			if now := l.cycles[i].Load(); now < before[i]+2 && !l.t.Failed() {
+				return fmt.Errorf("writer %d: %d of 2 lives", i, now-before[i])
+			}
+		}
+		if (l.reads.Load() < reads+2 || l.asks.Load() < asks+2) && !l.t.Failed() {
+			return fmt.Errorf("the reads have stopped")
+		}
+		return nil
+	})
+}
+
+// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl region ca rotate` and waits for a renewal of the certificates under load.
+func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the whole region; run without -short")
+	}
+	sources.DependOnAll(t)
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if err := local.Purge(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	scale, freePorts := 0.002, 0
+	region, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, TimeScale: &scale, ManagementClusters: 1, Build: true, Throwaway: true,
+		CertificateLifetime: lifetime.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer region.Close()
+	c, err := customer.New(ctx, region.Endpoints(), "11111111-0000-0000-0000-0000000000b0", "rotation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	c.FastPolling = true
+
+	l := &load{t: t, region: region, customer: c}
+	l.start(ctx)
+	defer l.stop()
+	l.awaitProgress()
+	for range *rotations {
+		previous := readCA(t, region)
+		var output bytes.Buffer
+		hcpctl := command.New(&output, &output)
+		hcpctl.SetArgs([]string{"region", "ca", "rotate", "--state-dir", dir})
+		if err := hcpctl.ExecuteContext(ctx); err != nil {
+			t.Fatalf("hcpctl region ca rotate: %v\n%s", err, &output)
+		}
+		checkIdentities(t, region, previous)
+		l.awaitProgress()
+	}
+	end := region.Status().Certificates.End
+	eventually.Holds(t, deadline, "the certificates are renewed", func() error { return renewed(ctx, region, end) })
+	l.awaitProgress()
+	l.stop()
+
+	status := region.Status()
+	for _, process := range status.Processes {
+		if process.Restarts != 0 {
+			t.Errorf("%s was restarted", process.Name)
+		}
+	}
+	if status.Certificates.Error != "" || status.Certificates.Rotation != "" {
+		t.Errorf("certificates: %+v", status.Certificates)
+	}
+	t.Logf("lives of clusters: %d and %d; lists of the customer: %d; requests of the SRE: %d", l.cycles[0].Load(), l.cycles[1].Load(), l.reads.Load(), l.asks.Load())
+}
+
+func readCA(t *testing.T, region *local.Region) []byte {
+	t.Helper()
+	text, err := os.ReadFile(region.Endpoints().CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// checkIdentities checks that all processes have certificates of the current authority, and trust no other one.
+func checkIdentities(t *testing.T, region *local.Region, previous []byte) {
+	t.Helper()
+	current := readCA(t, region)
+	if bytes.Contains(current, previous) || bytes.Count(current, []byte("BEGIN CERTIFICATE")) != 1 {
+		t.Fatal("the previous authority is still trusted")
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(current)
+	for name, dir := range region.Endpoints().Identities {
+		text, err := os.ReadFile(filepath.Join(dir, mesh.CertificateFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Errorf("the certificate of %s: %v", name, err)
+		}
+	}
+}
+
+var metric = regexp.MustCompile(`(?m)^workload_certificate_end_seconds (\S+)$`)
+
+// renewed returns an error unless the certificate that each process uses ends after a time, according to its metrics.
+func renewed(ctx context.Context, region *local.Region, end time.Time) error {
+	for name, address := range region.Endpoints().Ops {
+		if name == "mgmt-1-hypershift-runtime" {
+			continue // It calls only Kubernetes API servers and etcd.
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			return err
+		}
+		found := metric.FindSubmatch(text)
+		if found == nil {
+			return fmt.Errorf("%s does not export the end of its certificate", name)
+		}
+		at, err := strconv.ParseFloat(string(found[1]), 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if at <= float64(end.Unix()) {
+			return fmt.Errorf("the certificate of %s ends at %v", name, at)
+		}
+	}
+	return nil
+}
