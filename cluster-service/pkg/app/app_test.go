@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,13 +95,13 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
-	err = flags.Parse([]string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
+	err = flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
 		"--audit-queue-dir=" + filepath.Join(dir, "audit", "queue"), "--audit-sink-dir=" + filepath.Join(dir, "audit", "sink"),
 		"--audit-witness-dir=" + filepath.Join(dir, "audit", "witness"), "--audit-signing-key-file=" + auditKey(t, dir),
-		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})
+		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))}))
 	if err != nil {
 		t.Fatal(err)
 	}
