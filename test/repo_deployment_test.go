@@ -253,6 +253,7 @@ var byChart = map[string]string{
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
 	"audit-queue-dir": "/audit/queue", "audit-sink-dir": "/audit/sink", "audit-witness-dir": "/audit/witness", "audit-signing-key-file": "/audit/signing.key",
 	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
+	"drain": "10s",
 }
 
 // atDefault are the flags that no region needs to change, and those that are for local regions and tests.

@@ -87,7 +87,7 @@ var errUnresponsive = fmt.Errorf("does not respond within %s", checkTimeout)
 // Readiness is the body of /readyz.
 type Readiness struct {
 	Ready bool `json:"ready"`
-	// NotReady contains the reason for each dependency that is not available.
+	// NotReady contains the reason for each dependency that is not available, and for "drain" while the process drains.
 	NotReady map[string]string `json:"notReady,omitempty"`
 	// Dependencies lists all checked dependencies in alphabetical order.
 	Dependencies []string `json:"dependencies"`
@@ -100,6 +100,9 @@ func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 	runs := p.readiness.start(ctx)
 	result := Readiness{Ready: true, Dependencies: slices.AppendSeq(make([]string, 0, len(runs)), maps.Keys(runs))}
 	slices.Sort(result.Dependencies)
+	if p.drain.draining() {
+		result.Ready, result.NotReady = false, map[string]string{drainReason: errDraining.Error()}
+	}
 	for name, run := range runs {
 		err := errUnresponsive
 		select {

@@ -2,7 +2,7 @@
 // shutdown.
 //
 // A main function parses its flags and calls Run with the function of the program. That function receives a Process, for readiness
-// checks and metrics, and a context that ends on SIGTERM or SIGINT. It must not return before all its goroutines have.
+// checks and metrics, and a context that ends on SIGTERM or SIGINT, after the time in Options.Drain. It must not return before all its goroutines have.
 package process
 
 import (
@@ -13,8 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +29,8 @@ type Options struct {
 	ProfilingSocket string
 	// LogLevel is the least severe level that is logged: debug, info, warn or error.
 	LogLevel string
+	// Drain is the time for which the process serves on, without being ready, after the signal to stop.
+	Drain time.Duration
 	// DieWithParent makes the kernel kill this process when its parent process terminates for any reason.
 	DieWithParent bool
 }
@@ -40,6 +40,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:0", "`address` of /healthz, /readyz, /version and /metrics, plain HTTP; empty serves none")
 	flags.StringVar(&o.ProfilingSocket, "profiling-socket", "", "`path` of a Unix socket that serves profiles below /debug/pprof/ to the user of the process; empty serves none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "least severe `level` to log: debug, info, warn, error")
+	flags.DurationVar(&o.Drain, "drain", 0, "`time` for which the process serves on after SIGTERM, while /readyz fails, so that load balancers stop to use it; a second signal ends it")
 	flags.BoolVar(&o.DieWithParent, "die-with-parent", false, "terminate this process when its parent process terminates (Linux only)")
 }
 
@@ -80,6 +81,7 @@ type Process struct {
 	Metrics *prometheus.Registry
 
 	readiness readiness
+	drain     *drain
 	started   time.Time
 }
 
@@ -108,15 +110,19 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	log = log.With(logkey.Process, name)
 	slog.SetDefault(log) // for libraries that use package log
+	if options.Drain < 0 {
+		return errors.New("--drain: must not be negative")
+	}
 	if options.DieWithParent {
 		if err := dieWithParent(); err != nil {
 			return err
 		}
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	p := New(name, log)
+	p.drain = &drain{period: options.Drain, begun: make(chan struct{})}
+	ctx, stop := untilSignal(p.drain, log)
+	defer stop()
 	if options.OpsListen != "" {
 		listener, err := net.Listen("tcp", options.OpsListen)
 		if err != nil {

@@ -38,6 +38,12 @@ func TestMain(m *testing.M) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
+	case "drain":
+		drain, err := time.ParseDuration(os.Args[1])
+		if err != nil {
+			panic(err)
+		}
+		Run("child", Options{LogLevel: "info", Drain: drain}, serveUntilDrained)
 	case "fail":
 		Run("child", Options{LogLevel: "info"}, func(context.Context, *Process) error { return errors.New("no luck") })
 	case "parse":

@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -115,7 +116,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	group.Go(func() { follower.run(ctx) })
 	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)
 	group.Go(func() { intents.Run(ctx) })
-	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, records, p.Log, traces.ServerOption()))
+	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, records, p.Log, traces.ServerOption(), grpcserver.EndStreams(ctx)))
 }
 
 // prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
@@ -165,18 +166,9 @@ func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents m
 }
 
 func serve(ctx context.Context, log *slog.Logger, listener net.Listener, server *grpc.Server) error {
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
 	log.Info("serving the API", logkey.Address, listener.Addr().String())
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving the API: %w", err)
-	case <-ctx.Done():
+	if err := grpcserver.Serve(ctx, server, listener, shutdownPeriod); err != nil {
+		return fmt.Errorf("the API: %w", err)
 	}
-	// Watches do not end by themselves.
-	timer := time.AfterFunc(shutdownPeriod, server.Stop)
-	defer timer.Stop()
-	server.GracefulStop()
-	<-served
 	return context.Cause(ctx)
 }

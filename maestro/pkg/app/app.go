@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
@@ -40,8 +41,8 @@ import (
 // maxMessage bounds a gRPC message in either direction. Nothing larger than an MQTT message can be delivered.
 const maxMessage = 4 << 20
 
-// restShutdownTimeout bounds the remaining REST requests when the server stops.
-const restShutdownTimeout = 5 * time.Second
+// restShutdownTimeout bounds the remaining REST requests when the server stops, and grpcShutdownTimeout the remaining calls.
+const restShutdownTimeout, grpcShutdownTimeout = 5 * time.Second, 5 * time.Second
 
 // Config configures a Server.
 type Config struct {
@@ -232,7 +233,7 @@ func (s *Server) migrate(ctx context.Context) error {
 func (s *Server) serveGRPC(ctx context.Context) error {
 	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Identity),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(1000), grpc.WaitForHandlers(true),
+		grpc.MaxConcurrentStreams(1000), grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)...)
@@ -240,17 +241,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,
 	}).Register(server)
 	grpchealth.Register(server)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(s.c.GRPC) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving %s: %w", s.c.GRPC.Addr(), err)
-	case <-ctx.Done():
-	}
-	// Subscriptions have no end, so a graceful stop would wait forever.
-	server.Stop()
-	<-served
-	return nil
+	return grpcserver.Serve(ctx, server, s.c.GRPC, grpcShutdownTimeout)
 }
 
 func (s *Server) serveREST(ctx context.Context) error {
