@@ -61,6 +61,7 @@ func Actions() []string {
 		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
+		ActionQuotaSet,
 	}
 }
 

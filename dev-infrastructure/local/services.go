@@ -231,6 +231,8 @@ func (r *Region) frontend() supervisor.Spec {
 		"--identity-dir="+r.identityDir("frontend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--location="+r.config.Location,
+		// A load test creates all its clusters in one subscription.
+		"--clusters-per-subscription=5000",
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
 		"--credential-key-file="+r.credentialKeyFile(),
 		"--allow-loopback-notifications",

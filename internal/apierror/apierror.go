@@ -57,6 +57,8 @@ const (
 	Unauthenticated
 	// PermissionDenied is a request that the caller is not authorized to make.
 	PermissionDenied
+	// QuotaExceeded is the creation of a resource above a quota, which does not become possible by waiting.
+	QuotaExceeded
 	// Throttled is a request that the caller should retry after RetryAfter.
 	Throttled
 	// Unavailable is a dependency that is unreachable. The caller should retry after RetryAfter.

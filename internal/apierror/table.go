@@ -36,6 +36,7 @@ var table = map[Kind]mapping{
 	OutOfRange:               {"InvalidParameter", http.StatusBadRequest, codes.OutOfRange},
 	Unauthenticated:          {"Unauthorized", http.StatusUnauthorized, codes.Unauthenticated},
 	PermissionDenied:         {"Forbidden", http.StatusForbidden, codes.PermissionDenied},
+	QuotaExceeded:            {"QuotaExceeded", http.StatusConflict, codes.ResourceExhausted},
 	Throttled:                {"TooManyRequests", http.StatusTooManyRequests, codes.ResourceExhausted},
 	Unavailable:              {"ServiceUnavailable", http.StatusServiceUnavailable, codes.Unavailable},
 }

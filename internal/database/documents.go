@@ -24,6 +24,9 @@ type ClusterDocument struct {
 	// TenantID and IdentityURL are from ARM's headers of the create request.
 	TenantID    string `json:"tenantId,omitempty"`
 	IdentityURL string `json:"identityUrl,omitempty"`
+	// QuotaSlot is the slot of the subscription's quota that the cluster holds; nil for a cluster that was created before
+	// there were quotas.
+	QuotaSlot *int `json:"quotaSlot,omitempty"`
 	// Status is the last reported status. Fleet is the progress of Cluster Service.
 	Status hub.ClusterStatus `json:"status"`
 	Fleet  FleetState        `json:"fleet"`
@@ -169,12 +172,24 @@ type SubscriptionDocument struct {
 	Subscription hub.Subscription `json:"subscription"`
 	// EmptiedTime is when the backend found that a Deleted subscription has no clusters left.
 	EmptiedTime *time.Time `json:"emptied,omitempty"`
+	// ClusterQuota is the quota that an engineer has set; nil means the default of the region.
+	ClusterQuota *ClusterQuota `json:"clusterQuota,omitempty"`
+}
+
+// ClusterQuota is a decision of an engineer about the quota of a subscription.
+type ClusterQuota struct {
+	// Clusters is the number of clusters that the subscription may have in the region; nil means the default of the region.
+	Clusters *int `json:"clusters,omitempty"`
+	// OperationID is the admin operation that has set it, and RequestTime when the engineer requested it. An operation that was
+	// requested earlier does not replace it.
+	OperationID string    `json:"operationId"`
+	RequestTime time.Time `json:"requestTime"`
 }
 
 // ReservationDocument reserves a name for one resource of a subscription. Its ID derives from the name, so that two
 // writers cannot both create it.
 type ReservationDocument struct {
-	// Kind is managedResourceGroup, subnet, networkSecurityGroup or externalAuth.
+	// Kind is managedResourceGroup, subnet, networkSecurityGroup, externalAuth or clusterQuota.
 	Kind string `json:"kind"`
 	// Name is the reserved name in lower case.
 	Name            string `json:"name"`

@@ -31,6 +31,7 @@ func ClusterReservations(key Key, cluster *ClusterDocument) map[Key]ReservationD
 			Kind: kind, Name: Key{ResourceID: name}.lower(), OwnerResourceID: key.ResourceID, OwnerUID: cluster.UID,
 		}
 	}
+	quotaReservation(key, cluster, reservations)
 	return reservations
 }
 

@@ -267,7 +267,7 @@ func (h *adminFixture) setUp() map[string]string {
 	request, err := json.Marshal(string(signing))
 	h.must(err)
 	return map[string]string{
-		"domain": "hcpmesh.local", "cluster": dump.Cluster.UID, "name": dump.Cluster.Name, "cluster-id": dump.Cluster.ClusterID, "pool": dump.ARM.NodePools[0].UID,
+		"domain": "hcpmesh.local", "subscription": strings.ToLower(someone.Subscription), "cluster": dump.Cluster.UID, "name": dump.Cluster.Name, "cluster-id": dump.Cluster.ClusterID, "pool": dump.ARM.NodePools[0].UID,
 		"deleting": going.UID, "operation": operation, "credential": issued.ID, "upgrade": upgrade.ID, "version": "4.21.4", "gate": "minor-version",
 		"csr": strings.Trim(string(request), `"`),
 	}

@@ -31,7 +31,7 @@ func TestCases(t *testing.T) {
 		BaseURL: h.url, Client: &http.Client{Transport: record}, Timeout: 10 * time.Second, ProcessOperations: h.execute,
 		Headers: [][2]string{{"Content-Type", "application/json"}},
 		Variables: map[string]string{
-			"domain": "example.com", "cluster": uid, "name": "Alpha", "cluster-id": clusterID, "pool": "pool", "deleting": uid, "operation": "op-of-alpha",
+			"domain": "example.com", "cluster": uid, "subscription": subscription, "name": "Alpha", "cluster-id": clusterID, "pool": "pool", "deleting": uid, "operation": "op-of-alpha",
 			"credential": "sre", "orphan": "of-another", "drifted": drifted, "upgrade": "upgrade", "version": "4.20.16", "gate": "upgradeable", "csr": csr, "outcome": "Succeeded",
 		},
 	}

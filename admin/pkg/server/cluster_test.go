@@ -45,6 +45,7 @@ const (
 func (h *harness) populate(t *testing.T) {
 	t.Helper()
 	batch := h.db.NewBatch(subscription)
+	database.Create(batch, h.db.Subscriptions(), database.SubscriptionKey(subscription), database.SubscriptionDocument{Subscription: hub.Subscription{State: hub.Registered}})
 	for id, clusterUID := range map[string]string{resourceID: uid, earlyID: earlyUID} {
 		key, err := database.ResourceKey(id)
 		if err != nil {

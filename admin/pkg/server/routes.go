@@ -13,7 +13,7 @@ import (
 func Routes() []Route { return (&Server{}).routes() }
 
 func (s *Server) routes() []Route {
-	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.elevationRoutes(), s.operationRoutes())
+	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.quotaRoutes(), s.elevationRoutes(), s.operationRoutes())
 }
 
 // readRoute returns a route that reads.

@@ -57,6 +57,7 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionCredentialRevoke:  e.revokeCredentials,
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
+		adminv1.ActionQuotaSet:           decoded(e.setQuota),
 		adminv1.ActionARMOperationRetry:  e.retryARMOperation,
 		adminv1.ActionARMOperationCancel: e.cancelARMOperation,
 	}

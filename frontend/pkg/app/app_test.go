@@ -46,6 +46,7 @@ func TestOptions(t *testing.T) {
 			want: "--authentication-issuer"},
 		"issuer URL": {reason: "an issuer's keys must be read with TLS", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c",
 			"--authentication-issuer", "http://issuer"), want: "--authentication-issuer"},
+		"quota":             {reason: "a quota is not negative", args: append(complete, "--clusters-per-subscription", "-1"), want: "--clusters-per-subscription"},
 		"trace ratio":       {reason: "a ratio is at most 1", args: append(complete, "--trace-ratio", "2"), want: "--trace-ratio"},
 		"collector":         {reason: "a collector is a URL", args: append(complete, "--otlp-endpoint", "localhost:4317"), want: "--otlp-endpoint"},
 		"unknown":           {reason: "an unknown flag is rejected", args: append(complete, "--colour", "red"), want: "colour"},
@@ -116,7 +117,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 		}
 		return dir
 	}
-	options := app.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
+	options := app.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3", ClustersPerSubscription: 100,
 		Authentication: authn.Options{Mode: "off"}}
 	options.Database.Endpoint, options.Database.Key = account.URL, emulator.WellKnownKey
 	for _, change := range changes {

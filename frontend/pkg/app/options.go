@@ -33,6 +33,8 @@ type Options struct {
 	// CredentialKeyFile is the keyset that seals the private keys of admin credentials until clients read them. Without it
 	// the process generates a key.
 	CredentialKeyFile string
+	// ClustersPerSubscription is the quota of subscriptions for which no engineer has set another one.
+	ClustersPerSubscription int
 	// ConfigFile is the configuration of the region's catalogue; empty means the built-in one.
 	ConfigFile string
 }
@@ -52,6 +54,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		"`file` with the Tink keyset that seals skip tokens; if empty, the process generates a key that no other replica has")
 	flags.StringVar(&o.CredentialKeyFile, "credential-key-file", "",
 		"`file` with the Tink keyset that seals private keys of admin credentials; if empty, the process generates a key that no other replica has")
+	flags.IntVar(&o.ClustersPerSubscription, "clusters-per-subscription", 100,
+		"`number` of clusters that a subscription may have in the region, unless an engineer has set another quota for it")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that the region offers; if empty, the built-in configuration")
 }
 
@@ -71,6 +75,9 @@ func (o *Options) Validate() error {
 		if c := o.Location[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
 			return errors.New("--location: a region consists of lower-case letters, digits and '-', for example westus3")
 		}
+	}
+	if o.ClustersPerSubscription < 0 || o.ClustersPerSubscription > database.MaxClusterQuota {
+		return fmt.Errorf("--clusters-per-subscription: %d: must be 0 to %d", o.ClustersPerSubscription, database.MaxClusterQuota)
 	}
 	if err := o.Authentication.Validate(); err != nil {
 		return err

@@ -107,10 +107,12 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Tracing:       traces,
 		Notifications: options.Notifications,
 		Location:      options.Location,
-		Health:        p.OpsHandler(),
-		Healthy:       func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
-		Log:           p.Log,
-		Metrics:       p.Metrics,
+
+		ClustersPerSubscription: options.ClustersPerSubscription,
+		Health:                  p.OpsHandler(),
+		Healthy:                 func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
+		Log:                     p.Log,
+		Metrics:                 p.Metrics,
 	})
 	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log)
 	httpServer := &http.Server{

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
@@ -159,6 +160,33 @@ func (clusterType) validateChangeAgainstStore(s *Server, ctx context.Context, rq
 
 func (clusterType) keepStoredCasing(now, stored *hub.Cluster) {
 	now.Location, now.Properties.Platform = stored.Location, stored.Properties.Platform
+}
+
+// allot chooses a slot of the quota. The batch that creates the cluster reserves it.
+func (clusterType) allot(s *Server, ctx context.Context, rq *request, document *database.ClusterDocument, others int) error {
+	subscriptionID := rq.param(subscriptionParam)
+	// A quota that an engineer has set may be lower than before. Then all slots must be read.
+	if !rq.clusterQuotaSet && others == 0 {
+		slot, found, err := s.Database.FreeClusterSlot(ctx, subscriptionID, rq.clusterQuota)
+		if err != nil {
+			return err
+		}
+		if found {
+			document.QuotaSlot = &slot
+			return nil
+		}
+	}
+	used, free, err := s.Database.ClusterUsage(ctx, subscriptionID, rq.clusterQuota)
+	if err != nil {
+		return err
+	}
+	if used += others; used >= rq.clusterQuota {
+		return apierror.New(apierror.QuotaExceeded, "Operation could not be completed as it results in exceeding approved %s quota. Location: %s, Current Limit: %d, Current Usage: %d, Additional Required: 1, (Minimum) New Limit Required: %d. Delete clusters, or submit a support request to raise the quota.",
+			hub.ClusterResourceType, s.Location, rq.clusterQuota, used, used+1)
+	}
+	slot := free[rand.N(len(free))] // there are as many free slots as clusters may be created
+	document.QuotaSlot = &slot
+	return nil
 }
 
 func (clusterType) reservations(key database.Key, document *database.ClusterDocument) map[database.Key]database.ReservationDocument {

@@ -67,6 +67,11 @@ func (externalAuthType) validateChangeAgainstStore(*Server, context.Context, *re
 
 func (externalAuthType) keepStoredCasing(*hub.ExternalAuth, *hub.ExternalAuth) {}
 
+// allot returns nil: there is no quota.
+func (externalAuthType) allot(*Server, context.Context, *request, *database.ExternalAuthDocument, int) error {
+	return nil
+}
+
 func (externalAuthType) reservations(key database.Key, document *database.ExternalAuthDocument) map[database.Key]database.ReservationDocument {
 	return database.ExternalAuthReservations(key, document.UID)
 }

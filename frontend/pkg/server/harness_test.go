@@ -101,7 +101,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Versions: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}},
-		Location:      location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
+		Location:      location, ClustersPerSubscription: database.MaxClusterQuota, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	}
 	for _, change := range changes {
 		change(&config)

@@ -91,6 +91,11 @@ func (nodePoolType) keepStoredCasing(now, stored *hub.NodePool) {
 }
 
 // reservations returns nothing: node pools reserve no names.
+// allot returns nil: there is no quota.
+func (nodePoolType) allot(*Server, context.Context, *request, *database.NodePoolDocument, int) error {
+	return nil
+}
+
 func (nodePoolType) reservations(database.Key, *database.NodePoolDocument) map[database.Key]database.ReservationDocument {
 	return nil
 }

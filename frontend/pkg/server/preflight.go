@@ -51,6 +51,8 @@ type deployment struct {
 	clusters map[string]*plannedCluster
 	// reserved holds the reservations of the deployment's resources.
 	reserved map[database.Key]database.ReservationDocument
+	// created are the numbers of new resources by type.
+	created map[string]int
 }
 
 type plannedCluster struct {
@@ -91,7 +93,7 @@ func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDet
 		}
 		return a - b
 	})
-	d := &deployment{clusters: map[string]*plannedCluster{}, reserved: map[database.Key]database.ReservationDocument{}}
+	d := &deployment{clusters: map[string]*plannedCluster{}, reserved: map[database.Key]database.ReservationDocument{}, created: map[string]int{}}
 	var refusals []rejection
 	for _, i := range order {
 		target, known, err := s.validatePlanned(ctx, rq, d, resources[i])
@@ -303,6 +305,10 @@ func newPreflightCheck[D, R any](t resourceType[D, R]) preflightCheck {
 		if err := apierror.InvalidFields(withoutUnknown(violations, unknown)); err != nil || found != nil {
 			return err
 		}
+		if err := t.allot(s, ctx, rq, &document, d.created[t.name()]); err != nil {
+			return err
+		}
+		d.created[t.name()]++
 		return checkReservations(s, ctx, rq, d, t, &document, p)
 	}
 }
@@ -356,6 +362,9 @@ func checkReservations[D, R any](s *Server, ctx context.Context, rq *request, d 
 		}
 	}
 	for key, reservation := range wanted {
+		if reservation.Kind == database.ClusterQuotaReservation {
+			continue // the deployment chooses its slots when it runs
+		}
 		if other, reserved := d.reserved[key]; reserved && !strings.EqualFold(other.OwnerResourceID, reservation.OwnerResourceID) {
 			held = append(held, other)
 			continue

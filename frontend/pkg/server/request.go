@@ -56,6 +56,10 @@ type request struct {
 	version *versions.Version
 	// subscription is nil on routes outside of subscriptions.
 	subscription *hub.Subscription
+	// clusterQuota is the number of clusters that the subscription may have, and clusterQuotaSet is set if an engineer has set
+	// it. Only writes need them: those of a read may be old.
+	clusterQuota    int
+	clusterQuotaSet bool
 	// operationID is set after an operation was accepted, for the log.
 	operationID string
 	// cause is the error for the log.

@@ -43,6 +43,9 @@ type resourceType[D, R any] interface {
 	pin(s *Server, rq *request, resource *R)
 	// keepStoredCasing restores the stored casing of immutable ARM IDs.
 	keepStoredCasing(now, stored *R)
+	// allot gives a new resource its part of the subscription's quota, or returns the error QuotaExceeded. others is the number
+	// of other new resources of the type that are planned with it.
+	allot(s *Server, ctx context.Context, rq *request, document *D, others int) error
 	// reservations returns the names that only one resource may use, by key. They are committed with a new resource.
 	reservations(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// reservationConflict returns the error for reservations that other resources hold.
@@ -287,6 +290,9 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	key := rq.key()
 	*to.resource, *to.uid, *to.generation = *resource, p.uid, 1
 	*to.state, *to.operationID = initialState(database.CreateRequest), p.operationID
+	if err := t.allot(s, ctx, rq, &document, 0); err != nil {
+		return nil, err
+	}
 	batch := s.Database.NewBatch(key.SubscriptionID)
 	item := database.Create(batch, t.collection(s.Database), key, document)
 	s.addOperation(batch, rq, database.CreateRequest, t.common(resource), p.operationID, p.uid, 1, now)
@@ -315,11 +321,15 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	return item, err
 }
 
-// conflictingReservations returns the reservations that other resources hold. If there are none after a lost race for a
-// reservation, a retry helps: the holder is another request that creates this very resource, and the retry finds it.
+// conflictingReservations returns the reservations of names that other resources hold. If there are none after a lost race for
+// a reservation, a retry helps: the holder is another request that creates this very resource, and the retry finds it; or
+// another resource has got the slot of the quota, and the retry chooses another one.
 func (s *Server) conflictingReservations(ctx context.Context, wanted map[database.Key]database.ReservationDocument) ([]database.ReservationDocument, error) {
 	var held []database.ReservationDocument
 	for key, reservation := range wanted {
+		if reservation.Kind == database.ClusterQuotaReservation {
+			continue
+		}
 		item, err := s.Database.Reservations().Find(ctx, key)
 		if err != nil {
 			return nil, err

@@ -202,7 +202,7 @@ func (d documents) check(t testing.TB) {
 			t.Errorf("%s is not the only one of its cluster, or the cluster is missing", external.Key.ResourceID)
 		}
 	}
-	if want := 3*len(d.clusters) + len(d.externals); len(d.reservations) != want {
+	if want := 4*len(d.clusters) + len(d.externals); len(d.reservations) != want {
 		t.Errorf("%d reservations for %d clusters and %d external authentications", len(d.reservations), len(d.clusters), len(d.externals))
 	}
 	for _, reservation := range d.reservations {

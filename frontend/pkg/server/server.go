@@ -67,6 +67,8 @@ type Config struct {
 	// Audit receives the audit records; nil means Log.
 	Audit   *slog.Logger
 	Metrics prometheus.Registerer
+	// ClustersPerSubscription is the quota of subscriptions for which no engineer has set another one.
+	ClustersPerSubscription int
 	// Limits are the limits of concurrent requests; nil means DefaultLimits.
 	Limits *admission.Limits
 	// Now is the clock; nil means time.Now.

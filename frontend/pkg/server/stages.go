@@ -230,12 +230,20 @@ func readSubscription(s *Server, ctx context.Context, rq *request) error {
 		return nil
 	}
 	target := "/subscriptions/" + id
-	var err error
-	if rq.subscription, err = s.subscriptions.get(ctx, id, rq.writes()); err != nil {
+	document, err := s.subscriptions.get(ctx, id, rq.writes())
+	if err != nil {
 		return err
 	}
-	if rq.subscription == nil {
+	if document == nil {
 		return apierror.New(apierror.InvalidSubscriptionState, "The subscription %s is not registered with %s.", id, hub.ProviderNamespace).WithTarget(target)
+	}
+	rq.subscription, rq.clusterQuota = &document.Subscription, s.ClustersPerSubscription
+	// A quota may be higher before an engineer sets it or resets it to the default.
+	if quota := document.ClusterQuota; quota != nil {
+		rq.clusterQuotaSet = true
+		if quota.Clusters != nil {
+			rq.clusterQuota = *quota.Clusters
+		}
 	}
 	switch state := rq.subscription.State; state {
 	case hub.Registered:

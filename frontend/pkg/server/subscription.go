@@ -37,9 +37,8 @@ type subscriptionCache struct {
 }
 
 type cachedSubscription struct {
-	// subscription is nil if it does not exist.
-	subscription *hub.Subscription
-	seen         time.Time
+	document *database.SubscriptionDocument
+	seen     time.Time
 }
 
 func newSubscriptionCache(db *database.DB, now func() time.Time) *subscriptionCache {
@@ -51,15 +50,15 @@ func newSubscriptionCache(db *database.DB, now func() time.Time) *subscriptionCa
 }
 
 // get returns a subscription, or nil if ARM has not registered it. With fresh it reads the store.
-func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*hub.Subscription, error) {
+func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*database.SubscriptionDocument, error) {
 	id = strings.ToLower(id)
 	if !fresh {
 		c.mu.Lock()
 		cached, ok := c.entries[id]
 		c.mu.Unlock()
 		// Only existing subscriptions are cached for reads, because one may be registered at any moment.
-		if ok && cached.subscription != nil && c.now().Sub(cached.seen) < subscriptionMaxAge {
-			return cached.subscription, nil
+		if ok && c.now().Sub(cached.seen) < subscriptionMaxAge {
+			return cached.document, nil
 		}
 	}
 	seen := c.now()
@@ -71,15 +70,15 @@ func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*hu
 		c.put(id, nil, seen)
 		return nil, nil
 	}
-	c.put(id, &item.Value.Subscription, seen)
-	return &item.Value.Subscription, nil
+	c.put(id, &item.Value, seen)
+	return &item.Value, nil
 }
 
 // put caches a subscription unless a newer entry exists.
-func (c *subscriptionCache) put(id string, subscription *hub.Subscription, seen time.Time) {
+func (c *subscriptionCache) put(id string, document *database.SubscriptionDocument, seen time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if subscription == nil {
+	if document == nil {
 		delete(c.entries, id)
 		return
 	}
@@ -92,7 +91,7 @@ func (c *subscriptionCache) put(id string, subscription *hub.Subscription, seen 
 			break
 		}
 	}
-	c.entries[id] = cachedSubscription{subscription, seen}
+	c.entries[id] = cachedSubscription{document, seen}
 }
 
 // Describe implements prometheus.Collector.
@@ -103,7 +102,7 @@ func (c *subscriptionCache) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[hub.SubscriptionState]int{hub.Registered: 0, hub.Unregistered: 0, hub.Warned: 0, hub.Suspended: 0, hub.Deleted: 0}
 	c.mu.Lock()
 	for _, cached := range c.entries {
-		counts[cached.subscription.State]++
+		counts[cached.document.Subscription.State]++
 	}
 	c.mu.Unlock()
 	for state, count := range counts {
@@ -171,7 +170,7 @@ func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 		s.Log.InfoContext(ctx, "subscription state changed", logkey.SubscriptionID, key.SubscriptionID, logkey.PreviousState, before, logkey.State, subscription.State,
 			logkey.CorrelationID, rq.correlationID)
 	}
-	s.subscriptions.put(key.SubscriptionID, subscription, seen)
+	s.subscriptions.put(key.SubscriptionID, &stored.Value, seen)
 	rq.w.Header().Set("ETag", stored.ETag)
 	return rq.w.json(http.StatusOK, subscription)
 }

@@ -82,6 +82,16 @@ func (c *Client) Drift(ctx context.Context) (*adminv1.DriftList, error) {
 	return get[adminv1.DriftList](ctx, c, "/drift", nil)
 }
 
+// Quota returns the quota of a subscription.
+func (c *Client) Quota(ctx context.Context, subscription string) (*adminv1.Quota, error) {
+	return get[adminv1.Quota](ctx, c, "/subscriptions/"+url.PathEscape(subscription)+"/quota", nil)
+}
+
+// SetQuota sets the quota of a subscription.
+func (c *Client) SetQuota(ctx context.Context, subscription string, request *adminv1.SetQuotaRequest) (*adminv1.Operation, error) {
+	return c.requestOperation(ctx, http.MethodPut, "/subscriptions/"+url.PathEscape(subscription)+"/quota", request)
+}
+
 // ReconcileDrift compares the region and sends lost resources to the fleet again.
 func (c *Client) ReconcileDrift(ctx context.Context) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodPost, "/drift/reconcile", nil)

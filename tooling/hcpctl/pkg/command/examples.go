@@ -71,6 +71,8 @@ var examples = map[string][][2]string{
 	"hcpctl operation retry":       {{"Retry an ARM operation", "hcpctl operation retry 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'Cluster Service is back' --ticket INC-42"}},
 	"hcpctl orphan delete":         {{"Delete an orphaned bundle", "hcpctl orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
 	"hcpctl orphan list":           {{"List orphaned bundles", "hcpctl orphan list"}},
+	"hcpctl quota set":             {{"Let a subscription have 250 clusters", "hcpctl quota set 11111111-1111-1111-1111-111111111111 --clusters 250 --reason 'the customer asked for it' --ticket INC-42"}, {"Return to the default of the region", "hcpctl quota set 11111111-1111-1111-1111-111111111111 --use-default --reason 'the migration is over' --ticket INC-42"}},
+	"hcpctl quota show":            {{"Show the quota of a subscription", "hcpctl quota show 11111111-1111-1111-1111-111111111111"}},
 	"hcpctl region ca rotate":      {{"Replace the authority of the local region", "hcpctl region ca rotate"}},
 	"hcpctl region demo":           {{"Create the demo cluster", "hcpctl region demo"}},
 	"hcpctl region down":           {{"Stop the region", "hcpctl region down"}, {"Stop the region and remove its data", "hcpctl region down --purge"}},
