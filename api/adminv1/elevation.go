@@ -56,11 +56,12 @@ type ElevationRequest struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Reason has 8 to 1024 characters. It is recorded with each action under the elevation.
 	Reason string `json:"reason"`
-	// Ticket is the incident or change, at most 128 characters. The access policy states whether it is required.
+	// Ticket is the incident or change, at most 128 characters. The access policy states whether it is required, and whether the
+	// ticket validator must accept it.
 	Ticket string `json:"ticket"`
 	// Duration is a Go duration from 1m to the limit of the access policy, at most 8h; for example 30m.
 	Duration string `json:"duration"`
-	// Emergency waives the approval. Each use raises an alert, and a second person must review it.
+	// Emergency waives the approval, and the validation of the ticket if the validator does not answer. Each use raises an alert, and a second person must review it.
 	Emergency bool `json:"emergency,omitempty"`
 }
 
@@ -90,6 +91,8 @@ type Elevation struct {
 	Cluster *ElevationCluster `json:"cluster,omitempty"`
 	Reason  string            `json:"reason"`
 	Ticket  string            `json:"ticket"`
+	// TicketCheck is the last answer of the ticket validator; nil if the access policy does not validate tickets of the class.
+	TicketCheck *TicketCheck `json:"ticketCheck,omitempty"`
 	// Duration is the requested time from the activation to the expiration.
 	Duration    string    `json:"duration"`
 	RequestTime time.Time `json:"requestTime"`
@@ -107,6 +110,15 @@ type Elevation struct {
 	EndedBy        string     `json:"endedBy,omitempty"`
 	// Active is true if the elevation was active when the response was sent.
 	Active bool `json:"active"`
+}
+
+// TicketCheck is the answer of the ticket validator about an accepted ticket.
+type TicketCheck struct {
+	Title string `json:"title,omitempty"`
+	Link  string `json:"link,omitempty"`
+	// Waived is why the validator did not answer, in an emergency. Then the ticket was not validated.
+	Waived string    `json:"waived,omitempty"`
+	Time   time.Time `json:"time"`
 }
 
 // ElevationCluster is the cluster of an elevation.

@@ -20,6 +20,9 @@ const (
 	adminClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
 )
 
+// ticketValidatorPath is the path of the ARM front door that stands in for a ticket system.
+const ticketValidatorPath = "/tickets/validate"
+
 // engineers are the SREs of a local region, each with a group that has the role. Two of them have the role break-glass, so that
 // one can approve what the other requests. The last one has a group without a role.
 var engineers = []struct{ role, name, objectID, group string }{
@@ -35,20 +38,37 @@ func (r *Region) engineersFile() string { return r.state.path("front-door", "eng
 func (r *Region) rolesFile() string { return r.state.path("front-door", "roles.yaml") }
 
 // accessPolicy is the access policy of a local region. One engineer can do everything alone, except break-glass access to all
-// clusters, which another one must approve.
+// clusters, which another one must approve. The ARM front door stands in for the ticket system.
 const accessPolicy = `# What elevations need in admin.
 requestLifetime: 4h
 classes:
   operate: {ticket: required, approval: never, approverRole: operator, maxDuration: 8h}
-  recover: {ticket: required, approval: never, approverRole: break-glass, maxDuration: 8h}
-  break-glass: {ticket: required, approval: region, approverRole: break-glass, maxDuration: 8h}
+  recover: {ticket: validated, approval: never, approverRole: break-glass, maxDuration: 8h}
+  break-glass: {ticket: validated, approval: region, approverRole: break-glass, maxDuration: 8h}
 `
+
+// ticketTokenFile returns the file of the token with which admin asks the ticket validator.
+func (r *Region) ticketTokenFile() string { return r.state.path("secrets", "ticket-validator.token") }
+
+// closedTicketsFile returns the file in which a developer lists closed tickets. The region does not create it.
+func (r *Region) closedTicketsFile() string { return r.state.path("front-door", "closed-tickets") }
+
+// createTicketToken creates the token unless it exists.
+func (r *Region) createTicketToken() error {
+	if _, err := os.Stat(r.ticketTokenFile()); !os.IsNotExist(err) {
+		return err
+	}
+	return replaceFile(r.ticketTokenFile(), []byte(rand.Text()), 0o600)
+}
 
 func (r *Region) accessPolicyFile() string { return r.state.path("front-door", "access-policy.yaml") }
 
 // createEngineers creates the credentials of the region's SREs that do not exist, and writes the roles of their groups and the
 // access policy.
 func (r *Region) createEngineers() error {
+	if err := r.createTicketToken(); err != nil {
+		return err
+	}
 	if err := replaceFile(r.accessPolicyFile(), []byte(accessPolicy), 0o644); err != nil {
 		return err
 	}
@@ -98,6 +118,9 @@ func (r *Region) admin() supervisor.Spec {
 		"--maestro-url=https://"+r.address(maestroRESTPort),
 		"--roles-file="+r.rolesFile(),
 		"--access-policy-file="+r.accessPolicyFile(),
+		"--ticket-validator-url=https://"+r.address(frontDoorPort)+ticketValidatorPath,
+		"--ticket-validator-token-file="+r.ticketTokenFile(),
+		"--ticket-validator-ca-file="+r.state.path("ca", mesh.CAFile),
 		"--intent-key-file="+r.intentKeyFile(),
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",

@@ -276,6 +276,8 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--provider-audience="+providerAudience,
 		"--engineers-file="+r.engineersFile(),
 		"--admin-audience="+adminAudience,
+		"--ticket-token-file="+r.ticketTokenFile(),
+		"--closed-tickets-file="+r.closedTicketsFile(),
 		"--location="+r.config.Location,
 	)
 	spec.Ports["https"] = r.port(frontDoorPort)

@@ -38,6 +38,8 @@ type ElevationDocument struct {
 	RequestExpirationTime time.Time `json:"requestExpirationTime,omitzero"`
 	// DurationSeconds is the requested time from the activation to ExpirationTime.
 	DurationSeconds int64 `json:"durationSeconds,omitempty"`
+	// TicketCheck is the last answer about the ticket; nil if the policy does not validate tickets.
+	TicketCheck *ElevationTicket `json:"ticketCheck,omitempty"`
 	// Decision is that of the approver. It is nil until then, and if the policy needs none.
 	Decision *ElevationDecision `json:"decision,omitempty"`
 	// Emergency waived the approval.
@@ -50,6 +52,14 @@ type ElevationDocument struct {
 	// EndTime and EndedBy are set when it is denied, withdrawn or ended before it expired.
 	EndTime *time.Time `json:"endTime,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
+}
+
+// ElevationTicket is the answer of the ticket validator. Waived is the reason why there is none, in an emergency.
+type ElevationTicket struct {
+	Title  string    `json:"title,omitempty"`
+	Link   string    `json:"link,omitempty"`
+	Waived string    `json:"waived,omitempty"`
+	Time   time.Time `json:"time"`
 }
 
 // ElevationDecision is the decision of a second person about a request.

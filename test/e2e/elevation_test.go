@@ -3,6 +3,8 @@ package e2e
 import (
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -10,6 +12,41 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
+
+// TestClosedTicketGivesNoAccess checks that the region's ticket validator is asked again when an approved request is activated.
+func TestClosedTicketGivesNoAccess(t *testing.T) {
+	needsRegion(t)
+	ctx := withTimeout(t, 2*time.Minute)
+	oncall, approver := engineer(t, "oncall"), engineer(t, "approver")
+	ask := func(ticket string) (*adminv1.Elevation, error) {
+		return oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.BreakGlassAccess, Reason: "every console is silent", Ticket: ticket, Duration: "10m"})
+	}
+	invalid := func(what string, err error) {
+		t.Helper()
+		var answered *adminclient.Error
+		if !errors.As(err, &answered) || answered.Status != http.StatusBadRequest || answered.Detail.Target != "ticket" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := ask("it is urgent")
+	invalid("a ticket that does not exist", err)
+	request, err := ask("INC-404")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := approver.ApproveElevation(ctx, request.ID, "agreed in the incident call"); err != nil {
+		t.Fatal(err)
+	}
+	closed := filepath.Join(filepath.Dir(region.Endpoints().EngineersFile), "closed-tickets")
+	if err := os.WriteFile(closed, []byte("INC-404\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = oncall.ActivateElevation(ctx, request.ID)
+	invalid("a ticket that was closed after the approval", err)
+	if _, err := oncall.EndElevation(ctx, request.ID); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestSecondEngineerApprovesBreakGlass checks that break-glass access to all clusters waits for another engineer, that nobody
 // approves their own request, that the waiting engineer is notified, that the access ends when it is ended, and that each step is

@@ -2,6 +2,7 @@
 package app
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net/url"
@@ -29,6 +30,9 @@ type Options struct {
 	RolesFile string
 	// AccessPolicyFile states what elevations need.
 	AccessPolicyFile string
+	// TicketValidatorURL is asked whether tickets are valid, with the token in TicketValidatorTokenFile. TicketValidatorCAFile has the
+	// authorities of its certificate; empty means those of the system.
+	TicketValidatorURL, TicketValidatorTokenFile, TicketValidatorCAFile string
 	// ComponentsFile lists the components of the region that admin observes; may be empty.
 	ComponentsFile string
 	// IntentKeyFile holds the Tink keyset that signs what engineers ask for.
@@ -49,6 +53,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000")
 	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that maps groups to roles")
 	flags.StringVar(&o.AccessPolicyFile, "access-policy-file", "", "YAML `file` that states for each class of actions whether an elevation needs a ticket and an approval, and how long it lasts")
+	flags.StringVar(&o.TicketValidatorURL, "ticket-validator-url", "", "`URL` that validates tickets; required if the access policy has tickets validated")
+	flags.StringVar(&o.TicketValidatorTokenFile, "ticket-validator-token-file", "", "`file` with the bearer token for --ticket-validator-url; it may be replaced at any time")
+	flags.StringVar(&o.TicketValidatorCAFile, "ticket-validator-ca-file", "", "`file` with the certificate authorities of --ticket-validator-url (default: those of the system)")
 	flags.StringVar(&o.IntentKeyFile, "intent-key-file", "", "`file` with the Tink keyset (JWT_ES256) that signs what engineers ask for; all replicas share it")
 	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
@@ -72,6 +79,9 @@ func (o *Options) Validate() error {
 	}
 	if u, err := url.Parse(o.MaestroURL); err != nil || u.Scheme != "https" || u.Host == "" {
 		return fmt.Errorf("--maestro-url: %q is not an https URL", o.MaestroURL)
+	}
+	if (o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == "") {
+		return errors.New("--ticket-validator-url and --ticket-validator-token-file require each other")
 	}
 	if err := o.Authentication.Validate(); err != nil {
 		return err

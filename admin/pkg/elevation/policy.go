@@ -46,6 +46,8 @@ type TicketRule string
 const (
 	TicketOptional TicketRule = "optional"
 	TicketRequired TicketRule = "required"
+	// TicketValidated needs a ticket that the ticket validator accepts, at the request and again at the activation.
+	TicketValidated TicketRule = "validated"
 )
 
 // ApprovalRule states whether a request needs the approval of a second person.
@@ -59,7 +61,7 @@ const (
 	ApprovalAlways ApprovalRule = "always"
 )
 
-func ticketRules() []TicketRule { return []TicketRule{TicketOptional, TicketRequired} }
+func ticketRules() []TicketRule { return []TicketRule{TicketOptional, TicketRequired, TicketValidated} }
 
 func approvalRules() []ApprovalRule {
 	return []ApprovalRule{ApprovalNever, ApprovalRegion, ApprovalAlways}
@@ -142,6 +144,21 @@ func (p *Policy) NeedsApproval(e *database.ElevationDocument) bool {
 		return e.Target.Kind == database.TargetRegion
 	}
 	return true
+}
+
+// ValidatesTicket reports whether the ticket of the elevation must be validated.
+func (p *Policy) ValidatesTicket(e *database.ElevationDocument) bool {
+	return p.Classes[adminv1.AccessClass(e.Class)].Ticket == TicketValidated
+}
+
+// ValidatesTickets reports whether the tickets of any class must be validated.
+func (p *Policy) ValidatesTickets() bool {
+	for _, class := range p.Classes {
+		if class.Ticket == TicketValidated {
+			return true
+		}
+	}
+	return false
 }
 
 // approverRole returns the role of the second person; that of the strictest class for a class that the policy does not have.

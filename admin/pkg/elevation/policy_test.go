@@ -15,8 +15,8 @@ import (
 const valid = `requestLifetime: 4h
 classes:
   operate: {ticket: optional, approval: never, approverRole: operator, maxDuration: 8h}
-  recover: {ticket: required, approval: region, approverRole: break-glass, maxDuration: 4h}
-  break-glass: {ticket: required, approval: always, approverRole: break-glass, maxDuration: 2h}
+  recover: {ticket: validated, approval: region, approverRole: break-glass, maxDuration: 4h}
+  break-glass: {ticket: validated, approval: always, approverRole: break-glass, maxDuration: 2h}
 `
 
 func load(t *testing.T, content string) (*elevation.Policy, error) {
@@ -42,7 +42,7 @@ func TestPolicyIsValidated(t *testing.T) {
 		"no approver":       {"approverRole: operator", "approverRole: reader", "classes.operate.approverRole"},
 		"long":              {"maxDuration: 8h", "maxDuration: 9h", "classes.operate.maxDuration"},
 		"included approval": {"approval: always", "approval: never", "classes.break-glass.approval"},
-		"included ticket":   {"break-glass: {ticket: required", "break-glass: {ticket: optional", "classes.break-glass.ticket"},
+		"included ticket":   {"break-glass: {ticket: validated", "break-glass: {ticket: required", "classes.break-glass.ticket"},
 		"empty":             {valid, "", "EOF"},
 	} {
 		if _, err := load(t, strings.Replace(valid, tc.old, tc.new, 1)); err == nil || !strings.Contains(err.Error(), tc.want) {

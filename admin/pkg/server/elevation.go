@@ -122,7 +122,10 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 			Reason: asked.Reason, Ticket: asked.Ticket,
 		},
 	}
-	s.Policy.Begin(&document, now)
+	if err := s.checkTicket(ctx, &document); err != nil {
+		return nil, err
+	}
+	s.Policy.Begin(&document, time.Now().UTC())
 	batch := s.Database.NewBatch(database.AdminPartition)
 	database.Create(batch, s.Database.Elevations(), database.ElevationKey(id), document)
 	err = batch.Commit(ctx)
@@ -255,6 +258,9 @@ func elevationResponse(e *database.ElevationDocument) adminv1.Elevation {
 	}
 	if !e.StartTime.IsZero() {
 		shown.StartTime, shown.ExpirationTime = &e.StartTime, &e.ExpirationTime
+	}
+	if c := e.TicketCheck; c != nil {
+		shown.TicketCheck = &adminv1.TicketCheck{Title: c.Title, Link: c.Link, Waived: c.Waived, Time: c.Time}
 	}
 	if d := e.Decision; d != nil {
 		shown.Decision = &adminv1.ElevationDecision{Approved: d.Approved, Name: d.Name, ObjectID: d.ObjectID, Reason: d.Reason, Time: d.Time}

@@ -85,7 +85,14 @@ func (s *Server) activateElevation(ctx context.Context, rq *request) (any, error
 		return nil, err
 	}
 	return s.changeElevation(ctx, rq, func(e *database.ElevationDocument, now time.Time) (bool, error) {
-		return s.Policy.Activate(e, rq.person(), now)
+		if needed, err := s.Policy.CheckActivation(e, rq.person(), now); err != nil || !needed {
+			return false, err
+		}
+		// The ticket may have been closed since the request.
+		if err := s.checkTicket(ctx, e); err != nil {
+			return false, err
+		}
+		return s.Policy.Activate(e, rq.person(), time.Now().UTC())
 	})
 }
 

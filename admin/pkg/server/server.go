@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/lookup"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/ticket"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -52,6 +53,8 @@ type Config struct {
 	// Policy states what elevations need. Elevations reports their changes.
 	Policy     *elevation.Policy
 	Elevations *elevation.Watcher
+	// Tickets validates tickets; nil if Policy validates none.
+	Tickets ticket.Validator
 	// Intents signs what callers ask for.
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
@@ -76,6 +79,7 @@ type Server struct {
 	mux       *http.ServeMux
 	rules     *mesh.Authorizer
 	requests  *prometheus.CounterVec
+	tickets   *prometheus.CounterVec
 }
 
 // New returns a Server. It registers its metrics.
@@ -86,12 +90,18 @@ func New(config Config) *Server {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "admin_requests_total", Help: "Requests by route (operationId of the OpenAPI document) and HTTP status.",
 		}, []string{"route", "status"}),
+		tickets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "admin_ticket_validations_total", Help: "Questions to the ticket validator by outcome: valid, invalid, or failed if it did not answer.",
+		}, []string{"outcome"}),
+	}
+	for _, outcome := range []string{ticketValid, ticketInvalid, ticketFailed} {
+		s.tickets.WithLabelValues(outcome)
 	}
 	if config.Rules == nil {
 		config.Rules = mesh.Rules()
 	}
 	s.rules = mesh.NewAuthorizer(mesh.Admin, config.Rules, config.Log)
-	config.Metrics.MustRegister(s.requests)
+	config.Metrics.MustRegister(s.requests, s.tickets)
 	for _, r := range s.routes() {
 		s.mux.Handle(r.pattern(), s.serve(r))
 	}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -46,6 +48,8 @@ type Options struct {
 	WorkloadIssuer     string
 	WorkloadKeyFile    string
 	StoreAudience      string
+	TicketTokenFile    string
+	ClosedTicketsFile  string
 }
 
 // AddFlags registers the options with flags.
@@ -65,6 +69,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ProviderAudience, "provider-audience", "", "`audience` of tokens for the resource provider; required with --own-client-file")
 	flags.StringVar(&o.EngineersFile, "engineers-file", "", "JSON `file` with the clients of SREs, who may request tokens for --admin-audience only")
 	flags.StringVar(&o.AdminAudience, "admin-audience", "", "`audience` of the SREs' tokens; required with --engineers-file")
+	flags.StringVar(&o.TicketTokenFile, "ticket-token-file", "", "`file` with the bearer token of callers of the ticket validator; without it there is no ticket validator")
+	flags.StringVar(&o.ClosedTicketsFile, "closed-tickets-file", "", "`file` with the IDs of closed tickets, one in each line; required with --ticket-token-file")
 	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of the emulated region")
 	flags.StringVar(&o.APIVersions, "api-versions", "2026-09-01-preview,2026-06-30-preview,2025-12-23-preview,2024-06-10-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
 	flags.StringVar(&o.Limits, "limits", "", "rate limits of a subscription, as `KIND=SIZE:PER_SECOND,…` for reads, writes and deletes; Azure has reads=250:25,writes=200:10,deletes=200:10")
@@ -84,6 +90,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ARMClientFile != "" && o.ProviderAudience == "" {
 		return errors.New("--provider-audience is required with --own-client-file")
+	}
+	if o.TicketTokenFile != "" && o.ClosedTicketsFile == "" {
+		return errors.New("--closed-tickets-file is required with --ticket-token-file")
 	}
 	if o.EngineersFile != "" && o.AdminAudience == "" {
 		return errors.New("--admin-audience is required with --engineers-file")
@@ -137,6 +146,11 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	defer handler.Close()
 	p.Ready("frontend", responds(o.FrontendAddress, identity.ClientTLS(mesh.Frontend)))
 
+	served, err := o.withTickets(handler)
+	if err != nil {
+		return err
+	}
+
 	// Callers of ARM have tokens and no certificates.
 	tlsConfig := identity.ServerTLS()
 	tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.NoClientCert, nil
@@ -146,12 +160,34 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	server := &http.Server{
-		Handler: handler, TLSConfig: tlsConfig, DisableGeneralOptionsHandler: true,
+		Handler: served, TLSConfig: tlsConfig, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	p.Log.Info("serving ARM", logkey.URL, o.PublicURL)
 	return process.ServeHTTP(ctx, server, listener, shutdownTimeout)
+}
+
+// withTickets returns the handler with the ticket validator, if there is one.
+func (o *Options) withTickets(handler http.Handler) (http.Handler, error) {
+	if o.TicketTokenFile == "" {
+		return handler, nil
+	}
+	text, err := os.ReadFile(o.TicketTokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("--ticket-token-file: %w", err)
+	}
+	validator := &tickets.Server{PublicURL: o.PublicURL, Token: strings.TrimSpace(string(text)), ClosedFile: o.ClosedTicketsFile}
+	if validator.Token == "" {
+		return nil, fmt.Errorf("--ticket-token-file: %s is empty", o.TicketTokenFile)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == tickets.Path {
+			validator.ServeHTTP(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}), nil
 }
 
 // clients returns all clients of the token issuer, and the audiences of their tokens besides those of Azure.

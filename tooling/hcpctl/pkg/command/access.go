@@ -31,7 +31,7 @@ An elevation is for a class of actions, which includes the classes before it: op
 actions that override a safeguard or cannot be undone, break-glass for full access to API servers. The access policy of the region
 states what needs the approval of another engineer. An approved request is activated with --wait or 'hcpctl access activate'.
 
-With --emergency nobody has to approve. An alert pages, and another engineer must review the elevation when it is over.`,
+With --emergency nobody has to approve, and a ticket validator that is away does not matter. An alert pages, and another engineer must review the elevation when it is over.`,
 	}
 	c.Flags().StringVar(&class, "class", string(adminv1.Operate), "`class` of actions: operate, recover or break-glass")
 	c.Flags().StringVar(&asked.Cluster, "cluster", "", "`identifier` of the cluster that it is limited to (default: the whole region)")
@@ -167,6 +167,16 @@ func (e *environment) printElevationFields(v *adminv1.Elevation) error {
 	rows := [][]string{
 		{"id", v.ID}, {"state", string(v.State)}, {"engineer", v.Name}, {"class", string(v.Class)}, {"object", objectOf(v)}, {"reason", v.Reason}, {"ticket", v.Ticket},
 		{"requested", v.RequestTime.Local().Format(time.DateTime) + " for " + v.Duration}, {"until", lasts(v).Local().Format(time.DateTime)},
+	}
+	if c := v.TicketCheck; c != nil {
+		shown := c.Title
+		switch {
+		case c.Waived != "":
+			shown = "not validated: " + c.Waived
+		case c.Link != "":
+			shown += " (" + c.Link + ")"
+		}
+		rows = append(rows, []string{"ticket check", shown})
 	}
 	if d := v.Decision; d != nil {
 		verb := "denied by"

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/ticket"
+)
+
+// tickets returns the ticket validator of the flags; nil if there is none and the policy needs none.
+func (o *Options) tickets(policy *elevation.Policy) (ticket.Validator, error) {
+	if o.TicketValidatorURL == "" {
+		if policy.ValidatesTickets() {
+			return nil, errors.New("--ticket-validator-url is required, because --access-policy-file has tickets validated")
+		}
+		return nil, nil
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.TicketValidatorCAFile != "" {
+		text, err := os.ReadFile(o.TicketValidatorCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ticket-validator-ca-file: %w", err)
+		}
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--ticket-validator-ca-file: %s contains no certificate", o.TicketValidatorCAFile)
+		}
+	}
+	validator, err := ticket.NewHTTP(o.TicketValidatorURL, o.TicketValidatorTokenFile, transport)
+	if err != nil {
+		return nil, fmt.Errorf("--ticket-validator-url: %w", err)
+	}
+	return validator, nil
+}
