@@ -251,7 +251,7 @@ var byChart = map[string]string{
 	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
-	"audit-queue-dir": "/audit/queue", "audit-sink-dir": "/audit/sink", "audit-witness-dir": "/audit/witness", "audit-signing-key-file": "/audit/signing.key",
+	"audit-queue-dir": "/audit/queue", "audit-signing-key-file": "/audit/signing.key",
 	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
 	"drain": "10s",
 }
@@ -261,7 +261,7 @@ var atDefault = []string{
 	"die-with-parent", "profiling-socket", "database-authentication", "allow-loopback-notifications", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog", "release-trust-root-file",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
-	"audit-queue-limit", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",
+	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",
 }
 
 // TestConfigurationKeysAreFlags joins the keys of the configuration with the flags of the programs: each flag that a key names must

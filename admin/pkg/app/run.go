@@ -97,6 +97,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	elevations := elevation.NewWatcher(db, database.FeedOptions{}, p.Log, p.Metrics)
+	auditHistory, err := options.Audit.History()
+	if err != nil {
+		return err
+	}
 
 	// Callers authenticate with tokens and not with certificates.
 	tlsConfig := identity.ServerTLS()
@@ -105,7 +109,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
 			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Tickets: tickets, Elevations: elevations,
-			Authenticator: authenticator, Intents: signer, Audit: records, AuditHistory: options.Audit.History(), Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+			Authenticator: authenticator, Intents: signer, Audit: records, AuditHistory: auditHistory, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second,

@@ -2,46 +2,22 @@ package sink_test
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink/sinktest"
 )
 
 const writer = "admin-0123456789abcdef"
 
-func TestFileAppendsAtTheEnd(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "sink")
-	log, err := sink.NewFile(dir)
+func TestFile(t *testing.T) {
+	log, err := sink.NewFile(filepath.Join(t.TempDir(), "sink"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size, err := log.Size(t.Context(), writer); err != nil || size != 0 {
-		t.Errorf("a missing log has size %d, %v", size, err)
-	}
-	for _, step := range []struct {
-		offset int64
-		text   string
-		err    error
-	}{{5, "x", sink.ErrConflict}, {0, "hello", nil}, {0, "again", sink.ErrConflict}, {5, " world", nil}, {12, "x", sink.ErrConflict}} {
-		if err := log.Append(t.Context(), writer, step.offset, []byte(step.text)); !errors.Is(err, step.err) {
-			t.Errorf("appending %q at %d: %v, want %v", step.text, step.offset, err, step.err)
-		}
-	}
-	content, err := log.Open(t.Context(), writer, 6)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
-	if text, err := io.ReadAll(content); err != nil || string(text) != "world" {
-		t.Errorf("read %q, %v", text, err)
-	}
-	if names, err := log.Writers(t.Context()); err != nil || !slices.Equal(names, []string{writer}) {
-		t.Errorf("the writers are %v, %v", names, err)
-	}
+	sinktest.Sink(t, log)
 }
 
 // TestMissingFolderIsNotAnEmptySink removes the folder, as if it were not mounted: its logs must not look empty.
@@ -85,18 +61,10 @@ func TestFileRefusesOtherNames(t *testing.T) {
 	}
 }
 
-func TestWitnessKeepsTheLatest(t *testing.T) {
+func TestFileWitness(t *testing.T) {
 	witness, err := sink.NewFileWitness(filepath.Join(t.TempDir(), "witness"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"first\n", "second\n"} {
-		if err := witness.Put(t.Context(), writer, []byte(line)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lines, err := witness.Checkpoints(t.Context())
-	if err != nil || len(lines) != 1 || string(lines[writer]) != "second\n" {
-		t.Errorf("the witness has %q, %v", lines, err)
-	}
+	sinktest.Witness(t, witness)
 }

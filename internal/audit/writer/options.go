@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 )
 
 // Options are the flags of a service with an audit.
@@ -20,6 +23,8 @@ type Options struct {
 	QueueDir string
 	// SinkDir is the folder of the sink, WitnessDir that of the witness.
 	SinkDir, WitnessDir string
+	// SinkURL and WitnessURL are containers of Azure Blob Storage in place of these folders.
+	SinkURL, WitnessURL string
 	// KeyFile is the PEM file with the private key that signs checkpoints.
 	KeyFile string
 	// QueueLimit is the limit of the queue in bytes.
@@ -31,6 +36,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.QueueDir, "audit-queue-dir", "", "`folder` of the queue of audit records; every replica needs its own, on a disk that survives a restart")
 	flags.StringVar(&o.SinkDir, "audit-sink-dir", "", "`folder` to which audit records are exported, on append-only storage")
 	flags.StringVar(&o.WitnessDir, "audit-witness-dir", "", "`folder` for the latest audit checkpoints, on other storage than the audit sink")
+	flags.StringVar(&o.SinkURL, "audit-sink-url", "", "https `URL` of the container to which audit records are exported, with an immutability policy; in place of --audit-sink-dir")
+	flags.StringVar(&o.WitnessURL, "audit-witness-url", "", "https `URL` of the container for the latest audit checkpoints, in another account; in place of --audit-witness-dir")
 	flags.StringVar(&o.KeyFile, "audit-signing-key-file", "", "PEM `file` with the ECDSA key that signs audit checkpoints")
 	flags.Int64Var(&o.QueueLimit, "audit-queue-limit", DefaultBytes, "largest size of the audit queue in `bytes`; a full queue rejects requests that must be audited")
 }
@@ -39,15 +46,26 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 func (o *Options) Validate() error {
 	for _, required := range []struct{ flag, value string }{
 		{"audit-queue-dir", o.QueueDir},
-		{"audit-sink-dir", o.SinkDir},
-		{"audit-witness-dir", o.WitnessDir},
+		{"audit-sink-dir", o.SinkDir + o.SinkURL},
+		{"audit-witness-dir", o.WitnessDir + o.WitnessURL},
 		{"audit-signing-key-file", o.KeyFile},
 	} {
 		if required.value == "" {
 			return fmt.Errorf("--%s is required: actions are audited", required.flag)
 		}
 	}
-	if o.SinkDir == o.WitnessDir {
+	for _, storage := range []struct{ name, dir, url string }{{"sink", o.SinkDir, o.SinkURL}, {"witness", o.WitnessDir, o.WitnessURL}} {
+		if storage.dir != "" && storage.url != "" {
+			return fmt.Errorf("--audit-%s-dir and --audit-%[1]s-url: set one of them", storage.name)
+		}
+		if storage.url == "" {
+			continue
+		}
+		if err := blobsink.Valid(storage.url); err != nil {
+			return fmt.Errorf("--audit-%s-url: %w", storage.name, err)
+		}
+	}
+	if o.SinkDir+o.SinkURL == o.WitnessDir+o.WitnessURL {
 		return errors.New("--audit-witness-dir: the witness must not be in the sink")
 	}
 	if o.QueueLimit < MinBytes {
@@ -56,8 +74,53 @@ func (o *Options) Validate() error {
 	return nil
 }
 
+// storage is the sink of a service, which can be read too.
+type storage interface {
+	sink.Log
+	sink.Reader
+}
+
+// sink returns the sink.
+func (o *Options) sink() (storage, error) {
+	if o.SinkURL == "" {
+		return sink.FileAt(o.SinkDir), nil
+	}
+	credential, err := workloadCredential()
+	if err != nil {
+		return nil, err
+	}
+	return blobsink.New(blobsink.Config{URL: o.SinkURL, Credential: credential})
+}
+
+func (o *Options) witness() (sink.Witness, error) {
+	if o.WitnessURL == "" {
+		return sink.FileWitnessAt(o.WitnessDir), nil
+	}
+	credential, err := workloadCredential()
+	if err != nil {
+		return nil, err
+	}
+	return blobsink.NewWitness(blobsink.Config{URL: o.WitnessURL, Credential: credential})
+}
+
+// workloadCredential returns the credential of this process's workload identity. Its environment has the settings of Azure workload
+// identity.
+func workloadCredential() (azcore.TokenCredential, error) {
+	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{DisableInstanceDiscovery: true})
+	if err != nil {
+		return nil, fmt.Errorf("the workload identity of this process for the audit's storage: %w", err)
+	}
+	return credential, nil
+}
+
 // History returns a reader of the sink.
-func (o *Options) History() *history.Reader { return history.New(sink.FileAt(o.SinkDir)) }
+func (o *Options) History() (*history.Reader, error) {
+	log, err := o.sink()
+	if err != nil {
+		return nil, err
+	}
+	return history.New(log), nil
+}
 
 // Recorder returns the Recorder of a service. It does not create the folders of the sink and the witness: a missing folder is storage
 // that is not mounted, and counts as away.
@@ -66,6 +129,14 @@ func (o *Options) Recorder(ctx context.Context, service string, log *slog.Logger
 	if err != nil {
 		return nil, fmt.Errorf("--audit-signing-key-file: %w", err)
 	}
-	return NewRecorder(ctx, Config{Dir: o.QueueDir, Service: service, Key: key, Log: sink.FileAt(o.SinkDir), Witness: sink.FileWitnessAt(o.WitnessDir), MaxBytes: o.QueueLimit,
+	records, err := o.sink()
+	if err != nil {
+		return nil, err
+	}
+	checkpoints, err := o.witness()
+	if err != nil {
+		return nil, err
+	}
+	return NewRecorder(ctx, Config{Dir: o.QueueDir, Service: service, Key: key, Log: records, Witness: checkpoints, MaxBytes: o.QueueLimit,
 		Logger: log, Metrics: metrics}), nil
 }

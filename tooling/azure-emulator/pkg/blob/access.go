@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
@@ -18,12 +19,34 @@ func (s *Server) authorize(r *http.Request) error {
 	if p.container != "" {
 		scope += "/blobServices/default/containers/" + p.container
 	}
-	err := s.Access.Authorize(r.Context(), action(r.Method, p, r.URL.Query()), scope)
+	wanted := action(r.Method, p, r.URL.Query())
+	err := s.Access.Authorize(r.Context(), wanted, scope)
+	if err != nil && s.adds(r, p) {
+		wanted.Name = strings.TrimSuffix(wanted.Name, "write") + "add/action"
+		err = s.Access.Authorize(r.Context(), wanted, scope)
+		if !r.URL.Query().Has("comp") {
+			r.Header.Set("If-None-Match", "*") // this right does not permit to replace a blob that appears meanwhile
+		}
+	}
 	var denied *rbac.Denied
 	if errors.As(err, &denied) {
 		return newError(http.StatusForbidden, "AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission. %s", denied.Error())
 	}
 	return err
+}
+
+// adds reports whether a request only adds content, for which the right blobs/add/action suffices: it appends a block or creates a blob.
+func (s *Server) adds(r *http.Request, p path) bool {
+	if r.Method != http.MethodPut || p.blob == "" {
+		return false
+	}
+	if r.URL.Query().Get("comp") == "appendblock" {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := s.findBlob(p)
+	return err == nil && d == nil && !r.URL.Query().Has("comp")
 }
 
 // action returns the action of a request: on the data for blobs and lists of blobs, on the container otherwise.

@@ -1,8 +1,8 @@
 // Package blob emulates Azure Blob Storage for published documents: whole block blobs that are written, read, listed and
-// deleted, in containers with or without public access.
+// deleted, and append blobs, in containers with or without public access or an immutability policy.
 //
 // URLs have the form http(s)://host/account/container/blob. Accounts are part of the emulator's configuration. All other
-// operations (appending, blocks, leases, snapshots, shared access signatures) are rejected with 501.
+// operations (uncommitted blocks, leases, snapshots, shared access signatures) are rejected with 501.
 package blob
 
 import (
@@ -51,14 +51,19 @@ type Server struct {
 type container struct {
 	Name string `json:"name"`
 	// Access is the public access: empty, blob or container.
-	Access   string    `json:"access"`
-	ETag     string    `json:"etag"`
-	Modified time.Time `json:"modified"`
+	Access       string        `json:"access"`
+	Immutability *Immutability `json:"immutability,omitempty"`
+	ETag         string        `json:"etag"`
+	Modified     time.Time     `json:"modified"`
 }
 
 // document is a stored blob.
 type document struct {
-	Name         string            `json:"name"`
+	Name string `json:"name"`
+	// Kind is AppendBlob, or empty for a block blob. An append blob has Length bytes in Blocks blocks of their own bucket, no Content.
+	Kind         string            `json:"kind,omitempty"`
+	Length       int64             `json:"length,omitempty"`
+	Blocks       int               `json:"blocks,omitempty"`
 	Content      []byte            `json:"content"`
 	ContentType  string            `json:"contentType"`
 	CacheControl string            `json:"cacheControl"`
@@ -66,32 +71,6 @@ type document struct {
 	ETag         string            `json:"etag"`
 	Created      time.Time         `json:"created"`
 	Modified     time.Time         `json:"modified"`
-}
-
-// apiError is an error response of Blob Storage.
-type apiError struct {
-	status        int
-	code, message string
-}
-
-// Error returns code and message.
-func (e *apiError) Error() string { return e.code + ": " + e.message }
-
-// newError returns an error response with a formatted message.
-func newError(status int, code, format string, args ...any) error {
-	return &apiError{status, code, fmt.Sprintf(format, args...)}
-}
-
-// WriteError writes an error response.
-func WriteError(w http.ResponseWriter, status int, code, message string) {
-	w.Header().Set("x-ms-error-code", code)
-	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, xml.Header) // an error means that the client has disconnected
-	_ = xml.NewEncoder(w).Encode(struct {
-		XMLName       xml.Name `xml:"Error"`
-		Code, Message string
-	}{Code: code, Message: message})
 }
 
 // Serves reports whether a path belongs to one of the accounts.
@@ -159,6 +138,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) error {
 		case r.Method == http.MethodDelete:
 			return s.deleteContainer(w, p)
 		}
+	case p.blob != "" && query.Get("comp") == "appendblock" && r.Method == http.MethodPut:
+		return s.appendBlock(w, r, p)
 	case p.blob == "" || query.Has("comp") || query.Has("snapshot") || query.Has("versionid"):
 	case r.Method == http.MethodPut:
 		return s.put(w, r, p)
@@ -214,7 +195,18 @@ func (s *Server) createContainer(w http.ResponseWriter, r *http.Request, p path)
 // PutContainer creates a container or replaces its access.
 func (s *Server) PutContainer(account, name, access string) (*container, error) {
 	c := &container{Name: name, Access: access, ETag: s.etag(), Modified: s.Now()}
-	return c, s.Store.Update(func(tx *store.Tx) error { return tx.Put(containers, account+"/"+name, c) })
+	old, err := s.container(path{account: account, container: name})
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		c.Immutability = old.Immutability
+	}
+	return c, s.putContainer(account, c)
+}
+
+func (s *Server) putContainer(account string, c *container) error {
+	return s.Store.Update(func(tx *store.Tx) error { return tx.Put(containers, account+"/"+c.Name, c) })
 }
 
 // etag returns a new ETag.
@@ -224,6 +216,8 @@ func (s *Server) etag() string { return fmt.Sprintf("0x%X", s.Now().UnixNano()) 
 func (c *container) headers(w http.ResponseWriter) {
 	w.Header().Set("ETag", `"`+c.ETag+`"`)
 	w.Header().Set("Last-Modified", c.Modified.UTC().Format(http.TimeFormat))
+	w.Header().Set("x-ms-has-immutability-policy", strconv.FormatBool(c.Immutability != nil))
+	w.Header().Set("x-ms-has-legal-hold", "false")
 	if c.Access != "" {
 		w.Header().Set("x-ms-blob-public-access", c.Access)
 	}
@@ -253,10 +247,14 @@ func (s *Server) showContainer(w http.ResponseWriter, p path) error {
 
 // deleteContainer executes Delete Container.
 func (s *Server) deleteContainer(w http.ResponseWriter, p path) error {
-	if _, err := s.existingContainer(p); err != nil {
+	c, err := s.existingContainer(p)
+	if err != nil {
 		return err
 	}
-	err := s.Store.Update(func(tx *store.Tx) error {
+	if c.Immutability != nil {
+		return errImmutable
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
 		prefix := p.account + "/" + p.container
 		var keys []string
 		if err := tx.Scan(blobs, prefix+"/", func(key string, _ func(any) error) error { keys = append(keys, key); return nil }); err != nil {
@@ -266,6 +264,9 @@ func (s *Server) deleteContainer(w http.ResponseWriter, p path) error {
 			if err := tx.Delete(blobs, key); err != nil {
 				return err
 			}
+		}
+		if err := deleteBlocks(tx, prefix+"/"); err != nil {
+			return err
 		}
 		return tx.Delete(containers, prefix)
 	})
@@ -309,7 +310,8 @@ func checkConditions(r *http.Request, d *document) error {
 
 // put executes Put Blob.
 func (s *Server) put(w http.ResponseWriter, r *http.Request, p path) error {
-	if kind := r.Header.Get("x-ms-blob-type"); kind != "BlockBlob" {
+	kind := r.Header.Get("x-ms-blob-type")
+	if kind != blockBlob && kind != appendBlob {
 		return newError(http.StatusNotImplemented, "NotImplemented", "Blobs of type '%s' are not emulated.", kind)
 	}
 	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBlob))
@@ -323,9 +325,18 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, p path) error {
 	if err := checkConditions(r, old); err != nil {
 		return err
 	}
+	if err := s.checkReplaceable(p, old); err != nil {
+		return err
+	}
+	if kind == appendBlob && len(content) > 0 {
+		return newError(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.")
+	}
 	now := s.Now()
 	d := &document{Name: p.blob, Content: content, ContentType: r.Header.Get("x-ms-blob-content-type"), CacheControl: r.Header.Get("x-ms-blob-cache-control"),
 		ETag: s.etag(), Created: now, Modified: now, Metadata: map[string]string{}}
+	if kind == appendBlob {
+		d.Kind = appendBlob
+	}
 	if d.ContentType == "" {
 		d.ContentType = "application/octet-stream"
 	}
@@ -337,7 +348,13 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, p path) error {
 	if old != nil {
 		d.Created = old.Created
 	}
-	if err := s.Store.Update(func(tx *store.Tx) error { return tx.Put(blobs, p.key(), d) }); err != nil {
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := deleteBlocks(tx, p.blockPrefix()); err != nil {
+			return err
+		}
+		return tx.Put(blobs, p.key(), d)
+	})
+	if err != nil {
 		return err
 	}
 	d.headers(w)
@@ -350,6 +367,9 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, p path) error {
 func (d *document) headers(w http.ResponseWriter) {
 	w.Header().Set("ETag", `"`+d.ETag+`"`)
 	w.Header().Set("Last-Modified", d.Modified.UTC().Format(http.TimeFormat))
+	if d.kind() == appendBlob {
+		return
+	}
 	sum := md5.Sum(d.Content) // Azure uses MD5 for the checksum
 	w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
 }
@@ -366,9 +386,22 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, p path) error {
 	if err := checkConditions(r, d); err != nil {
 		return err
 	}
+	from, to, partial, err := requestedRange(r, d.length())
+	if err != nil {
+		return err
+	}
+	var content []byte
+	if r.Method == http.MethodGet {
+		if content, err = s.content(p, d, from, to); err != nil {
+			return err
+		}
+	}
 	d.headers(w)
 	w.Header().Set("Content-Type", d.ContentType)
-	w.Header().Set("x-ms-blob-type", "BlockBlob")
+	w.Header().Set("x-ms-blob-type", d.kind())
+	if d.kind() == appendBlob {
+		w.Header().Set("x-ms-blob-committed-block-count", strconv.Itoa(d.Blocks))
+	}
 	w.Header().Set("x-ms-creation-time", d.Created.UTC().Format(http.TimeFormat))
 	if d.CacheControl != "" {
 		w.Header().Set("Cache-Control", d.CacheControl)
@@ -376,11 +409,15 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, p path) error {
 	for name, value := range d.Metadata {
 		w.Header().Set("x-ms-meta-"+name, value)
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(d.Content)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(d.Content) // an error means that the client has disconnected
+	w.Header().Set("Content-Length", strconv.FormatInt(to-from, 10))
+	status := http.StatusOK
+	if partial {
+		status = http.StatusPartialContent
+		w.Header().Del("Content-MD5")
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, d.length()))
 	}
+	w.WriteHeader(status)
+	_, _ = w.Write(content) // an error means that the client has disconnected
 	return nil
 }
 
@@ -396,7 +433,16 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, p path) error {
 	if err := checkConditions(r, d); err != nil {
 		return err
 	}
-	if err := s.Store.Update(func(tx *store.Tx) error { return tx.Delete(blobs, p.key()) }); err != nil {
+	if err := s.checkReplaceable(p, d); err != nil {
+		return err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := deleteBlocks(tx, p.blockPrefix()); err != nil {
+			return err
+		}
+		return tx.Delete(blobs, p.key())
+	})
+	if err != nil {
 		return err
 	}
 	w.Header().Set("x-ms-delete-type-permanent", "true")
@@ -421,7 +467,7 @@ type listItem struct {
 		Created  string `xml:"Creation-Time"`
 		Modified string `xml:"Last-Modified"`
 		ETag     string `xml:"Etag"`
-		Length   int    `xml:"Content-Length"`
+		Length   int64  `xml:"Content-Length"`
 		Type     string `xml:"Content-Type"`
 		BlobType string
 	}
@@ -438,7 +484,7 @@ func (s *Server) list(w http.ResponseWriter, p path, prefix string) error {
 		for _, d := range all {
 			i := listItem{Name: d.Name}
 			i.Properties.Created, i.Properties.Modified = d.Created.UTC().Format(http.TimeFormat), d.Modified.UTC().Format(http.TimeFormat)
-			i.Properties.ETag, i.Properties.Length, i.Properties.Type, i.Properties.BlobType = d.ETag, len(d.Content), d.ContentType, "BlockBlob"
+			i.Properties.ETag, i.Properties.Length, i.Properties.Type, i.Properties.BlobType = d.ETag, d.length(), d.ContentType, d.kind()
 			l.Blobs = append(l.Blobs, i)
 		}
 		return err

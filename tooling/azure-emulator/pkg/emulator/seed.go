@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
@@ -45,6 +46,8 @@ type SeedContainer struct {
 	Name      string `json:"name"`
 	// Access is the public access: empty, or blob.
 	Access string `json:"access,omitempty"`
+	// Immutability is the immutability policy; nil for none. A later seed cannot remove it or make it shorter.
+	Immutability *blob.Immutability `json:"immutability,omitempty"`
 }
 
 // ReadSeed reads a seed from a JSON file. It rejects unknown fields.
@@ -72,6 +75,9 @@ func (e *Emulator) applySeed(seed Seed) error {
 		e.blob.Accounts[c.Account] = c.AccountID
 		if _, err := e.blob.PutContainer(c.Account, c.Name, c.Access); err != nil {
 			return fmt.Errorf("creating container %s of the seed: %w", c.Name, err)
+		}
+		if err := e.blob.SetImmutability(c.Account, c.Name, c.Immutability); err != nil {
+			return fmt.Errorf("setting the immutability policy of container %s of the seed: %w", c.Name, err)
 		}
 	}
 	for _, r := range seed.Resources {

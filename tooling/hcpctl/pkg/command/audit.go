@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/spf13/cobra"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
@@ -68,8 +72,8 @@ The folders of the local region are the defaults. If --sink is set, the other fo
 Exit codes: 0 if all chains are valid, 1 if a chain was changed, 4 if the sink, the witness, the keys or a queue cannot be read.`,
 	}
 	flags := c.Flags()
-	flags.StringVar(&folders.Sink, "sink", "", "`folder` of the audit sink (default: the local region)")
-	flags.StringVar(&folders.Witness, "witness", "", "`folder` of the audit witness (default: the local region)")
+	flags.StringVar(&folders.Sink, "sink", "", "`folder` or https URL of the container of the audit sink (default: the local region)")
+	flags.StringVar(&folders.Witness, "witness", "", "`folder` or https URL of the container of the audit witness (default: the local region)")
 	flags.StringVar(&folders.Keys, "keys", "", "`folder` with the public keys of each service, SERVICE.pem (default: the local region)")
 	flags.StringArrayVar(&folders.Queues, "queue", nil, "`folder` of a writer's queue; may be repeated (default: the local region)")
 	e.addOutputFlag(c)
@@ -119,11 +123,7 @@ func existingQueues(folders local.AuditFolders) local.AuditFolders {
 }
 
 func verifyAudit(ctx context.Context, folders local.AuditFolders) (*verify.Report, error) {
-	log, err := sink.OpenFile(folders.Sink)
-	if err != nil {
-		return nil, err
-	}
-	witness, err := sink.OpenFileWitness(folders.Witness)
+	log, witness, err := auditStorage(folders)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +133,35 @@ func verifyAudit(ctx context.Context, folders local.AuditFolders) (*verify.Repor
 	}
 	return verify.Verify(ctx, verify.Input{Log: log, Witness: witness, Keys: keys, Queues: folders.Queues})
 }
+
+// auditStorage opens the sink and the witness: folders, or containers of Azure Blob Storage, which it reads with the caller's identity.
+func auditStorage(folders local.AuditFolders) (log sink.Reader, witness sink.WitnessReader, err error) {
+	var credential azcore.TokenCredential
+	if isURL(folders.Sink) || isURL(folders.Witness) {
+		if credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+			return nil, nil, fmt.Errorf("the caller's identity in Azure: %w", err)
+		}
+	}
+	if isURL(folders.Sink) {
+		log, err = blobsink.New(blobsink.Config{URL: folders.Sink, Credential: credential})
+	} else {
+		log, err = sink.OpenFile(folders.Sink)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--sink: %w", err)
+	}
+	if isURL(folders.Witness) {
+		witness, err = blobsink.NewWitness(blobsink.Config{URL: folders.Witness, Credential: credential})
+	} else {
+		witness, err = sink.OpenFileWitness(folders.Witness)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--witness: %w", err)
+	}
+	return log, witness, nil
+}
+
+func isURL(location string) bool { return strings.HasPrefix(location, "https://") }
 
 // printAudit prints the chains and the findings.
 func (e *environment) printAudit(report *verify.Report) error {

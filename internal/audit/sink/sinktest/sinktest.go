@@ -1,0 +1,92 @@
+// Package sinktest is the conformance suite of the audit's sinks and witnesses.
+package sinktest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+)
+
+// The writers of the suite.
+const (
+	Writer = "admin-0123456789abcdef"
+	other  = "admin-0123456789abcdee"
+)
+
+// Storage is a sink that can be read.
+type Storage interface {
+	sink.Log
+	sink.Reader
+}
+
+// Sink checks an empty sink.
+func Sink(t *testing.T, log Storage) {
+	ctx := t.Context()
+	if size, err := log.Size(ctx, Writer); err != nil || size != 0 {
+		t.Errorf("a missing log has size %d, %v", size, err)
+	}
+	for _, step := range []struct {
+		offset int64
+		text   string
+		err    error
+	}{{5, "x", sink.ErrConflict}, {0, "hello", nil}, {0, "again", sink.ErrConflict}, {5, " world", nil}, {12, "x", sink.ErrConflict}, {11, "!", nil}} {
+		if err := log.Append(ctx, Writer, step.offset, []byte(step.text)); !errors.Is(err, step.err) {
+			t.Errorf("appending %q at %d: %v, want %v", step.text, step.offset, err, step.err)
+		}
+	}
+	long := bytes.Repeat([]byte("0123456789abcdef"), 300<<10) // 4.7 MiB
+	if err := log.Append(ctx, other, 0, long); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		writer string
+		offset int64
+		want   []byte
+	}{{Writer, 0, []byte("hello world!")}, {Writer, 6, []byte("world!")}, {Writer, 12, nil}, {other, 4<<20 - 3, long[4<<20-3:]}, {other, 0, long}} {
+		content, err := log.Open(ctx, c.writer, c.offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(content)
+		if err := errors.Join(err, content.Close()); err != nil || !bytes.Equal(text, c.want) {
+			t.Errorf("%s from %d: %d bytes, want %d, %v", c.writer, c.offset, len(text), len(c.want), err)
+		}
+	}
+	if size, err := log.Size(ctx, Writer); err != nil || size != 12 {
+		t.Errorf("the log has size %d, %v", size, err)
+	}
+	if names, err := log.Writers(ctx); err != nil || !slices.Equal(names, []string{other, Writer}) {
+		t.Errorf("the writers are %v, %v", names, err)
+	}
+	for _, name := range []string{"", "../" + Writer, "admin", "Admin-0123456789abcdef"} {
+		if err := log.Append(ctx, name, 0, []byte("x")); err == nil {
+			t.Errorf("a log has the name %q", name)
+		}
+	}
+}
+
+// Checkpoints is a witness that can be read.
+type Checkpoints interface {
+	sink.Witness
+	sink.WitnessReader
+}
+
+// Witness checks an empty witness.
+func Witness(t *testing.T, witness Checkpoints) {
+	for _, line := range []string{"first\n", "second\n"} {
+		if err := witness.Put(t.Context(), Writer, []byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines, err := witness.Checkpoints(t.Context())
+	if err != nil || len(lines) != 1 || string(lines[Writer]) != "second\n" {
+		t.Errorf("the witness has %q, %v", lines, err)
+	}
+	if err := witness.Put(t.Context(), "../x", []byte("x")); err == nil {
+		t.Error("a checkpoint has the name of a path")
+	}
+}
