@@ -14,12 +14,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ServerOptions returns the options of a gRPC server with the identity: its TLS configuration, and the interceptors that
-// authorize each call before any other interceptor. gRPC itself refuses methods that the server does not have.
+// ServerOptions returns the options of a gRPC server with the identity: its TLS configuration, the interceptors that
+// authorize each call before any other interceptor, and the limits of streams and metadata. gRPC itself refuses methods that the server does not have.
 func (a *Authorizer) ServerOptions(identity *Identity) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(identity.ServerTLS(a.clients...))),
-		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream),
+		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream, newStreamLimit().stream),
+		grpc.MaxConcurrentStreams(maxConnectionCalls), grpc.MaxHeaderListSize(maxHeaderBytes),
 	}
 }
 

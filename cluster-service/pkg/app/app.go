@@ -150,6 +150,9 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 	}
 }
 
+// maxRequest bounds a request. The largest is a cluster, whose document in Cosmos DB has at most 2 MB.
+const maxRequest = 4 << 20
+
 // NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
 // engineers, logs refused calls, and records them and the calls of engineers in the audit.
 func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, records audit.Recorder, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
@@ -159,6 +162,7 @@ func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents m
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true),
+		grpc.MaxRecvMsgSize(maxRequest),
 	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)
 	grpchealth.Register(server)

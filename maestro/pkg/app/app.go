@@ -233,7 +233,7 @@ func (s *Server) migrate(ctx context.Context) error {
 func (s *Server) serveGRPC(ctx context.Context) error {
 	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Identity),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(1000), grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
+		grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)...)
@@ -253,7 +253,7 @@ func (s *Server) serveREST(ctx context.Context) error {
 				s.hub.Notify(store.Notification{Consumers: []string{consumer}})
 			},
 		})),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
 	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.Identity.ServerTLS(s.authorizer.Clients()...)), restShutdownTimeout)

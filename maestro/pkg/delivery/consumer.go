@@ -24,8 +24,6 @@ import (
 const (
 	// sendBatch bounds the deliveries that are read at once. With the largest bundles they use 16 MB.
 	sendBatch = 32
-	// inboxLimit bounds the events of an agent that wait to be processed.
-	inboxLimit = 4096
 	// statusBatch bounds the statuses in one transaction.
 	statusBatch = 128
 	// hashesPerResync bounds the hashes in one status resync, well below the limit of a message.
@@ -45,7 +43,7 @@ type consumer struct {
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 	wakeup chan struct{}
-	inbox  chan *cloudevents.Event
+	inbox  *inbox
 	// statusResyncNeeded requests a status resync before anything else is sent.
 	statusResyncNeeded atomic.Bool
 	// breaks counts, by resource, how often sending it broke a connection that had worked before. workingConnection is the
@@ -54,10 +52,12 @@ type consumer struct {
 	workingConnection int64
 	// parts is the list of a spec resync that arrives in several events. Only the inbox loop uses it.
 	parts struct {
-		id   string
-		of   int64
-		got  map[int64]bool
-		held map[string]int64
+		id  string
+		of  int64
+		got map[int64]bool
+		// bytes is the size of the received parts.
+		bytes int64
+		held  map[string]int64
 	}
 }
 
@@ -65,7 +65,7 @@ func newConsumer(name string, d *Dispatcher) *consumer {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &consumer{
 		name: name, dispatcher: d, log: d.o.Log.With(logkey.Consumer, name), cancel: cancel,
-		wakeup: make(chan struct{}, 1), inbox: make(chan *cloudevents.Event, inboxLimit), breaks: map[string]int{},
+		wakeup: make(chan struct{}, 1), inbox: newInbox(), breaks: map[string]int{},
 	}
 	c.statusResyncNeeded.Store(true)
 	c.group.Add(2)
@@ -92,12 +92,18 @@ func (c *consumer) requestStatuses() {
 }
 
 // receive queues an event of the agent. If the inbox is full it drops the event and requests all statuses, because other
-// consumers share the link and must not be blocked.
+// consumers share the link and must not be blocked. An event that is larger than any valid message is dropped, and not requested
+// again.
 func (c *consumer) receive(evt *cloudevents.Event) {
-	select {
-	case c.inbox <- evt:
-	default:
-		c.dispatcher.metrics.dropped.Inc()
+	limit, first := c.inbox.add(evt)
+	if limit == "" {
+		return
+	}
+	c.dispatcher.metrics.dropped.WithLabelValues(limit).Inc()
+	if first {
+		c.log.Error("events of the agent exceed a limit and are dropped", logkey.Limit, limit)
+	}
+	if limit != limitEvent {
 		c.requestStatuses()
 	}
 }

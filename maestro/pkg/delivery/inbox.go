@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -26,11 +27,13 @@ func (c *consumer) processEvents(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case evt = <-c.inbox:
+			case evt = <-c.inbox.events:
 			}
 		}
+		size := sizeOf(evt)
 		if event.IsHeartbeat(evt) {
 			c.storeHeartbeat(ctx)
+			c.inbox.done(size)
 			continue
 		}
 		action, err := event.ActionOf(evt)
@@ -41,11 +44,12 @@ func (c *consumer) processEvents(ctx context.Context) {
 			c.resyncSpecs(ctx, evt)
 		case action == event.StatusUpdate:
 			var statuses []*resource.Status
-			statuses, held = c.collectStatuses(evt)
+			statuses, size, held = c.collectStatuses(evt)
 			c.storeStatuses(ctx, statuses)
 		default:
 			c.log.WarnContext(ctx, "unexpected type of agent event", logkey.Type, evt.Type())
 		}
+		c.inbox.done(size)
 	}
 }
 
@@ -56,10 +60,11 @@ func (c *consumer) storeHeartbeat(ctx context.Context) {
 	}
 }
 
-// collectStatuses returns the status of evt and the statuses that wait behind it, up to the first event of another type, which
-// it returns too.
-func (c *consumer) collectStatuses(evt *cloudevents.Event) (statuses []*resource.Status, next *cloudevents.Event) {
+// collectStatuses returns the status of evt and the statuses that wait behind it, with the size of their events, up to the first
+// event of another type, which it returns too.
+func (c *consumer) collectStatuses(evt *cloudevents.Event) (statuses []*resource.Status, size int64, next *cloudevents.Event) {
 	for {
+		size += sizeOf(evt)
 		status, err := event.DecodeStatus(evt)
 		switch {
 		case err != nil:
@@ -70,15 +75,15 @@ func (c *consumer) collectStatuses(evt *cloudevents.Event) (statuses []*resource
 			statuses = append(statuses, status)
 		}
 		if len(statuses) >= statusBatch {
-			return statuses, nil
+			return statuses, size, nil
 		}
 		select {
-		case evt = <-c.inbox:
+		case evt = <-c.inbox.events:
 		default:
-			return statuses, nil
+			return statuses, size, nil
 		}
 		if action, err := event.ActionOf(evt); err != nil || action != event.StatusUpdate {
-			return statuses, evt
+			return statuses, size, evt
 		}
 	}
 }
@@ -127,7 +132,11 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 		c.dispatcher.HandleInvalid(c.name, err)
 		return
 	}
-	held := c.joinParts(request)
+	held, err := c.joinParts(request, sizeOf(evt))
+	if err != nil {
+		c.dispatcher.HandleInvalid(c.name, err)
+		return
+	}
 	if held == nil {
 		return
 	}
@@ -160,23 +169,27 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 	c.wake()
 }
 
-// joinParts returns the whole list once all its parts have arrived, and nil before. It forgets an incomplete list when the next
-// one begins.
-func (c *consumer) joinParts(r *event.SpecResyncRequest) map[string]int64 {
+// joinParts returns the whole list once all its parts have arrived, and nil before. size is that of the event. It forgets an
+// incomplete list when the next one begins, and one that is larger than inboxBytes.
+func (c *consumer) joinParts(r *event.SpecResyncRequest, size int64) (map[string]int64, error) {
 	if r.Parts == 1 {
-		return r.Held
+		return r.Held, nil
 	}
 	if c.parts.id != r.ID || c.parts.of != r.Parts {
-		c.parts.id, c.parts.of, c.parts.got, c.parts.held = r.ID, r.Parts, map[int64]bool{}, map[string]int64{}
+		c.parts.id, c.parts.of, c.parts.bytes, c.parts.got, c.parts.held = r.ID, r.Parts, 0, map[int64]bool{}, map[string]int64{}
+	}
+	if c.parts.bytes += size; c.parts.bytes > inboxBytes {
+		c.parts.id, c.parts.held, c.parts.got = "", nil, nil
+		return nil, fmt.Errorf("the parts of the spec resync %q have more than %d bytes", r.ID, inboxBytes)
 	}
 	c.parts.got[r.Part] = true
 	maps.Copy(c.parts.held, r.Held)
 	if int64(len(c.parts.got)) < r.Parts {
-		return nil
+		return nil, nil
 	}
 	whole := c.parts.held
 	c.parts.id, c.parts.held, c.parts.got = "", nil, nil
-	return whole
+	return whole, nil
 }
 
 // repeatDeletion tells the agent to delete a work whose deletion it had confirmed. If that fails, the next report repeats it.

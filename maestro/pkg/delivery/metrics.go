@@ -6,7 +6,8 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	sent, reports    *prometheus.CounterVec
 	parked, invalid  prometheus.Counter
-	dropped, resyncs prometheus.Counter
+	dropped          *prometheus.CounterVec
+	resyncs          prometheus.Counter
 	resent, failures prometheus.Counter
 	serving          prometheus.Gauge
 	unknown          prometheus.Counter
@@ -28,7 +29,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		reports:  vec(prometheus.CounterOpts{Name: "maestro_statuses_total", Help: "Statuses received from agents, by outcome."}, "outcome"),
 		parked:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_parked_total", Help: "Deliveries that cannot be sent."}),
 		invalid:  counter(prometheus.CounterOpts{Name: "maestro_invalid_messages_total", Help: "Invalid messages of agents."}),
-		dropped:  counter(prometheus.CounterOpts{Name: "maestro_agent_events_missed_total", Help: "Agent events dropped because the inbox of their consumer was full."}),
+		dropped:  vec(prometheus.CounterOpts{Name: "maestro_agent_events_missed_total", Help: "Agent events dropped, by exceeded limit: the number or bytes of waiting events of the agent, or the size of one event."}, "limit"),
 		resyncs:  counter(prometheus.CounterOpts{Name: "maestro_spec_resyncs_total", Help: "Spec resyncs requested by agents."}),
 		resent:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_resent_total", Help: "Deliveries sent again for lack of a confirmation."}),
 		failures: counter(prometheus.CounterOpts{Name: "maestro_delivery_failures_total", Help: "Failed attempts to send deliveries."}),
