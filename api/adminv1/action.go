@@ -34,6 +34,8 @@ const (
 
 	ActionCredentialRequest = "credentials.request"
 	ActionCredentialRevoke  = "credentials.revoke"
+	// ActionCredentialRevokeOne revokes one credential, and the others of its elevation.
+	ActionCredentialRevokeOne = "credentials.revokeOne"
 
 	ActionShardUpdate     = "shards.update"
 	ActionShardRegister   = "shards.register"
@@ -58,7 +60,7 @@ func Actions() []string {
 		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
 		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
 		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
-		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
+		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
 		ActionQuotaSet,
@@ -120,8 +122,8 @@ type CredentialRequest struct {
 	// CertificateSigningRequest is PEM. Its common name is system:sre-break-glass: and the object ID of the caller, and its only
 	// organization is that of the level: system:cluster-readers or system:masters.
 	CertificateSigningRequest string `json:"certificateSigningRequest"`
-	// Duration is the validity of the certificate, a Go duration of 10m to 8h. The certificate must end before the elevation.
-	// Empty means 1h.
+	// Duration is the validity of the certificate, a Go duration of 10m to 15m. The certificate must end before the elevation.
+	// Empty means 15m, or less near the end of the elevation. The caller requests another one before it ends.
 	Duration string `json:"duration,omitempty"`
 }
 

@@ -28,6 +28,11 @@ type Request struct {
 // RequestOf returns the request of Cluster Service that executes an operation; nil if the action is executed by other means.
 func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 	switch o.Action {
+	case adminv1.ActionCredentialRevokeOne:
+		return &Request{Method: clusterservicev1.ClusterService_RevokeBreakGlassCredential_FullMethodName, OwnUID: true,
+			Message: &clusterservicev1.RevokeBreakGlassCredentialRequest{
+				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, CredentialUid: o.Target.ID, Requester: ActorName(o), Reason: Justification(o),
+			}}, nil
 	case adminv1.ActionCredentialRequest:
 		return credentialRequest(o)
 	case adminv1.ActionCredentialRevoke:

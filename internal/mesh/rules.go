@@ -113,7 +113,7 @@ func engineerRules() []Rule {
 		"RetryDeletion", "ReleaseDeletionFinalizers", "ForceDeletionStep", "DeleteOrphan",
 		"StartUpgrade", "PauseUpgrade", "ResumeUpgrade", "AbortUpgrade", "AcknowledgeUpgradeGate",
 		"ApplyUpgradePolicy", "DeleteUpgradePolicy",
-		"RegisterProvisionShard", "UpdateProvisionShard", "DrainProvisionShard", "DeregisterProvisionShard", "SetPlacementPolicy")
+		"RevokeBreakGlassCredential", "RegisterProvisionShard", "UpdateProvisionShard", "DrainProvisionShard", "DeregisterProvisionShard", "SetPlacementPolicy")
 	customers := func(field string) []Grant {
 		return []Grant{{Client: Backend, Condition: Condition{Intent: true, Field: field, Values: []string{customerClass}}}}
 	}

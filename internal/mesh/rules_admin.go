@@ -47,7 +47,7 @@ func adminActions() []Rule {
 	return append(
 		httpRules(Admin, engineers(Condition{Role: operator, Elevated: true}),
 			"POST "+cluster+"/pause", "POST "+cluster+"/resume", "POST "+cluster+"/set-size", "POST "+cluster+"/retry",
-			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
+			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
 			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
 			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
 			"PUT /admin/v1/subscriptions/{subscription}/quota"),

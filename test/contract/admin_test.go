@@ -225,7 +225,7 @@ func (h *adminFixture) setUp() map[string]string {
 	h.must(err)
 	_, signing, err := credential.EngineerRequest(me.ObjectID, adminv1.LevelAdmin)
 	h.must(err)
-	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing), Duration: "20m"}))
+	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing)}))
 	h.eventually("the credential is issued", func() error {
 		c, err := h.oncall.Credential(ctx, issued.ID)
 		if err == nil && c.Of.GetStatus().GetCertificate() == "" {

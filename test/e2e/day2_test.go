@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -163,10 +164,13 @@ func (d *scenario) breakGlass() {
 	because := []string{"--as", "oncall", "--reason", "the console is unavailable", "--ticket", "INC-8"}
 	sre := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "sre.kubeconfig")}
 	began := time.Now()
-	d.hcpctl(append([]string{"break-glass", "request", d.id, "--for", "10m", "--file", sre.kubeconfig}, because...)...)
+	d.hcpctl(append([]string{"break-glass", "request", d.id, "--level", "admin", "--for", "10m", "--file", sre.kubeconfig}, because...)...)
 	d.t.Logf("credential for %s issued after %s", sreName, time.Since(began))
 	d.requireUser(owner, customerName)
 	d.requireUser(sre, sreName)
+	reader := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "reader.kubeconfig")}
+	d.hcpctl("break-glass", "request", d.id, "--for", "10m", "--file", reader.kubeconfig, "--as", "operator", "--reason", "a node is not ready", "--ticket", "INC-9")
+	d.requireReader(reader)
 	d.awaitUses(service, cluster, map[string]string{"e2e": "e2e", "oncall@hcpmesh.local": "INC-8: the console is unavailable"})
 
 	if err := d.c.Act(d.ctx, d.id, "revokeCredentials", nil, nil); err != nil {
@@ -175,9 +179,15 @@ func (d *scenario) breakGlass() {
 	d.requireRejected(owner)
 	d.requireUser(sre, sreName)
 
+	d.revokeOne(service, cluster, sre, reader)
+
 	// The command returns after the API server has rejected a certificate of the old signer.
 	d.hcpctl(append([]string{"break-glass", "revoke", d.id, "--class", "sre"}, because...)...)
 	d.awaitRejected(sre, "the engineer's revoked credential")
+
+	// The other engineer still has the elevation, and renews the certificate.
+	d.hcpctl("break-glass", "certificate", "--access", reader.kubeconfig+".access", "--renew", "--as", "operator")
+	d.requireReader(reader)
 
 	recorded := map[string]bool{}
 	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 100)
@@ -192,6 +202,48 @@ func (d *scenario) breakGlass() {
 	if !recorded[adminv1.ActionCredentialRequest] || !recorded[adminv1.ActionCredentialRevoke] {
 		d.t.Errorf("the audit records contain %v", recorded)
 	}
+}
+
+// requireReader checks that a credential reads, and reads no Secret.
+func (d *scenario) requireReader(holder kubectl) {
+	d.t.Helper()
+	if _, err := holder.run(d.ctx, "get", "nodes"); err != nil {
+		d.t.Errorf("a reader cannot list nodes: %v", err)
+	}
+	if out, err := holder.run(d.ctx, "get", "secrets", "--all-namespaces"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+		d.t.Errorf("a reader lists Secrets: %q, %v", out, err)
+	}
+}
+
+// revokeOne revokes the credential of the engineer oncall. It gets no further certificate, and the other engineer does.
+func (d *scenario) revokeOne(service clusterservicev1.ClusterServiceClient, cluster string, revoked, other kubectl) {
+	d.t.Helper()
+	list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: cluster})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	uid := ""
+	for _, c := range list.GetCredentials() {
+		if c.GetSpec().GetRequester() == "oncall@hcpmesh.local" && c.GetStatus().GetState() == clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
+			uid = c.GetUid()
+		}
+	}
+	out := d.hcpctl("break-glass", "revoke", d.id, "--credential", uid, "--as", "operator", "--reason", "the laptop was stolen", "--ticket", "INC-10")
+	if !strings.Contains(out, "the API server accepts its certificate until") {
+		d.t.Errorf("the revocation prints %q", out)
+	}
+	renew := func(holder kubectl, engineer string) error {
+		root := command.New(io.Discard, io.Discard)
+		root.SetArgs([]string{"break-glass", "certificate", "--access", holder.kubeconfig + ".access", "--renew", "--as", engineer, "--state-dir", filepath.Dir(region.LogDir())})
+		return root.ExecuteContext(d.ctx)
+	}
+	if err := renew(revoked, "oncall"); err == nil || !strings.Contains(err.Error(), "was revoked") {
+		d.t.Errorf("after its revocation, a credential is renewed: %v", err)
+	}
+	if err := renew(other, "operator"); err != nil {
+		d.t.Errorf("the credential of another engineer is not renewed: %v", err)
+	}
+	d.requireReader(other)
 }
 
 // awaitUses waits until Cluster Service reports a use of the credentials of these requesters, with their reasons. The reports

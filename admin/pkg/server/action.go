@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -18,6 +17,9 @@ import (
 
 // signingTime is the part of an elevation that is left for signing a credential.
 const signingTime = time.Minute
+
+// minCredential and maxCredential are the limits of Cluster Service for the certificate of an SRE.
+const minCredential, maxCredential = 10 * time.Minute, 15 * time.Minute
 
 // maxPause is the limit of Cluster Service.
 const maxPause = 7 * 24 * time.Hour
@@ -134,12 +136,13 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})
 	}
 	if asked.Duration == "" {
-		asked.Duration = "1h"
+		left := time.Until(rq.elevation.ExpirationTime.Add(-signingTime)).Truncate(time.Second) - time.Second
+		asked.Duration = max(minCredential, min(maxCredential, left)).String()
 	}
 	d, err := time.ParseDuration(asked.Duration)
 	switch end := rq.elevation.ExpirationTime; {
-	case err != nil || d < 10*time.Minute || d > elevation.MaxDuration:
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be a duration from 10m to 8h, for example 1h"}})
+	case err != nil || d < minCredential || d > maxCredential:
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: must be a duration from %s to %s", minCredential, maxCredential)}})
 	case time.Now().Add(d + signingTime).After(end):
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the certificate must end before your elevation, which ends at %s; %s are left for signing. Elevate for longer.",
 			d, end.UTC().Format(time.RFC3339), signingTime)}})
@@ -149,6 +152,28 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 		return nil, err
 	}
 	return s.accept(ctx, rq, target, asked)
+}
+
+// revokeCredential accepts the revocation of the credential in the path.
+func (s *Server) revokeCredential(ctx context.Context, rq *request) (any, error) {
+	if err := rq.noBody(); err != nil {
+		return nil, err
+	}
+	target, err := s.clusterInPath(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Fleet.GetBreakGlassCredential(ctx, &clusterservicev1.GetBreakGlassCredentialRequest{Uid: rq.http.PathValue("credential")})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	if c.GetClusterUid() != target.ClusterUID {
+		return nil, apierror.New(apierror.NotFound, "The cluster has no credential '%s'.", c.GetUid())
+	}
+	if c.GetSpec().GetClass() != clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
+		return nil, apierror.New(apierror.Conflict, "The credential is a customer's. Its certificate may be valid for a day: revoke the class.")
+	}
+	return s.accept(ctx, rq, database.AdminTarget{Kind: "credential", ID: c.GetUid(), ResourceID: target.ResourceID, ClusterUID: target.ClusterUID}, nil)
 }
 
 func (s *Server) revokeCredentials(ctx context.Context, rq *request) (any, error) {

@@ -2,13 +2,58 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
+
+// TestCertificateEndsBeforeElevation requests certificates in elevations that end soon. Without a duration, the certificate lasts as
+// long as possible.
+func TestCertificateEndsBeforeElevation(t *testing.T) {
+	for elevation, tc := range map[string]struct {
+		body     string
+		status   int
+		duration time.Duration
+	}{
+		"1h":  {`{"certificateSigningRequest":"csr"}`, http.StatusAccepted, 15 * time.Minute},
+		"13m": {`{"certificateSigningRequest":"csr"}`, http.StatusAccepted, 0},
+		"10m": {`{"certificateSigningRequest":"csr"}`, http.StatusBadRequest, 0},
+		"14m": {`{"certificateSigningRequest":"csr","duration":"14m"}`, http.StatusBadRequest, 0},
+		"2h":  {`{"certificateSigningRequest":"csr","duration":"16m"}`, http.StatusBadRequest, 0},
+	} {
+		h := newHarness(t)
+		h.populate(t)
+		server := h.another(h.db)
+		if answer := ask(server, "operator", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the levels are tested","ticket":"INC-1","duration":"`+elevation+`"}`); answer.Code != http.StatusCreated {
+			t.Fatalf("%d: %s", answer.Code, answer.Body)
+		}
+		answer := ask(server, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", tc.body)
+		if answer.Code != tc.status {
+			t.Errorf("%s in an elevation of %s: got %d, want %d: %s", tc.body, elevation, answer.Code, tc.status, answer.Body)
+			continue
+		}
+		if tc.status == http.StatusBadRequest {
+			if !strings.Contains(answer.Body.String(), `"target":"duration"`) {
+				t.Errorf("the error does not name the field: %s", answer.Body)
+			}
+			continue
+		}
+		var accepted adminv1.Operation
+		var parameters adminv1.CredentialRequest
+		if err := errors.Join(json.Unmarshal(answer.Body.Bytes(), &accepted), json.Unmarshal(accepted.Parameters, &parameters)); err != nil {
+			t.Fatal(err)
+		}
+		d, err := time.ParseDuration(parameters.Duration)
+		if err != nil || tc.duration != 0 && d != tc.duration || d > 15*time.Minute || d < 10*time.Minute {
+			t.Errorf("in an elevation of %s the certificate lasts %s: %v", elevation, parameters.Duration, err)
+		}
+	}
+}
 
 // TestLevelNeedsItsRole requests credentials of each level with each role. A refusal names the role and is audited with the level.
 func TestLevelNeedsItsRole(t *testing.T) {

@@ -147,11 +147,11 @@ const (
 	// The control plane signed the request. The status contains the certificate, which is valid until the expiration
 	// time.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED BreakGlassCredentialState = 4
-	// The certificate was issued, and a revocation of its class is in progress. The hosted API server may still accept
-	// it.
+	// The certificate was issued, and a revocation of its class is in progress, or the credential was revoked alone. The
+	// hosted API server may still accept it, in the second case until the expiration time.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION BreakGlassCredentialState = 5
-	// The control plane confirmed that the hosted API server rejects the signer of the certificate, or the cluster was
-	// deleted.
+	// The hosted API server no longer accepts the certificate: the control plane confirmed that it rejects the signer, or
+	// the cluster was deleted, or the credential was revoked alone and its certificate has expired.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED BreakGlassCredentialState = 6
 	// The expiration time has passed.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED BreakGlassCredentialState = 7
@@ -380,7 +380,8 @@ type BreakGlassCredentialSpec struct {
 	// request has no alternative names. The key is RSA of at least 2048 bits, ECDSA, or Ed25519.
 	CertificateSigningRequest string `protobuf:"bytes,2,opt,name=certificate_signing_request,json=certificateSigningRequest,proto3" json:"certificate_signing_request,omitempty"`
 	// The validity of the certificate from the time of signing: 10 minutes to 24 hours. Absent means 24 hours. For an SRE,
-	// it must end before the elevation in the signed intent.
+	// it is 10 to 15 minutes, and must end before the elevation in the signed intent: an SRE who still needs access requests
+	// another credential before the certificate ends.
 	Lifetime *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	// The person or service that requests the credential, stored for audits: 1 to 256 characters.
 	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
@@ -392,7 +393,10 @@ type BreakGlassCredentialSpec struct {
 	NotAfter *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
 	// The level. Required for class SRE, and unspecified for customers. READER requires an elevation to operator, ADMIN one
 	// to break-glass.
-	Level         BreakGlassLevel `protobuf:"varint,7,opt,name=level,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassLevel" json:"level,omitempty"`
+	Level BreakGlassLevel `protobuf:"varint,7,opt,name=level,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassLevel" json:"level,omitempty"`
+	// The elevation with which the credential was requested. Output only; Cluster Service reads it from the signed intent.
+	// Absent for customers.
+	Elevation     string `protobuf:"bytes,8,opt,name=elevation,proto3" json:"elevation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +480,13 @@ func (x *BreakGlassCredentialSpec) GetLevel() BreakGlassLevel {
 	return BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
 }
 
+func (x *BreakGlassCredentialSpec) GetElevation() string {
+	if x != nil {
+		return x.Elevation
+	}
+	return ""
+}
+
 // BreakGlassCredentialStatus is the observed state of a credential.
 type BreakGlassCredentialStatus struct {
 	state protoimpl.MessageState    `protogen:"open.v1"`
@@ -498,7 +509,9 @@ type BreakGlassCredentialStatus struct {
 	CertificateFingerprint string `protobuf:"bytes,8,opt,name=certificate_fingerprint,json=certificateFingerprint,proto3" json:"certificate_fingerprint,omitempty"`
 	// The use of the certificate, as the management cluster reported it. Absent if the certificate was not used, or if
 	// the management cluster does not report uses.
-	Use           *BreakGlassUse `protobuf:"bytes,9,opt,name=use,proto3" json:"use,omitempty"`
+	Use *BreakGlassUse `protobuf:"bytes,9,opt,name=use,proto3" json:"use,omitempty"`
+	// Who revoked this credential alone. Absent if nobody did.
+	Revocation    *BreakGlassCredentialRevocation `protobuf:"bytes,10,opt,name=revocation,proto3" json:"revocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,6 +609,86 @@ func (x *BreakGlassCredentialStatus) GetUse() *BreakGlassUse {
 	return nil
 }
 
+func (x *BreakGlassCredentialStatus) GetRevocation() *BreakGlassCredentialRevocation {
+	if x != nil {
+		return x.Revocation
+	}
+	return nil
+}
+
+// BreakGlassCredentialRevocation is the revocation of one credential of an SRE, and of the other credentials that were
+// requested for the cluster with the same elevation. No further credential is issued for the cluster with this elevation.
+type BreakGlassCredentialRevocation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity of the revocation, a UUID that the caller generates.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The person who requested it, stored for audits: 1 to 256 characters.
+	Requester string `protobuf:"bytes,2,opt,name=requester,proto3" json:"requester,omitempty"`
+	// The reason, at most 1024 characters.
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BreakGlassCredentialRevocation) Reset() {
+	*x = BreakGlassCredentialRevocation{}
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BreakGlassCredentialRevocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BreakGlassCredentialRevocation) ProtoMessage() {}
+
+func (x *BreakGlassCredentialRevocation) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BreakGlassCredentialRevocation.ProtoReflect.Descriptor instead.
+func (*BreakGlassCredentialRevocation) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BreakGlassCredentialRevocation) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *BreakGlassCredentialRevocation) GetRequester() string {
+	if x != nil {
+		return x.Requester
+	}
+	return ""
+}
+
+func (x *BreakGlassCredentialRevocation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BreakGlassCredentialRevocation) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
 // BreakGlassUse describes the reported use of one certificate at its API server.
 type BreakGlassUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -613,7 +706,7 @@ type BreakGlassUse struct {
 
 func (x *BreakGlassUse) Reset() {
 	*x = BreakGlassUse{}
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +718,7 @@ func (x *BreakGlassUse) String() string {
 func (*BreakGlassUse) ProtoMessage() {}
 
 func (x *BreakGlassUse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +731,7 @@ func (x *BreakGlassUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakGlassUse.ProtoReflect.Descriptor instead.
 func (*BreakGlassUse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{3}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BreakGlassUse) GetFirstTime() *timestamppb.Timestamp {
@@ -670,7 +763,7 @@ func (x *BreakGlassUse) GetFirstRequest() string {
 }
 
 // BreakGlassRevocation revokes all issued credentials of one class of a cluster, by replacing the signer of the class.
-// A single credential cannot be revoked. Everything but the status and the revision is immutable.
+// RevokeBreakGlassCredential revokes a single credential of an SRE without a new signer. Everything but the status and the revision is immutable.
 type BreakGlassRevocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity of the revocation, a UUID that the caller generates.
@@ -695,7 +788,7 @@ type BreakGlassRevocation struct {
 
 func (x *BreakGlassRevocation) Reset() {
 	*x = BreakGlassRevocation{}
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +800,7 @@ func (x *BreakGlassRevocation) String() string {
 func (*BreakGlassRevocation) ProtoMessage() {}
 
 func (x *BreakGlassRevocation) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +813,7 @@ func (x *BreakGlassRevocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakGlassRevocation.ProtoReflect.Descriptor instead.
 func (*BreakGlassRevocation) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{4}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BreakGlassRevocation) GetUid() string {
@@ -797,7 +890,7 @@ type BreakGlassRevocationStatus struct {
 
 func (x *BreakGlassRevocationStatus) Reset() {
 	*x = BreakGlassRevocationStatus{}
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +902,7 @@ func (x *BreakGlassRevocationStatus) String() string {
 func (*BreakGlassRevocationStatus) ProtoMessage() {}
 
 func (x *BreakGlassRevocationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +915,7 @@ func (x *BreakGlassRevocationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakGlassRevocationStatus.ProtoReflect.Descriptor instead.
 func (*BreakGlassRevocationStatus) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{5}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BreakGlassRevocationStatus) GetState() BreakGlassRevocationState {
@@ -866,7 +959,7 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x06status\x18\x04 \x01(\v25.hcpmesh.clusterservice.v1.BreakGlassCredentialStatusR\x06status\x12\x1a\n" +
 	"\brevision\x18\x05 \x01(\x03R\brevision\x12;\n" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\x84\x03\n" +
+	"createTime\"\xa2\x03\n" +
 	"\x18BreakGlassCredentialSpec\x12@\n" +
 	"\x05class\x18\x01 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12>\n" +
 	"\x1bcertificate_signing_request\x18\x02 \x01(\tR\x19certificateSigningRequest\x125\n" +
@@ -874,7 +967,8 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x127\n" +
 	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\x12@\n" +
-	"\x05level\x18\a \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassLevelR\x05level\"\xad\x04\n" +
+	"\x05level\x18\a \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassLevelR\x05level\x12\x1c\n" +
+	"\televation\x18\b \x01(\tR\televation\"\x88\x05\n" +
 	"\x1aBreakGlassCredentialStatus\x12J\n" +
 	"\x05state\x18\x01 \x01(\x0e24.hcpmesh.clusterservice.v1.BreakGlassCredentialStateR\x05state\x12D\n" +
 	"\n" +
@@ -886,7 +980,17 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\aapi_url\x18\x06 \x01(\tR\x06apiUrl\x12C\n" +
 	"\x0fexpiration_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0eexpirationTime\x127\n" +
 	"\x17certificate_fingerprint\x18\b \x01(\tR\x16certificateFingerprint\x12:\n" +
-	"\x03use\x18\t \x01(\v2(.hcpmesh.clusterservice.v1.BreakGlassUseR\x03use\"\xc6\x01\n" +
+	"\x03use\x18\t \x01(\v2(.hcpmesh.clusterservice.v1.BreakGlassUseR\x03use\x12Y\n" +
+	"\n" +
+	"revocation\x18\n" +
+	" \x01(\v29.hcpmesh.clusterservice.v1.BreakGlassCredentialRevocationR\n" +
+	"revocation\"\xa5\x01\n" +
+	"\x1eBreakGlassCredentialRevocation\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12;\n" +
+	"\vcreate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"\xc6\x01\n" +
 	"\rBreakGlassUse\x129\n" +
 	"\n" +
 	"first_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
@@ -949,50 +1053,53 @@ func file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_hcpmesh_clusterservice_v1_break_glass_proto_goTypes = []any{
-	(BreakGlassClass)(0),               // 0: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassLevel)(0),               // 1: hcpmesh.clusterservice.v1.BreakGlassLevel
-	(BreakGlassCredentialState)(0),     // 2: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(BreakGlassRevocationState)(0),     // 3: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassCredential)(nil),       // 4: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(*BreakGlassCredentialSpec)(nil),   // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(*BreakGlassCredentialStatus)(nil), // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
-	(*BreakGlassUse)(nil),              // 7: hcpmesh.clusterservice.v1.BreakGlassUse
-	(*BreakGlassRevocation)(nil),       // 8: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*BreakGlassRevocationStatus)(nil), // 9: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	(*timestamppb.Timestamp)(nil),      // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 11: google.protobuf.Duration
-	(*Condition)(nil),                  // 12: hcpmesh.clusterservice.v1.Condition
-	(*LayerProgress)(nil),              // 13: hcpmesh.clusterservice.v1.LayerProgress
+	(BreakGlassClass)(0),                   // 0: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassLevel)(0),                   // 1: hcpmesh.clusterservice.v1.BreakGlassLevel
+	(BreakGlassCredentialState)(0),         // 2: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(BreakGlassRevocationState)(0),         // 3: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassCredential)(nil),           // 4: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(*BreakGlassCredentialSpec)(nil),       // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(*BreakGlassCredentialStatus)(nil),     // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
+	(*BreakGlassCredentialRevocation)(nil), // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialRevocation
+	(*BreakGlassUse)(nil),                  // 8: hcpmesh.clusterservice.v1.BreakGlassUse
+	(*BreakGlassRevocation)(nil),           // 9: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*BreakGlassRevocationStatus)(nil),     // 10: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	(*timestamppb.Timestamp)(nil),          // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 12: google.protobuf.Duration
+	(*Condition)(nil),                      // 13: hcpmesh.clusterservice.v1.Condition
+	(*LayerProgress)(nil),                  // 14: hcpmesh.clusterservice.v1.LayerProgress
 }
 var file_hcpmesh_clusterservice_v1_break_glass_proto_depIdxs = []int32{
 	5,  // 0: hcpmesh.clusterservice.v1.BreakGlassCredential.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
 	6,  // 1: hcpmesh.clusterservice.v1.BreakGlassCredential.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
-	10, // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
+	11, // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	11, // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
-	10, // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.not_after:type_name -> google.protobuf.Timestamp
+	12, // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
+	11, // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.not_after:type_name -> google.protobuf.Timestamp
 	1,  // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.level:type_name -> hcpmesh.clusterservice.v1.BreakGlassLevel
 	2,  // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	12, // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	13, // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	10, // 10: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
-	7,  // 11: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
-	10, // 12: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
-	10, // 13: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
-	0,  // 14: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	9,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	10, // 16: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
-	3,  // 17: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	12, // 18: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	13, // 19: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	10, // 20: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	14, // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	11, // 10: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
+	8,  // 11: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
+	7,  // 12: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialRevocation
+	11, // 13: hcpmesh.clusterservice.v1.BreakGlassCredentialRevocation.create_time:type_name -> google.protobuf.Timestamp
+	11, // 14: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
+	11, // 15: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
+	0,  // 16: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	10, // 17: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	11, // 18: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
+	3,  // 19: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	13, // 20: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	14, // 21: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	11, // 22: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_break_glass_proto_init() }
@@ -1007,7 +1114,7 @@ func file_hcpmesh_clusterservice_v1_break_glass_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1581,6 +1581,86 @@ func (x *RevokeBreakGlassCredentialsRequest) GetReason() string {
 	return ""
 }
 
+type RevokeBreakGlassCredentialRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See BreakGlassCredentialRevocation.uid.
+	Uid        string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// The uid of the credential.
+	CredentialUid string `protobuf:"bytes,3,opt,name=credential_uid,json=credentialUid,proto3" json:"credential_uid,omitempty"`
+	// See BreakGlassCredentialRevocation.requester.
+	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
+	// See BreakGlassCredentialRevocation.reason. Required.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeBreakGlassCredentialRequest) Reset() {
+	*x = RevokeBreakGlassCredentialRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeBreakGlassCredentialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeBreakGlassCredentialRequest) ProtoMessage() {}
+
+func (x *RevokeBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeBreakGlassCredentialRequest.ProtoReflect.Descriptor instead.
+func (*RevokeBreakGlassCredentialRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RevokeBreakGlassCredentialRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialRequest) GetCredentialUid() string {
+	if x != nil {
+		return x.CredentialUid
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialRequest) GetRequester() string {
+	if x != nil {
+		return x.Requester
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type GetBreakGlassRevocationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1590,7 +1670,7 @@ type GetBreakGlassRevocationRequest struct {
 
 func (x *GetBreakGlassRevocationRequest) Reset() {
 	*x = GetBreakGlassRevocationRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1682,7 @@ func (x *GetBreakGlassRevocationRequest) String() string {
 func (*GetBreakGlassRevocationRequest) ProtoMessage() {}
 
 func (x *GetBreakGlassRevocationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1695,7 @@ func (x *GetBreakGlassRevocationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBreakGlassRevocationRequest.ProtoReflect.Descriptor instead.
 func (*GetBreakGlassRevocationRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetBreakGlassRevocationRequest) GetUid() string {
@@ -1640,7 +1720,7 @@ type ListBreakGlassRevocationsRequest struct {
 
 func (x *ListBreakGlassRevocationsRequest) Reset() {
 	*x = ListBreakGlassRevocationsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1732,7 @@ func (x *ListBreakGlassRevocationsRequest) String() string {
 func (*ListBreakGlassRevocationsRequest) ProtoMessage() {}
 
 func (x *ListBreakGlassRevocationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1745,7 @@ func (x *ListBreakGlassRevocationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBreakGlassRevocationsRequest.ProtoReflect.Descriptor instead.
 func (*ListBreakGlassRevocationsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListBreakGlassRevocationsRequest) GetPageSize() int32 {
@@ -1707,7 +1787,7 @@ type ListBreakGlassRevocationsResponse struct {
 
 func (x *ListBreakGlassRevocationsResponse) Reset() {
 	*x = ListBreakGlassRevocationsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1799,7 @@ func (x *ListBreakGlassRevocationsResponse) String() string {
 func (*ListBreakGlassRevocationsResponse) ProtoMessage() {}
 
 func (x *ListBreakGlassRevocationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1812,7 @@ func (x *ListBreakGlassRevocationsResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ListBreakGlassRevocationsResponse.ProtoReflect.Descriptor instead.
 func (*ListBreakGlassRevocationsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListBreakGlassRevocationsResponse) GetRevocations() []*BreakGlassRevocation {
@@ -1766,7 +1846,7 @@ type RetryDeletionRequest struct {
 
 func (x *RetryDeletionRequest) Reset() {
 	*x = RetryDeletionRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1858,7 @@ func (x *RetryDeletionRequest) String() string {
 func (*RetryDeletionRequest) ProtoMessage() {}
 
 func (x *RetryDeletionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1871,7 @@ func (x *RetryDeletionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeletionRequest.ProtoReflect.Descriptor instead.
 func (*RetryDeletionRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryDeletionRequest) GetClusterUid() string {
@@ -1818,7 +1898,7 @@ type RetryDeletionResponse struct {
 
 func (x *RetryDeletionResponse) Reset() {
 	*x = RetryDeletionResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1910,7 @@ func (x *RetryDeletionResponse) String() string {
 func (*RetryDeletionResponse) ProtoMessage() {}
 
 func (x *RetryDeletionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1923,7 @@ func (x *RetryDeletionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeletionResponse.ProtoReflect.Descriptor instead.
 func (*RetryDeletionResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryDeletionResponse) GetSteps() []string {
@@ -1867,7 +1947,7 @@ type ReleaseDeletionFinalizersRequest struct {
 
 func (x *ReleaseDeletionFinalizersRequest) Reset() {
 	*x = ReleaseDeletionFinalizersRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1959,7 @@ func (x *ReleaseDeletionFinalizersRequest) String() string {
 func (*ReleaseDeletionFinalizersRequest) ProtoMessage() {}
 
 func (x *ReleaseDeletionFinalizersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1972,7 @@ func (x *ReleaseDeletionFinalizersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseDeletionFinalizersRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseDeletionFinalizersRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReleaseDeletionFinalizersRequest) GetClusterUid() string {
@@ -1935,7 +2015,7 @@ type ForceDeletionStepRequest struct {
 
 func (x *ForceDeletionStepRequest) Reset() {
 	*x = ForceDeletionStepRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2027,7 @@ func (x *ForceDeletionStepRequest) String() string {
 func (*ForceDeletionStepRequest) ProtoMessage() {}
 
 func (x *ForceDeletionStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2040,7 @@ func (x *ForceDeletionStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceDeletionStepRequest.ProtoReflect.Descriptor instead.
 func (*ForceDeletionStepRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ForceDeletionStepRequest) GetClusterUid() string {
@@ -1999,7 +2079,7 @@ type ListDeletionLeftoversRequest struct {
 
 func (x *ListDeletionLeftoversRequest) Reset() {
 	*x = ListDeletionLeftoversRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2091,7 @@ func (x *ListDeletionLeftoversRequest) String() string {
 func (*ListDeletionLeftoversRequest) ProtoMessage() {}
 
 func (x *ListDeletionLeftoversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2104,7 @@ func (x *ListDeletionLeftoversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeletionLeftoversRequest.ProtoReflect.Descriptor instead.
 func (*ListDeletionLeftoversRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListDeletionLeftoversRequest) GetPageSize() int32 {
@@ -2066,7 +2146,7 @@ type ListDeletionLeftoversResponse struct {
 
 func (x *ListDeletionLeftoversResponse) Reset() {
 	*x = ListDeletionLeftoversResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2158,7 @@ func (x *ListDeletionLeftoversResponse) String() string {
 func (*ListDeletionLeftoversResponse) ProtoMessage() {}
 
 func (x *ListDeletionLeftoversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[32]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2171,7 @@ func (x *ListDeletionLeftoversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeletionLeftoversResponse.ProtoReflect.Descriptor instead.
 func (*ListDeletionLeftoversResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListDeletionLeftoversResponse) GetLeftovers() []*DeletionLeftover {
@@ -2118,7 +2198,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2210,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[33]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2223,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchRequest) GetAfterRevision() int64 {
@@ -2173,7 +2253,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2265,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2278,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchResponse) GetRevision() int64 {
@@ -2333,7 +2413,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2425,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2438,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 type PauseClusterRequest struct {
@@ -2374,7 +2454,7 @@ type PauseClusterRequest struct {
 
 func (x *PauseClusterRequest) Reset() {
 	*x = PauseClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2466,7 @@ func (x *PauseClusterRequest) String() string {
 func (*PauseClusterRequest) ProtoMessage() {}
 
 func (x *PauseClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2479,7 @@ func (x *PauseClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseClusterRequest.ProtoReflect.Descriptor instead.
 func (*PauseClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PauseClusterRequest) GetUid() string {
@@ -2441,7 +2521,7 @@ type ResumeClusterRequest struct {
 
 func (x *ResumeClusterRequest) Reset() {
 	*x = ResumeClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2533,7 @@ func (x *ResumeClusterRequest) String() string {
 func (*ResumeClusterRequest) ProtoMessage() {}
 
 func (x *ResumeClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2546,7 @@ func (x *ResumeClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeClusterRequest.ProtoReflect.Descriptor instead.
 func (*ResumeClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResumeClusterRequest) GetUid() string {
@@ -2503,7 +2583,7 @@ type SetClusterSizeRequest struct {
 
 func (x *SetClusterSizeRequest) Reset() {
 	*x = SetClusterSizeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2595,7 @@ func (x *SetClusterSizeRequest) String() string {
 func (*SetClusterSizeRequest) ProtoMessage() {}
 
 func (x *SetClusterSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[38]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2608,7 @@ func (x *SetClusterSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterSizeRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterSizeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetClusterSizeRequest) GetUid() string {
@@ -2570,7 +2650,7 @@ type RetryClusterRequest struct {
 
 func (x *RetryClusterRequest) Reset() {
 	*x = RetryClusterRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2662,7 @@ func (x *RetryClusterRequest) String() string {
 func (*RetryClusterRequest) ProtoMessage() {}
 
 func (x *RetryClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[39]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2675,7 @@ func (x *RetryClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryClusterRequest.ProtoReflect.Descriptor instead.
 func (*RetryClusterRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RetryClusterRequest) GetUid() string {
@@ -2628,7 +2708,7 @@ type ListClusterActionsRequest struct {
 
 func (x *ListClusterActionsRequest) Reset() {
 	*x = ListClusterActionsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2720,7 @@ func (x *ListClusterActionsRequest) String() string {
 func (*ListClusterActionsRequest) ProtoMessage() {}
 
 func (x *ListClusterActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2733,7 @@ func (x *ListClusterActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClusterActionsRequest.ProtoReflect.Descriptor instead.
 func (*ListClusterActionsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListClusterActionsRequest) GetClusterUid() string {
@@ -2673,7 +2753,7 @@ type ListClusterActionsResponse struct {
 
 func (x *ListClusterActionsResponse) Reset() {
 	*x = ListClusterActionsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2765,7 @@ func (x *ListClusterActionsResponse) String() string {
 func (*ListClusterActionsResponse) ProtoMessage() {}
 
 func (x *ListClusterActionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2778,7 @@ func (x *ListClusterActionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClusterActionsResponse.ProtoReflect.Descriptor instead.
 func (*ListClusterActionsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListClusterActionsResponse) GetActions() []*ClusterAction {
@@ -2723,7 +2803,7 @@ type ListWorksRequest struct {
 
 func (x *ListWorksRequest) Reset() {
 	*x = ListWorksRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2815,7 @@ func (x *ListWorksRequest) String() string {
 func (*ListWorksRequest) ProtoMessage() {}
 
 func (x *ListWorksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2828,7 @@ func (x *ListWorksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorksRequest.ProtoReflect.Descriptor instead.
 func (*ListWorksRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListWorksRequest) GetClusterUid() string {
@@ -2781,7 +2861,7 @@ type ListWorksResponse struct {
 
 func (x *ListWorksResponse) Reset() {
 	*x = ListWorksResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2873,7 @@ func (x *ListWorksResponse) String() string {
 func (*ListWorksResponse) ProtoMessage() {}
 
 func (x *ListWorksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2886,7 @@ func (x *ListWorksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorksResponse.ProtoReflect.Descriptor instead.
 func (*ListWorksResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListWorksResponse) GetWorks() []*Work {
@@ -2829,7 +2909,7 @@ type DeleteOrphanRequest struct {
 
 func (x *DeleteOrphanRequest) Reset() {
 	*x = DeleteOrphanRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2921,7 @@ func (x *DeleteOrphanRequest) String() string {
 func (*DeleteOrphanRequest) ProtoMessage() {}
 
 func (x *DeleteOrphanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2934,7 @@ func (x *DeleteOrphanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOrphanRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOrphanRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteOrphanRequest) GetWorkId() string {
@@ -2886,7 +2966,7 @@ type DeleteOrphanResponse struct {
 
 func (x *DeleteOrphanResponse) Reset() {
 	*x = DeleteOrphanResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[45]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +2978,7 @@ func (x *DeleteOrphanResponse) String() string {
 func (*DeleteOrphanResponse) ProtoMessage() {}
 
 func (x *DeleteOrphanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[45]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +2991,7 @@ func (x *DeleteOrphanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOrphanResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOrphanResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 type ListProvisionShardsRequest struct {
@@ -2924,7 +3004,7 @@ type ListProvisionShardsRequest struct {
 
 func (x *ListProvisionShardsRequest) Reset() {
 	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[46]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3016,7 @@ func (x *ListProvisionShardsRequest) String() string {
 func (*ListProvisionShardsRequest) ProtoMessage() {}
 
 func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[46]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3029,7 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListProvisionShardsRequest) GetShowDeregistered() bool {
@@ -2968,7 +3048,7 @@ type ListProvisionShardsResponse struct {
 
 func (x *ListProvisionShardsResponse) Reset() {
 	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[47]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3060,7 @@ func (x *ListProvisionShardsResponse) String() string {
 func (*ListProvisionShardsResponse) ProtoMessage() {}
 
 func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[47]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3073,7 @@ func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
@@ -3027,7 +3107,7 @@ type UpdateProvisionShardRequest struct {
 
 func (x *UpdateProvisionShardRequest) Reset() {
 	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3119,7 @@ func (x *UpdateProvisionShardRequest) String() string {
 func (*UpdateProvisionShardRequest) ProtoMessage() {}
 
 func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3132,7 @@ func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UpdateProvisionShardRequest) GetName() string {
@@ -3267,6 +3347,13 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"clusterUid\x12@\n" +
 	"\x05class\x18\x03 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12\x1c\n" +
 	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xb3\x01\n" +
+	"!RevokeBreakGlassCredentialRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12%\n" +
+	"\x0ecredential_uid\x18\x03 \x01(\tR\rcredentialUid\x12\x1c\n" +
+	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"2\n" +
 	"\x1eGetBreakGlassRevocationRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xcd\x01\n" +
@@ -3380,7 +3467,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xe75\n" +
+	"\t_capacity2\xf56\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -3402,7 +3489,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x19ApplyBreakGlassCredential\x12;.hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassCredential\x12\x85\x01\n" +
 	"\x17GetBreakGlassCredential\x129.hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassCredential\x12\x96\x01\n" +
 	"\x19ListBreakGlassCredentials\x12;.hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse\x12\x8d\x01\n" +
-	"\x1bRevokeBreakGlassCredentials\x12=.hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x85\x01\n" +
+	"\x1bRevokeBreakGlassCredentials\x12=.hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x8b\x01\n" +
+	"\x1aRevokeBreakGlassCredential\x12<.hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassCredential\x12\x85\x01\n" +
 	"\x17GetBreakGlassRevocation\x129.hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x96\x01\n" +
 	"\x19ListBreakGlassRevocations\x12;.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse\x12r\n" +
 	"\rRetryDeletion\x12/.hcpmesh.clusterservice.v1.RetryDeletionRequest\x1a0.hcpmesh.clusterservice.v1.RetryDeletionResponse\x12\x81\x01\n" +
@@ -3455,7 +3543,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
@@ -3481,146 +3569,147 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ListBreakGlassCredentialsRequest)(nil),   // 21: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
 	(*ListBreakGlassCredentialsResponse)(nil),  // 22: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
 	(*RevokeBreakGlassCredentialsRequest)(nil), // 23: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	(*GetBreakGlassRevocationRequest)(nil),     // 24: hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	(*ListBreakGlassRevocationsRequest)(nil),   // 25: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	(*ListBreakGlassRevocationsResponse)(nil),  // 26: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	(*RetryDeletionRequest)(nil),               // 27: hcpmesh.clusterservice.v1.RetryDeletionRequest
-	(*RetryDeletionResponse)(nil),              // 28: hcpmesh.clusterservice.v1.RetryDeletionResponse
-	(*ReleaseDeletionFinalizersRequest)(nil),   // 29: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	(*ForceDeletionStepRequest)(nil),           // 30: hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	(*ListDeletionLeftoversRequest)(nil),       // 31: hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	(*ListDeletionLeftoversResponse)(nil),      // 32: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	(*WatchRequest)(nil),                       // 33: hcpmesh.clusterservice.v1.WatchRequest
-	(*WatchResponse)(nil),                      // 34: hcpmesh.clusterservice.v1.WatchResponse
-	(*Bookmark)(nil),                           // 35: hcpmesh.clusterservice.v1.Bookmark
-	(*PauseClusterRequest)(nil),                // 36: hcpmesh.clusterservice.v1.PauseClusterRequest
-	(*ResumeClusterRequest)(nil),               // 37: hcpmesh.clusterservice.v1.ResumeClusterRequest
-	(*SetClusterSizeRequest)(nil),              // 38: hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	(*RetryClusterRequest)(nil),                // 39: hcpmesh.clusterservice.v1.RetryClusterRequest
-	(*ListClusterActionsRequest)(nil),          // 40: hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	(*ListClusterActionsResponse)(nil),         // 41: hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	(*ListWorksRequest)(nil),                   // 42: hcpmesh.clusterservice.v1.ListWorksRequest
-	(*ListWorksResponse)(nil),                  // 43: hcpmesh.clusterservice.v1.ListWorksResponse
-	(*DeleteOrphanRequest)(nil),                // 44: hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	(*DeleteOrphanResponse)(nil),               // 45: hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	(*ListProvisionShardsRequest)(nil),         // 46: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),        // 47: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil),        // 48: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                        // 49: hcpmesh.clusterservice.v1.ClusterSpec
-	(*ClusterRecovery)(nil),                    // 50: hcpmesh.clusterservice.v1.ClusterRecovery
-	(ClusterPhase)(0),                          // 51: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 52: hcpmesh.clusterservice.v1.Cluster
-	(*timestamppb.Timestamp)(nil),              // 53: google.protobuf.Timestamp
-	(*ClusterConcern)(nil),                     // 54: hcpmesh.clusterservice.v1.ClusterConcern
-	(*ClusterConcernGroup)(nil),                // 55: hcpmesh.clusterservice.v1.ClusterConcernGroup
-	(*NodePoolSpec)(nil),                       // 56: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 57: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 58: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 59: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 60: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 61: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 62: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 63: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 64: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 65: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 66: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 67: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*Actor)(nil),                              // 68: hcpmesh.clusterservice.v1.Actor
-	(*DeletionLeftover)(nil),                   // 69: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Upgrade)(nil),                            // 70: hcpmesh.clusterservice.v1.Upgrade
-	(*ClusterAction)(nil),                      // 71: hcpmesh.clusterservice.v1.ClusterAction
-	(*Work)(nil),                               // 72: hcpmesh.clusterservice.v1.Work
-	(*ProvisionShard)(nil),                     // 73: hcpmesh.clusterservice.v1.ProvisionShard
-	(*Names)(nil),                              // 74: hcpmesh.clusterservice.v1.Names
-	(*Labels)(nil),                             // 75: hcpmesh.clusterservice.v1.Labels
-	(*GetClusterRecoveryRequest)(nil),          // 76: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	(*ListInventoryRequest)(nil),               // 77: hcpmesh.clusterservice.v1.ListInventoryRequest
-	(*PlanUpgradeRequest)(nil),                 // 78: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 79: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 80: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 81: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 82: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 83: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 84: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 85: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 86: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 87: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 88: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 89: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*ForceClusterStepRequest)(nil),            // 90: hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	(*AcceptControlPlaneRequest)(nil),          // 91: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	(*GetProvisionShardRequest)(nil),           // 92: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 93: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 94: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 95: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 96: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 97: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 98: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListOpenShiftVersionsRequest)(nil),       // 99: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	(*ListInventoryResponse)(nil),              // 100: hcpmesh.clusterservice.v1.ListInventoryResponse
-	(*DeletionStep)(nil),                       // 101: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 102: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 103: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 104: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 105: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 106: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 107: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 108: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 109: hcpmesh.clusterservice.v1.PlacementExplanation
-	(*ListOpenShiftVersionsResponse)(nil),      // 110: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	(*RevokeBreakGlassCredentialRequest)(nil),  // 24: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
+	(*GetBreakGlassRevocationRequest)(nil),     // 25: hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	(*ListBreakGlassRevocationsRequest)(nil),   // 26: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	(*ListBreakGlassRevocationsResponse)(nil),  // 27: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	(*RetryDeletionRequest)(nil),               // 28: hcpmesh.clusterservice.v1.RetryDeletionRequest
+	(*RetryDeletionResponse)(nil),              // 29: hcpmesh.clusterservice.v1.RetryDeletionResponse
+	(*ReleaseDeletionFinalizersRequest)(nil),   // 30: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	(*ForceDeletionStepRequest)(nil),           // 31: hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	(*ListDeletionLeftoversRequest)(nil),       // 32: hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	(*ListDeletionLeftoversResponse)(nil),      // 33: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	(*WatchRequest)(nil),                       // 34: hcpmesh.clusterservice.v1.WatchRequest
+	(*WatchResponse)(nil),                      // 35: hcpmesh.clusterservice.v1.WatchResponse
+	(*Bookmark)(nil),                           // 36: hcpmesh.clusterservice.v1.Bookmark
+	(*PauseClusterRequest)(nil),                // 37: hcpmesh.clusterservice.v1.PauseClusterRequest
+	(*ResumeClusterRequest)(nil),               // 38: hcpmesh.clusterservice.v1.ResumeClusterRequest
+	(*SetClusterSizeRequest)(nil),              // 39: hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	(*RetryClusterRequest)(nil),                // 40: hcpmesh.clusterservice.v1.RetryClusterRequest
+	(*ListClusterActionsRequest)(nil),          // 41: hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	(*ListClusterActionsResponse)(nil),         // 42: hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	(*ListWorksRequest)(nil),                   // 43: hcpmesh.clusterservice.v1.ListWorksRequest
+	(*ListWorksResponse)(nil),                  // 44: hcpmesh.clusterservice.v1.ListWorksResponse
+	(*DeleteOrphanRequest)(nil),                // 45: hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	(*DeleteOrphanResponse)(nil),               // 46: hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	(*ListProvisionShardsRequest)(nil),         // 47: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*ListProvisionShardsResponse)(nil),        // 48: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*UpdateProvisionShardRequest)(nil),        // 49: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*ClusterSpec)(nil),                        // 50: hcpmesh.clusterservice.v1.ClusterSpec
+	(*ClusterRecovery)(nil),                    // 51: hcpmesh.clusterservice.v1.ClusterRecovery
+	(ClusterPhase)(0),                          // 52: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 53: hcpmesh.clusterservice.v1.Cluster
+	(*timestamppb.Timestamp)(nil),              // 54: google.protobuf.Timestamp
+	(*ClusterConcern)(nil),                     // 55: hcpmesh.clusterservice.v1.ClusterConcern
+	(*ClusterConcernGroup)(nil),                // 56: hcpmesh.clusterservice.v1.ClusterConcernGroup
+	(*NodePoolSpec)(nil),                       // 57: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 58: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 59: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 60: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 61: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 62: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 63: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 64: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 65: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 66: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 67: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 68: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 69: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 70: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*Upgrade)(nil),                            // 71: hcpmesh.clusterservice.v1.Upgrade
+	(*ClusterAction)(nil),                      // 72: hcpmesh.clusterservice.v1.ClusterAction
+	(*Work)(nil),                               // 73: hcpmesh.clusterservice.v1.Work
+	(*ProvisionShard)(nil),                     // 74: hcpmesh.clusterservice.v1.ProvisionShard
+	(*Names)(nil),                              // 75: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 76: hcpmesh.clusterservice.v1.Labels
+	(*GetClusterRecoveryRequest)(nil),          // 77: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	(*ListInventoryRequest)(nil),               // 78: hcpmesh.clusterservice.v1.ListInventoryRequest
+	(*PlanUpgradeRequest)(nil),                 // 79: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 80: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 81: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 82: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 83: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 84: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 85: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 86: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 87: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 88: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 89: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 90: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*ForceClusterStepRequest)(nil),            // 91: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*AcceptControlPlaneRequest)(nil),          // 92: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	(*GetProvisionShardRequest)(nil),           // 93: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 94: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 95: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 96: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 97: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 98: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 99: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListOpenShiftVersionsRequest)(nil),       // 100: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	(*ListInventoryResponse)(nil),              // 101: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 102: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 103: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 104: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 105: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 106: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 107: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 108: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 109: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 110: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsResponse)(nil),      // 111: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	49,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	50,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
-	51,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	52,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	53,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
-	54,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
-	55,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
-	56,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	57,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	58,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	59,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	60,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	61,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	62,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	63,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	64,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	65,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	66,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	67,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	68,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	68,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	68,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	69,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
-	52,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	58,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
-	35,  // 25: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	61,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	64,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	67,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	70,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	53,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
-	68,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	68,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	68,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	68,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	71,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
-	72,  // 36: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	68,  // 37: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	73,  // 38: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	74,  // 39: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	74,  // 40: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	75,  // 41: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	68,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	50,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	51,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
+	52,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	53,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	54,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
+	55,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
+	56,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
+	57,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	58,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	59,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	60,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	61,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	62,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	63,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	64,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	65,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	66,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	67,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	68,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	69,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	69,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	69,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	70,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	53,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	59,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	36,  // 25: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
+	62,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	65,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	68,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	71,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	54,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
+	69,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	69,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	69,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	69,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	72,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
+	73,  // 36: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	69,  // 37: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	74,  // 38: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	75,  // 39: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	75,  // 40: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	76,  // 41: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	69,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	0,   // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
 	1,   // 44: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
 	2,   // 45: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
 	4,   // 46: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
 	6,   // 47: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
 	8,   // 48: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	76,  // 49: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	77,  // 50: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
+	77,  // 49: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	78,  // 50: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
 	9,   // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
 	10,  // 52: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
 	11,  // 53: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
@@ -3633,104 +3722,106 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	20,  // 60: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
 	21,  // 61: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
 	23,  // 62: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	24,  // 63: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	25,  // 64: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	27,  // 65: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	29,  // 66: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	30,  // 67: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	31,  // 68: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	78,  // 69: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	79,  // 70: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	80,  // 71: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	81,  // 72: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	82,  // 73: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	83,  // 74: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	84,  // 75: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	85,  // 76: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	86,  // 77: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	87,  // 78: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	88,  // 79: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	89,  // 80: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	33,  // 81: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	36,  // 82: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	37,  // 83: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	38,  // 84: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	39,  // 85: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	90,  // 86: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	91,  // 87: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	40,  // 88: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	42,  // 89: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	44,  // 90: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	46,  // 91: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	92,  // 92: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	93,  // 93: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	48,  // 94: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	94,  // 95: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	95,  // 96: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	96,  // 97: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	97,  // 98: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	98,  // 99: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	99,  // 100: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	52,  // 101: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	52,  // 102: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,   // 103: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	5,   // 104: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
-	7,   // 105: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
-	52,  // 106: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	50,  // 107: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
-	100, // 108: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
-	58,  // 109: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	58,  // 110: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	12,  // 111: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	58,  // 112: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	61,  // 113: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	61,  // 114: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	17,  // 115: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	61,  // 116: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	64,  // 117: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	64,  // 118: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	22,  // 119: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	67,  // 120: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	67,  // 121: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	26,  // 122: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	28,  // 123: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	101, // 124: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	101, // 125: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	32,  // 126: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	102, // 127: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	70,  // 128: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	70,  // 129: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	103, // 130: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	70,  // 131: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	70,  // 132: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	70,  // 133: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	70,  // 134: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	104, // 135: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	104, // 136: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	105, // 137: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	106, // 138: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	34,  // 139: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	71,  // 140: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	71,  // 141: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	71,  // 142: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	71,  // 143: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	71,  // 144: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	71,  // 145: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	41,  // 146: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	43,  // 147: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	45,  // 148: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	47,  // 149: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	107, // 150: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	73,  // 151: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	73,  // 152: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	108, // 153: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	108, // 154: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	73,  // 155: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	109, // 156: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	109, // 157: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	110, // 158: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
-	101, // [101:159] is the sub-list for method output_type
-	43,  // [43:101] is the sub-list for method input_type
+	24,  // 63: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
+	25,  // 64: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	26,  // 65: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	28,  // 66: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	30,  // 67: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	31,  // 68: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	32,  // 69: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	79,  // 70: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	80,  // 71: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	81,  // 72: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	82,  // 73: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	83,  // 74: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	84,  // 75: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	85,  // 76: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	86,  // 77: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	87,  // 78: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	88,  // 79: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	89,  // 80: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	90,  // 81: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	34,  // 82: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	37,  // 83: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	38,  // 84: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	39,  // 85: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	40,  // 86: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	91,  // 87: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	92,  // 88: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	41,  // 89: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	43,  // 90: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	45,  // 91: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	47,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	93,  // 93: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	94,  // 94: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	49,  // 95: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	95,  // 96: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	96,  // 97: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	97,  // 98: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	98,  // 99: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	99,  // 100: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	100, // 101: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	53,  // 102: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	53,  // 103: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 104: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	5,   // 105: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
+	7,   // 106: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
+	53,  // 107: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	51,  // 108: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	101, // 109: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	59,  // 110: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	59,  // 111: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	12,  // 112: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	59,  // 113: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	62,  // 114: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	62,  // 115: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	17,  // 116: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	62,  // 117: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	65,  // 118: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	65,  // 119: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	22,  // 120: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	68,  // 121: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	65,  // 122: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	68,  // 123: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	27,  // 124: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	29,  // 125: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	102, // 126: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	102, // 127: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	33,  // 128: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	103, // 129: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	71,  // 130: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	71,  // 131: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	104, // 132: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	71,  // 133: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	71,  // 134: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	71,  // 135: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	71,  // 136: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	105, // 137: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	105, // 138: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	106, // 139: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	107, // 140: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	35,  // 141: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	72,  // 142: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	72,  // 143: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	72,  // 144: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	72,  // 145: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	72,  // 146: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	72,  // 147: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	42,  // 148: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	44,  // 149: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	46,  // 150: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	48,  // 151: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	108, // 152: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	74,  // 153: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	74,  // 154: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	109, // 155: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	109, // 156: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	74,  // 157: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	110, // 158: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	110, // 159: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	111, // 160: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	102, // [102:161] is the sub-list for method output_type
+	43,  // [43:102] is the sub-list for method input_type
 	43,  // [43:43] is the sub-list for extension type_name
 	43,  // [43:43] is the sub-list for extension extendee
 	0,   // [0:43] is the sub-list for field type_name
@@ -3756,7 +3847,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_removal_proto_init()
 	file_hcpmesh_clusterservice_v1_work_proto_init()
 	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34].OneofWrappers = []any{
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[35].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
 		(*WatchResponse_Bookmark)(nil),
@@ -3765,14 +3856,14 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_BreakGlassRevocation)(nil),
 		(*WatchResponse_Upgrade)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[48].OneofWrappers = []any{}
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,7 @@ const (
 	ClusterService_GetBreakGlassCredential_FullMethodName     = "/hcpmesh.clusterservice.v1.ClusterService/GetBreakGlassCredential"
 	ClusterService_ListBreakGlassCredentials_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ListBreakGlassCredentials"
 	ClusterService_RevokeBreakGlassCredentials_FullMethodName = "/hcpmesh.clusterservice.v1.ClusterService/RevokeBreakGlassCredentials"
+	ClusterService_RevokeBreakGlassCredential_FullMethodName  = "/hcpmesh.clusterservice.v1.ClusterService/RevokeBreakGlassCredential"
 	ClusterService_GetBreakGlassRevocation_FullMethodName     = "/hcpmesh.clusterservice.v1.ClusterService/GetBreakGlassRevocation"
 	ClusterService_ListBreakGlassRevocations_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ListBreakGlassRevocations"
 	ClusterService_RetryDeletion_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/RetryDeletion"
@@ -156,6 +157,14 @@ type ClusterServiceClient interface {
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
 	// RetryInfo).
 	RevokeBreakGlassCredentials(ctx context.Context, in *RevokeBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
+	// Revokes one credential of class SRE, with the other credentials for the cluster that have its elevation, and returns it.
+	// Pending ones become CANCELED. Issued ones become AWAITING_REVOCATION, and REVOKED when their certificates expire, at
+	// most 15 minutes after they were signed: an API server of Kubernetes cannot reject one certificate of a signer before.
+	// Credentials of other elevations are not affected. A repeated uid has no further effect.
+	//
+	// NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN (or it ended long ago). FAILED_PRECONDITION: BREAK_GLASS_CREDENTIAL_NOT_REVOCABLE
+	// (it is a customer's; revoke the class), CLUSTER_UNKNOWN, CLUSTER_DELETING.
+	RevokeBreakGlassCredential(ctx context.Context, in *RevokeBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error)
 	// Returns a revocation. Revocations are stored for 7 days after they ended. NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN.
 	GetBreakGlassRevocation(ctx context.Context, in *GetBreakGlassRevocationRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
 	ListBreakGlassRevocations(ctx context.Context, in *ListBreakGlassRevocationsRequest, opts ...grpc.CallOption) (*ListBreakGlassRevocationsResponse, error)
@@ -475,6 +484,16 @@ func (c *clusterServiceClient) RevokeBreakGlassCredentials(ctx context.Context, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BreakGlassRevocation)
 	err := c.cc.Invoke(ctx, ClusterService_RevokeBreakGlassCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RevokeBreakGlassCredential(ctx context.Context, in *RevokeBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BreakGlassCredential)
+	err := c.cc.Invoke(ctx, ClusterService_RevokeBreakGlassCredential_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -947,6 +966,14 @@ type ClusterServiceServer interface {
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
 	// RetryInfo).
 	RevokeBreakGlassCredentials(context.Context, *RevokeBreakGlassCredentialsRequest) (*BreakGlassRevocation, error)
+	// Revokes one credential of class SRE, with the other credentials for the cluster that have its elevation, and returns it.
+	// Pending ones become CANCELED. Issued ones become AWAITING_REVOCATION, and REVOKED when their certificates expire, at
+	// most 15 minutes after they were signed: an API server of Kubernetes cannot reject one certificate of a signer before.
+	// Credentials of other elevations are not affected. A repeated uid has no further effect.
+	//
+	// NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN (or it ended long ago). FAILED_PRECONDITION: BREAK_GLASS_CREDENTIAL_NOT_REVOCABLE
+	// (it is a customer's; revoke the class), CLUSTER_UNKNOWN, CLUSTER_DELETING.
+	RevokeBreakGlassCredential(context.Context, *RevokeBreakGlassCredentialRequest) (*BreakGlassCredential, error)
 	// Returns a revocation. Revocations are stored for 7 days after they ended. NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN.
 	GetBreakGlassRevocation(context.Context, *GetBreakGlassRevocationRequest) (*BreakGlassRevocation, error)
 	ListBreakGlassRevocations(context.Context, *ListBreakGlassRevocationsRequest) (*ListBreakGlassRevocationsResponse, error)
@@ -1131,6 +1158,9 @@ func (UnimplementedClusterServiceServer) ListBreakGlassCredentials(context.Conte
 }
 func (UnimplementedClusterServiceServer) RevokeBreakGlassCredentials(context.Context, *RevokeBreakGlassCredentialsRequest) (*BreakGlassRevocation, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeBreakGlassCredentials not implemented")
+}
+func (UnimplementedClusterServiceServer) RevokeBreakGlassCredential(context.Context, *RevokeBreakGlassCredentialRequest) (*BreakGlassCredential, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeBreakGlassCredential not implemented")
 }
 func (UnimplementedClusterServiceServer) GetBreakGlassRevocation(context.Context, *GetBreakGlassRevocationRequest) (*BreakGlassRevocation, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBreakGlassRevocation not implemented")
@@ -1623,6 +1653,24 @@ func _ClusterService_RevokeBreakGlassCredentials_Handler(srv interface{}, ctx co
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).RevokeBreakGlassCredentials(ctx, req.(*RevokeBreakGlassCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RevokeBreakGlassCredential_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeBreakGlassCredentialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RevokeBreakGlassCredential(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RevokeBreakGlassCredential_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RevokeBreakGlassCredential(ctx, req.(*RevokeBreakGlassCredentialRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2390,6 +2438,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeBreakGlassCredentials",
 			Handler:    _ClusterService_RevokeBreakGlassCredentials_Handler,
+		},
+		{
+			MethodName: "RevokeBreakGlassCredential",
+			Handler:    _ClusterService_RevokeBreakGlassCredential_Handler,
 		},
 		{
 			MethodName: "GetBreakGlassRevocation",

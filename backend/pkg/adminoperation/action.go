@@ -53,8 +53,9 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionDriftReconcile: e.reconcile,
 		adminv1.ActionDriftDelete:    e.deleteDrift,
 
-		adminv1.ActionCredentialRequest: e.requestCredential,
-		adminv1.ActionCredentialRevoke:  e.revokeCredentials,
+		adminv1.ActionCredentialRequest:   e.requestCredential,
+		adminv1.ActionCredentialRevoke:    e.revokeCredentials,
+		adminv1.ActionCredentialRevokeOne: e.revokeCredential,
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
 		adminv1.ActionQuotaSet:           decoded(e.setQuota),
@@ -121,4 +122,15 @@ func (e *Executor) revokeCredentials(ctx context.Context, o *database.AdminOpera
 		return nil, err
 	}
 	return adminv1.FleetRevocation{Of: &clusterservicev1.BreakGlassRevocation{Uid: v.GetUid(), ClusterUid: v.GetClusterUid(), Class: v.GetClass(), CreateTime: v.GetCreateTime()}}, nil
+}
+
+func (e *Executor) revokeCredential(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+	c, err := send(ctx, o, e.rpc.RevokeBreakGlassCredential)
+	if err != nil {
+		return nil, err
+	}
+	// The result has no certificate. It has the time until which the API server accepts it.
+	return adminv1.FleetCredential{Of: &clusterservicev1.BreakGlassCredential{Uid: c.GetUid(), ClusterUid: c.GetClusterUid(), CreateTime: c.GetCreateTime(),
+		Status: &clusterservicev1.BreakGlassCredentialStatus{State: c.GetStatus().GetState(), ExpirationTime: c.GetStatus().GetExpirationTime(),
+			Revocation: c.GetStatus().GetRevocation()}}}, nil
 }

@@ -59,7 +59,7 @@ func credentialRequest(t *testing.T, cluster *csv1.ApplyClusterRequest, class cs
 	t.Helper()
 	name, lifetime, level := "system:customer-break-glass:system-admin", (*durationpb.Duration)(nil), csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
 	if class == sre {
-		name, lifetime, level = sreName, durationpb.New(30*time.Minute), csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
+		name, lifetime, level = sreName, durationpb.New(12*time.Minute), csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
 	}
 	return &csv1.ApplyBreakGlassCredentialRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Spec: &csv1.BreakGlassCredentialSpec{Class: class, Lifetime: lifetime, Level: level,
 		CertificateSigningRequest: signingRequest(t, pkix.Name{CommonName: name, Organization: []string{"system:masters"}}), Requester: "ada@example.com", Reason: "incident 1"}}

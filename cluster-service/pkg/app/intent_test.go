@@ -130,7 +130,7 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 	service := r.start(nil)
 	cluster, _ := service.createReady(t, "c")
 	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
-	end := time.Now().Add(time.Hour)
+	end := time.Now().Add(12*time.Minute + 30*time.Second)
 	apply := func(request *csv1.ApplyBreakGlassCredentialRequest) error {
 		signed := r.admin.Call(t, method, request, func(i *intent.Intent) { i.Elevation.ExpiresAt, i.ExpiresAt = end, i.IssuedAt.Add(time.Minute) })
 		_, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), request)
@@ -147,10 +147,12 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 		"name of somebody else": {"the certificate would name bob", func(s *csv1.BreakGlassCredentialSpec) {
 			s.CertificateSigningRequest = named("system:sre-break-glass:bob")
 		}, "spec.certificate_signing_request"},
-		"longer name":           {"alice2 is somebody else", func(s *csv1.BreakGlassCredentialSpec) { s.CertificateSigningRequest = named(sreName + "2") }, "spec.certificate_signing_request"},
-		"after the elevation":   {"it ends a minute later", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = durationpb.New(61 * time.Minute) }, "spec.lifetime"},
-		"default lifetime":      {"a day is longer than any elevation", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = nil }, "spec.lifetime"},
-		"end set by the caller": {"Cluster Service sets it", func(s *csv1.BreakGlassCredentialSpec) { s.NotAfter = timestamppb.New(end) }, "spec.not_after"},
+		"longer name":                 {"alice2 is somebody else", func(s *csv1.BreakGlassCredentialSpec) { s.CertificateSigningRequest = named(sreName + "2") }, "spec.certificate_signing_request"},
+		"after the elevation":         {"it ends half a minute later", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = durationpb.New(13 * time.Minute) }, "spec.lifetime"},
+		"long lifetime":               {"a revoked certificate works until it expires", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = durationpb.New(16 * time.Minute) }, "spec.lifetime"},
+		"elevation set by the caller": {"Cluster Service reads it from the intent", func(s *csv1.BreakGlassCredentialSpec) { s.Elevation = "other" }, "spec.elevation"},
+		"default lifetime":            {"a day is longer than any elevation", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = nil }, "spec.lifetime"},
+		"end set by the caller":       {"Cluster Service sets it", func(s *csv1.BreakGlassCredentialSpec) { s.NotAfter = timestamppb.New(end) }, "spec.not_after"},
 	} {
 		request := credentialRequest(t, cluster, sre)
 		tc.change(request.Spec)

@@ -132,6 +132,9 @@ func TestCredentialStates(t *testing.T) {
 			t.Credentials[0].Spec.Lifetime, t.Credentials[0].Spec.NotAfter = durationpb.New(lifetime), timestamppb.New(start.Add(end))
 		}
 	}
+	alone := func(t *fleet.ClusterAggregate) {
+		t.RevokeAlone(t.Credentials[0], &csv1.BreakGlassCredentialRevocation{Uid: "v1"})
+	}
 	deleteCluster := func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }
 	empty := func(t *fleet.ClusterAggregate) { t.Works = nil }
 	tests := map[string]struct {
@@ -155,6 +158,15 @@ func TestCredentialStates(t *testing.T) {
 			csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
 		"Revocation fails": {"the credential is still valid", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.SignerClassValid, "False")},
 			csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
+		"Revoked alone, pending": {"it is canceled like one whose class is revoked", []func(*fleet.ClusterAggregate){alone}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
+		"Revoked alone":          {"the API server accepts the certificate until it expires", []func(*fleet.ClusterAggregate){issue, alone}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, 0},
+		"Revoked alone, expired": {"the API server rejects an expired certificate", []func(*fleet.ClusterAggregate){issue, alone, func(t *fleet.ClusterAggregate) {
+			t.Credentials[0].Status.ExpirationTime.Seconds = start.Unix()
+		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
+		"Revoked alone, then its class": {"the API server rejects the signer before the certificate expires", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), alone, revoke(customer),
+			condition(feedback.PreviousCertificatesRevoked, "True")}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
+		"Revoked alone, revocation of its class fails": {"no certificate becomes valid again", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), alone, revoke(customer),
+			condition(feedback.SignerClassValid, "False")}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, 0},
 		"Expired": {"its expiration time has passed", []func(*fleet.ClusterAggregate){issue, func(t *fleet.ClusterAggregate) {
 			t.Credentials[0].Status.ExpirationTime.Seconds = start.Unix()
 		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, 0},

@@ -43,13 +43,19 @@ func (c *Credential) Pending() bool {
 func (c *Credential) Gone() bool { return !c.GoneTime.IsZero() }
 
 // ExpireTime returns when the credential ends because of time: when an issued certificate expires, and until when a certificate that
-// must end with an elevation can be signed. It is zero if the credential does not end by itself.
+// must end with an elevation can be signed. For a credential that was revoked alone and has ended, it is the end of the elevation,
+// until which the revocation prevents further credentials. It is zero if the credential does not end by itself.
 func (c *Credential) ExpireTime() time.Time {
 	switch {
 	case c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 		return c.Status.GetExpirationTime().AsTime()
 	case c.Pending() && c.Spec.GetNotAfter() != nil:
 		return c.Spec.GetNotAfter().AsTime().Add(-c.Spec.GetLifetime().AsDuration())
+	case c.Status.GetRevocation() == nil:
+	case c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
+		return c.Status.GetExpirationTime().AsTime()
+	default:
+		return c.Spec.GetNotAfter().AsTime()
 	}
 	return time.Time{}
 }
@@ -188,7 +194,7 @@ func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 	revoking := t.Revoking(c.Spec.GetClass()) != nil
 	switch c.State() {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
-		if clusterGoes || revoking {
+		if clusterGoes || revoking || s.GetRevocation() != nil {
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED
 			return
 		}
@@ -199,13 +205,18 @@ func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED
 		case clusterGone:
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
-		case revoking:
+		case revoking, s.GetRevocation() != nil:
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
 		}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
 		switch {
 		case clusterGone:
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+		case s.GetRevocation() != nil:
+			// The API server rejects an expired certificate; no other proof is needed.
+			if !now.Before(s.GetExpirationTime().AsTime()) {
+				s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+			}
 		case !revoking && !clusterGoes:
 			// The revocation failed.
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
@@ -350,13 +361,16 @@ func credentialLayers(c *Credential, work *Work) []layer {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 		return []layer{{LayerControlPlane, "Issued", "The control plane signed the certificate."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
+		if c.Status.GetRevocation() != nil {
+			return []layer{{LayerControlPlane, "AwaitingExpiration", "The credential was revoked alone. Waiting for its certificate to expire."}}
+		}
 		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the revocation of all credentials of its class."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED:
 		return []layer{{LayerControlPlane, "Failed", "The control plane refused to sign the certificate; see the conditions."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
 		return []layer{{LayerControlPlane, "Canceled", "Canceled before the certificate was signed."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
-		return []layer{{LayerControlPlane, "Revoked", "The control plane no longer trusts the signer of the certificate."}}
+		return []layer{{LayerControlPlane, "Revoked", "The API server no longer accepts the certificate."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
 		return []layer{{LayerControlPlane, "Expired", "The certificate has expired."}}
 	}

@@ -31,7 +31,10 @@ const (
 	revocationRetry = 5 * time.Second
 	credentialRetry = 10 * time.Second
 
-	minLifetime  = 10 * time.Minute
+	minLifetime = 10 * time.Minute
+	// maxEngineerLifetime bounds how long an API server accepts the certificate of a revoked credential of an SRE.
+	maxEngineerLifetime = 15 * time.Minute
+
 	maxRequester = 256
 	maxReason    = 1024
 	maxRequest   = 16 << 10
@@ -73,7 +76,7 @@ func sameCredential(known *fleet.Credential, clusterUID string, spec *csv1.Break
 	var c check
 	c.immutable("cluster_uid", known.ClusterUID == clusterUID)
 	requested := proto.CloneOf(known.Spec)
-	requested.NotAfter = nil // Cluster Service sets it
+	requested.NotAfter, requested.Elevation = nil, "" // Cluster Service sets them
 	c.immutable("spec", proto.Equal(requested, spec))
 	return apierror.InvalidFields(c.violations)
 }
@@ -89,7 +92,10 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 			return nil, err
 		}
 		spec = proto.CloneOf(spec)
-		spec.NotAfter = timestamppb.New(asked.Elevation.ExpiresAt)
+		spec.NotAfter, spec.Elevation = timestamppb.New(asked.Elevation.ExpiresAt), asked.Elevation.ID
+		if t.RevokedElevation(spec.Elevation) != nil {
+			return nil, failedPrecondition(ReasonElevationRevoked, "A credential of the elevation "+spec.Elevation+" was revoked: no further one is issued for this cluster. Elevate again.")
+		}
 	}
 	if err := wantedCluster(t); err != nil {
 		return nil, err
@@ -251,8 +257,14 @@ func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Viol
 	if lifetime := spec.GetLifetime(); lifetime != nil && (lifetime.AsDuration() < minLifetime || lifetime.AsDuration() > fleet.DefaultLifetime) {
 		c.fail("spec.lifetime", "Invalid value: %s: must be between %s and %s", lifetime.AsDuration(), minLifetime, fleet.DefaultLifetime)
 	}
+	if spec.GetClass() == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE && (spec.GetLifetime() == nil || spec.GetLifetime().AsDuration() > maxEngineerLifetime) {
+		c.fail("spec.lifetime", "Invalid value: for class SRE, must be between %s and %s", minLifetime, maxEngineerLifetime)
+	}
 	if spec.GetNotAfter() != nil {
 		c.fail("spec.not_after", "Forbidden: Cluster Service sets it")
+	}
+	if spec.GetElevation() != "" {
+		c.fail("spec.elevation", "Forbidden: Cluster Service sets it")
 	}
 	c.level("spec.level", spec)
 	c.certificateRequest("spec.certificate_signing_request", spec)

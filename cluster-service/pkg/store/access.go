@@ -191,13 +191,16 @@ func (s *Store) ListRevocations(ctx context.Context, f Filter) ([]*fleet.Revocat
 // the next one expires; zero if there is none.
 func (s *Store) ExpiredCredentials(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
+	// The time of others is only the end of what their revocation prevents.
+	expiring := []int16{int16(csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING), int16(csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED),
+		int16(csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION)}
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
-		batch.Queue("SELECT DISTINCT cluster_uid::text FROM break_glass_credentials WHERE expire_time <= $1 LIMIT $2", now, limit).
+		batch.Queue("SELECT DISTINCT cluster_uid::text FROM break_glass_credentials WHERE expire_time <= $1 AND state = ANY($3) LIMIT $2", now, limit, expiring).
 			Query(func(rows pgx.Rows) (err error) {
 				clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
 				return err
 			})
-		batch.Queue("SELECT min(expire_time) FROM break_glass_credentials WHERE expire_time > $1", now).QueryRow(func(row pgx.Row) error {
+		batch.Queue("SELECT min(expire_time) FROM break_glass_credentials WHERE expire_time > $1 AND state = ANY($2)", now, expiring).QueryRow(func(row pgx.Row) error {
 			var first *time.Time
 			err := row.Scan(&first)
 			next = notNull(first)

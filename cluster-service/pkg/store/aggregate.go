@@ -36,7 +36,9 @@ const (
 	// aggregate must find one that ended in the meantime. So the records that ended in the last hour belong to the
 	// aggregate.
 	recent            = " WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2) ORDER BY uid"
-	selectCredentials = "SELECT " + credentialColumns + " FROM break_glass_credentials" + recent
+	selectCredentials = "SELECT " + credentialColumns + " FROM break_glass_credentials" +
+		// A credential that was revoked alone prevents others until its elevation ends, also as a record.
+		" WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2 OR expire_time > $3) ORDER BY uid"
 	selectRevocations = "SELECT " + revocationColumns + " FROM break_glass_revocations" + recent
 	selectWorks       = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
 )
@@ -170,7 +172,7 @@ func queueAggregate(batch *pgx.Batch, uid string, aggregate *fleet.ClusterAggreg
 		return err
 	})
 	since := now.Add(-time.Hour)
-	batch.Queue(selectCredentials, uid, since).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(selectCredentials, uid, since, now).Query(func(rows pgx.Rows) (err error) {
 		aggregate.Credentials, err = pgx.CollectRows(rows, scanCredential)
 		return err
 	})

@@ -63,6 +63,11 @@ func (c *Client) ActOnARMOperation(ctx context.Context, id, action string) (*adm
 	return c.requestOperation(ctx, http.MethodPost, "/arm-operations/"+url.PathEscape(id)+"/"+action, nil)
 }
 
+// RevokeCredential revokes one credential of an SRE, and the others that were requested with its elevation.
+func (c *Client) RevokeCredential(ctx context.Context, cluster, uid string) (*adminv1.Operation, error) {
+	return c.requestOperation(ctx, http.MethodPost, clusterPath(cluster)+"/credentials/"+url.PathEscape(uid)+"/revoke", nil)
+}
+
 // DeleteOrphan deletes an orphaned bundle.
 func (c *Client) DeleteOrphan(ctx context.Context, id string) (*adminv1.Operation, error) {
 	return c.requestOperation(ctx, http.MethodDelete, "/orphans/"+url.PathEscape(id), nil)

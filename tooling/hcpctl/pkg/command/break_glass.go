@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,8 +18,9 @@ import (
 const credentialTimeout = 2 * time.Minute
 
 const (
-	// signingTime is the part of an elevation that is left for requesting and signing a credential.
-	signingTime = 5 * time.Minute
+	// signingTime is the part of an elevation that is left for requesting and signing credentials. A certificate lasts at least 10
+	// minutes and ends before the elevation, so that none can be requested in the last minutes of the elevation.
+	signingTime = 15 * time.Minute
 	// minCredential and maxCredential limit the duration of access. An elevation lasts at most 8 hours.
 	minCredential, maxCredential = 10 * time.Minute, 8*time.Hour - signingTime
 )
@@ -25,7 +28,7 @@ const (
 // breakGlass returns the commands for access of SREs to hosted API servers.
 func (e *environment) breakGlass() *cobra.Command {
 	return group("break-glass", "Manage break-glass access to the API servers of clusters", e.breakGlassRequest(), e.breakGlassRevoke(),
-		e.breakGlassList(), e.breakGlassShow())
+		e.breakGlassList(), e.breakGlassShow(), e.breakGlassCertificate())
 }
 
 func (e *environment) breakGlassRequest() *cobra.Command {
@@ -39,16 +42,20 @@ func (e *environment) breakGlassRequest() *cobra.Command {
 		Long: `Request a credential of class sre and write its kubeconfig. The level reader reads everything but secrets and requires the role operator. The
 level admin gives full access and requires the role break-glass.
 
-The private key is created locally and stored only in the kubeconfig. The kubeconfig is a secret that gives access to the
-cluster until the credential expires or its class is revoked. The credential does not outlive the elevation with which it was
-requested: with --reason and --ticket the command creates one for the cluster that lasts as long, and does not end it. If the access
-policy requires an approval, the command waits for it.`,
+The private key is created locally and stored in a file next to the kubeconfig, FILE.access. This file is a secret that gives
+access to the cluster for at most 15 minutes: so long lasts a certificate. kubectl renews it by calling hcpctl, which needs your
+identity and your elevation. The access ends when the elevation ends or 'hcpctl break-glass revoke --credential' revokes it, at the
+latest 15 minutes later, or at once when its class is revoked. With --reason and --ticket the command creates an elevation for
+the cluster that lasts long enough, and does not end it. If the access policy requires an approval, the command waits for it.`,
 		PreRunE: func(*cobra.Command, []string) error {
+			if file == "" {
+				return errors.New("--file is required: the access is stored next to it")
+			}
 			if level = adminv1.Level(text); level.Role() == "" {
 				return fmt.Errorf("--level: %q is not one of reader, admin", text)
 			}
 			if duration < minCredential || duration > maxCredential {
-				return fmt.Errorf("--for: %s is not 10m to 7h55m", duration)
+				return fmt.Errorf("--for: %s is not 10m to 7h45m", duration)
 			}
 			return nil
 		},
@@ -65,12 +72,12 @@ policy requires an approval, the command waits for it.`,
 			if err != nil {
 				return err
 			}
-			// The certificate ends before the elevation.
 			elevation, err := e.elevateFor(c.Context(), client, level.Class(), args[0], why, duration+signingTime)
 			if err != nil {
 				return err
 			}
-			operation, issued, err := requestSigned(c.Context(), client, args[0], adminv1.CredentialRequest{Level: level, CertificateSigningRequest: string(request), Duration: duration.String()})
+			access := &credential.Access{Cluster: args[0], Level: level, Request: string(request), Key: string(key)}
+			issued, err := e.requestAccess(c.Context(), client, accessFile(file), access)
 			switch {
 			case elevation == nil:
 			case err != nil:
@@ -81,18 +88,18 @@ policy requires an approval, the command waits for it.`,
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := credential.Kubeconfig(operation.Target.ID, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), []byte(issued.GetCertificate()), key)
+			kubeconfig, err := e.pluginKubeconfig(accessFile(file), access, issued)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.err, "credential %s expires at %s\n", operation.ID, issued.GetExpirationTime().AsTime().Format(time.RFC3339))
+			fmt.Fprintf(e.err, "credential %s expires at %s; kubectl renews it with hcpctl while your elevation lasts\n", access.Credential, access.Expires.Format(time.RFC3339))
 			return e.writeSecret(file, kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only; required")
 	c.Flags().StringVar(&text, "level", string(adminv1.LevelReader), "`level` of the access: reader or admin")
 	_ = c.RegisterFlagCompletionFunc("level", cobra.FixedCompletions([]string{string(adminv1.LevelReader), string(adminv1.LevelAdmin)}, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().DurationVar(&duration, "for", time.Hour, "`duration` of the access, 10m to 7h55m")
+	c.Flags().DurationVar(&duration, "for", time.Hour, "`duration` of the access, 10m to 7h45m")
 	why.add(c)
 	return e.addAdminFlags(c)
 }
@@ -137,14 +144,22 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 }
 
 func (e *environment) breakGlassRevoke() *cobra.Command {
-	var class string
-	// await is set by the request.
-	var await func(operation *adminv1.Operation) error
+	var class, uid string
+	// show is set by the request.
+	var show func(operation *adminv1.Operation) error
 	c := e.requestAndShow(&cobra.Command{
-		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-		Long: `Revoke all credentials of a class by replacing its signer, and wait until the API server of the cluster rejects them.`,
+		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, or one of an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Long: `Revoke all credentials of a class by replacing its signer, and wait until the API server of the cluster rejects them.
+
+With --credential, revoke one credential of an SRE and the others that were requested with its elevation. The credentials of other
+SREs continue to work. No further certificate is issued with the elevation, and the API server accepts the current one until it
+expires, at most 15 minutes after it was signed. Revoke the class if that is too late.`,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		await = func(operation *adminv1.Operation) error {
+		if uid != "" {
+			show = e.printRevokedCredential
+			return client.RevokeCredential(ctx, args[0], uid)
+		}
+		show = func(operation *adminv1.Operation) error {
 			if err := awaitRevoked(ctx, client, args[0], operation.ID); err != nil {
 				return err
 			}
@@ -152,9 +167,25 @@ func (e *environment) breakGlassRevoke() *cobra.Command {
 			return err
 		}
 		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
-	}, func(operation *adminv1.Operation) error { return await(operation) })
+	}, func(operation *adminv1.Operation) error { return show(operation) })
 	c.Flags().StringVar(&class, "class", "sre", "`class` of the credentials: sre or customer")
+	c.Flags().StringVar(&uid, "credential", "", "`UID` of the only credential to revoke")
+	c.MarkFlagsMutuallyExclusive("class", "credential")
 	return c
+}
+
+// printRevokedCredential prints until when a revoked credential works.
+func (e *environment) printRevokedCredential(operation *adminv1.Operation) error {
+	var revoked adminv1.FleetCredential
+	if err := json.Unmarshal(operation.Result, &revoked); err != nil {
+		return fmt.Errorf("decoding the result of operation %s: %w", operation.ID, err)
+	}
+	until := "it has no certificate"
+	if expires := revoked.Of.GetStatus().GetExpirationTime(); expires != nil {
+		until = "the API server accepts its certificate until " + formatTime(expires)
+	}
+	_, err := fmt.Fprintf(e.out, "credential %s is revoked: no further one is issued with its elevation, and %s\n", revoked.Of.GetUid(), until)
+	return err
 }
 
 // awaitRevoked waits until a revocation has succeeded, which means that the API server rejects the old signer.

@@ -45,18 +45,6 @@ func request(commonName, organization string) (keyPEM, requestPEM []byte, err er
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: signing}), nil
 }
 
-// Kubeconfig returns a kubeconfig for an API server with its certificate authority, a client certificate and its key, all PEM.
-func Kubeconfig(cluster, server string, authority, certificate, key []byte) ([]byte, error) {
-	const user = "sre"
-	// Bytes are base64 in JSON and YAML.
-	return yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": cluster,
-		"clusters": []any{map[string]any{"name": cluster, "cluster": map[string]any{"server": server, "certificate-authority-data": authority}}},
-		"contexts": []any{map[string]any{"name": cluster, "context": map[string]any{"cluster": cluster, "user": user}}},
-		"users":    []any{map[string]any{"name": user, "user": map[string]any{"client-certificate-data": certificate, "client-key-data": key}}},
-	})
-}
-
 // WithKey returns a kubeconfig with the key added to its users.
 func WithKey(kubeconfig, keyPEM []byte) ([]byte, error) {
 	var config map[string]any

@@ -1,0 +1,113 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+	"github.com/spf13/cobra"
+)
+
+// renewBefore is the rest of a certificate's lifetime in which it is renewed. Certificates last 15 minutes.
+const renewBefore = 7*time.Minute + 30*time.Second
+
+// accessFile returns the name of the file of an access.
+func accessFile(kubeconfig string) string { return kubeconfig + ".access" }
+
+func (e *environment) breakGlassCertificate() *cobra.Command {
+	var file string
+	var renew bool
+	c := e.readCommand(&cobra.Command{
+		Use: "certificate --access FILE", Short: "Print the certificate of an access for kubectl, renewed if necessary", Args: cobra.NoArgs,
+		Long: `Print the certificate of an access for kubectl, renewed if necessary. The kubeconfig of 'hcpctl break-glass request' calls this
+command. A certificate lasts 15 minutes; the command requests another one while your elevation lasts and the access is not
+revoked. The output contains the private key.`,
+		PreRunE: func(*cobra.Command, []string) error {
+			if file == "" {
+				return fmt.Errorf("--access is required")
+			}
+			return nil
+		},
+	}, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+		access, err := e.currentAccess(ctx, client, file, renew)
+		if err != nil {
+			return err
+		}
+		content, err := access.ExecCredential()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.out, string(content))
+		return err
+	})
+	c.Flags().StringVar(&file, "access", "", "`file` that 'hcpctl break-glass request' has written next to the kubeconfig")
+	c.Flags().BoolVar(&renew, "renew", false, "renew the certificate now, for example after its class was revoked")
+	return c
+}
+
+// currentAccess returns an access with a certificate that lasts. It requests another certificate if the current one ends soon. While
+// that is not possible, it returns the current one until it ends.
+func (e *environment) currentAccess(ctx context.Context, client *adminclient.Client, file string, renew bool) (*credential.Access, error) {
+	unlock, err := credential.Lock(file)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	access, err := credential.ReadAccess(file)
+	if err != nil || !renew && time.Until(access.Expires) > renewBefore {
+		return access, err
+	}
+	_, err = e.requestAccess(ctx, client, file, access)
+	switch {
+	case err == nil:
+		return access, nil
+	case !renew && time.Now().Before(access.Expires):
+		fmt.Fprintf(e.err, "warning: the certificate ends at %s and cannot be renewed: %v\n", access.Expires.Local().Format(time.TimeOnly), err)
+		return access, nil
+	}
+	return nil, fmt.Errorf("the certificate cannot be renewed: %w", err)
+}
+
+// requestAccess requests a certificate for an access, waits for it and stores the access.
+func (e *environment) requestAccess(ctx context.Context, client *adminclient.Client, file string, access *credential.Access) (*csv1.BreakGlassCredentialStatus, error) {
+	operation, issued, err := requestSigned(ctx, client, access.Cluster, adminv1.CredentialRequest{Level: access.Level, CertificateSigningRequest: access.Request})
+	if err != nil {
+		return nil, err
+	}
+	access.Cluster, access.Credential = operation.Target.ID, operation.ID
+	access.Certificate, access.Expires = issued.GetCertificate(), issued.GetExpirationTime().AsTime()
+	content, err := access.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return issued, e.writeSecret(file, content)
+}
+
+// pluginKubeconfig returns the kubeconfig of an access. Its clients call this program.
+func (e *environment) pluginKubeconfig(file string, access *credential.Access, issued *csv1.BreakGlassCredentialStatus) ([]byte, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding hcpctl: %w", err)
+	}
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	arguments := []string{"break-glass", "certificate", "--access", absolute}
+	if e.admin.Engineer != "" {
+		arguments = append(arguments, "--as", e.admin.Engineer)
+	}
+	if e.admin.Endpoint != "" {
+		arguments = append(arguments, "--admin-endpoint", e.admin.Endpoint)
+	}
+	if folder, err := e.stateFolder(); err == nil {
+		arguments = append(arguments, "--state-dir", folder)
+	}
+	return credential.PluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), program, arguments)
+}
