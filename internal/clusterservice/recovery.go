@@ -3,6 +3,7 @@ package clusterservice
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -29,6 +30,9 @@ func RecoveryFingerprint(c *clusterservicev1.Cluster) string {
 		return p.GetLayer() == "azure" && p.GetState() == "Ready"
 	}) {
 		fingerprint += " azure" // the ownership of Azure resources is decided
+	}
+	if id := c.GetSealingKeyId(); id != 0 {
+		fingerprint += " key " + strconv.FormatUint(uint64(id), 10) // the signing key was sealed again
 	}
 	return fingerprint
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/jwt"
-	"github.com/tink-crypto/tink-go/v2/keyset"
 	"google.golang.org/grpc/metadata"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -187,7 +186,7 @@ func otherType(t testing.TB, signer *Signer) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := signer.signer.SignAndEncode(raw)
+	signed, err := signer.current().signer.SignAndEncode(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,58 +323,51 @@ func TestUnknownKeysCauseFewFetches(t *testing.T) {
 	}
 }
 
-// TestRotation performs the steps of a rotation with the keyset files that tinkey writes: add a key, make it primary, remove
-// the former one.
+// TestRotation performs the steps of a rotation while a Signer runs: add a key, make it primary, remove the former one.
 func TestRotation(t *testing.T) {
-	manager := keyset.NewManager()
-	first, err := manager.Add(jwt.ES256Template())
+	path := filepath.Join(t.TempDir(), "intent.key")
+	if err := CreateKeys(path); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := LoadSigner(path, issuer, audience)
 	if err != nil {
 		t.Fatal(err)
 	}
-	load := func() *Signer {
-		t.Helper()
-		handle, err := manager.Handle()
-		if err != nil {
-			t.Fatal(err)
-		}
-		signer, err := newSigner(handle, issuer, audience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return signer
-	}
-	if err := manager.SetPrimary(first); err != nil {
+	created, err := keyfile.List(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	before := load()
-	p := publish(t, before)
+	p := publish(t, signer)
 	var ahead atomic.Int64
 	verifier := p.verifier(&ahead)
-	old := sign(t, before, asked(t))
+	old := sign(t, signer, asked(t))
 	if _, err := verifier.Verify(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	second, err := manager.Add(jwt.ES256Template())
+	added, err := keyfile.Add(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.signer.Store(load())
-	if err := manager.SetPrimary(second); err != nil {
+	if published, err := parseKeys(signer.KeySet()); err != nil || len(published.ids) != 2 {
+		t.Errorf("the added key is not published: %v, %v", published, err)
+	}
+	if err := keyfile.Promote(path, added); err != nil {
 		t.Fatal(err)
 	}
-	promoted := load()
 	ahead.Store(int64(10 * time.Second)) // the next fetch is permitted
-	for reason, signed := range map[string]string{"the former key": old, "the new key": sign(t, promoted, asked(t))} {
+	for reason, signed := range map[string]string{"the former key": old, "the new key": sign(t, signer, asked(t))} {
 		if _, err := verifier.Verify(t.Context(), signed); err != nil {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
-	if err := manager.Delete(first); err != nil {
+	if err := keyfile.Remove(path, created[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	p.signer.Store(load())
 	if _, err := p.verifier(&ahead).Verify(t.Context(), old); apierror.As(err).Reason != ReasonInvalid {
 		t.Errorf("a removed key: %v", err)
+	}
+	if _, err := p.verifier(&ahead).Verify(t.Context(), sign(t, signer, asked(t))); err != nil {
+		t.Errorf("the new key after the removal: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/jwt"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 
+	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -28,11 +29,16 @@ const (
 	claimCall       = "call"
 )
 
-// Signer signs intents. It is safe for concurrent use.
+// Signer signs intents. Each call uses the current file. It is safe for concurrent use.
 type Signer struct {
-	signer           jwt.Signer
-	published        []byte
+	current          func() *signingKeys
 	issuer, audience string
+}
+
+// signingKeys are the keys of a file.
+type signingKeys struct {
+	signer    jwt.Signer
+	published []byte
 }
 
 // CreateKeys writes a keyset with one new key to a file, unless the file exists.
@@ -44,17 +50,24 @@ func CreateKeys(path string) error {
 }
 
 // LoadSigner reads the keyset of a Signer from a file. The primary key signs; all enabled keys are published, so that a key can
-// be published before it signs. issuer names the signing workload and audience the region.
+// be published before it signs. issuer names the signing workload and audience the region. The Signer follows changes of the file. If the
+// changed file is not a keyset, the previous one stays in use.
 func LoadSigner(path, issuer, audience string) (*Signer, error) {
-	handle, err := keyfile.Read(path)
+	value, err := filevalue.New(func() (*signingKeys, error) {
+		handle, err := keyfile.Read(path)
+		if err != nil {
+			return nil, fmt.Errorf("read intent keys: %w", err)
+		}
+		k, err := newSigningKeys(handle)
+		if err != nil {
+			return nil, fmt.Errorf("read intent keys: %s: %w", path, err)
+		}
+		return k, nil
+	}, path)
 	if err != nil {
-		return nil, fmt.Errorf("read intent keys: %w", err)
+		return nil, err
 	}
-	s, err := newSigner(handle, issuer, audience)
-	if err != nil {
-		return nil, fmt.Errorf("read intent keys: %s: %w", path, err)
-	}
-	return s, nil
+	return &Signer{current: value.Current, issuer: issuer, audience: audience}, nil
 }
 
 // NewSigner returns a Signer with a new key, for tests and tools. Nothing that it signs can be verified after its KeySet is
@@ -64,10 +77,14 @@ func NewSigner(issuer, audience string) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSigner(handle, issuer, audience)
+	k, err := newSigningKeys(handle)
+	if err != nil {
+		return nil, err
+	}
+	return &Signer{current: func() *signingKeys { return k }, issuer: issuer, audience: audience}, nil
 }
 
-func newSigner(handle *keyset.Handle, issuer, audience string) (*Signer, error) {
+func newSigningKeys(handle *keyset.Handle) (*signingKeys, error) {
 	signer, err := jwt.NewSigner(handle)
 	if err != nil {
 		return nil, errors.New("the keyset has no enabled primary key that signs JSON Web Tokens; its template must be JWT_ES256")
@@ -83,11 +100,11 @@ func newSigner(handle *keyset.Handle, issuer, audience string) (*Signer, error) 
 	if _, err := parseKeys(published); err != nil {
 		return nil, err
 	}
-	return &Signer{signer: signer, published: published, issuer: issuer, audience: audience}, nil
+	return &signingKeys{signer: signer, published: published}, nil
 }
 
 // KeySet returns the JSON Web Key Set of the public keys.
-func (s *Signer) KeySet() []byte { return s.published }
+func (s *Signer) KeySet() []byte { return s.current().published }
 
 // Sign returns the compact JWS of an intent.
 func (s *Signer) Sign(i *Intent) (string, error) {
@@ -109,7 +126,7 @@ func (s *Signer) Sign(i *Intent) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("signing an intent: %w", err)
 	}
-	signed, err := s.signer.SignAndEncode(raw)
+	signed, err := s.current().signer.SignAndEncode(raw)
 	if err == nil && len(signed) > maxSize {
 		err = fmt.Errorf("it has %d bytes, more than %d", len(signed), maxSize)
 	}

@@ -78,6 +78,7 @@ const (
 	Controller         = "controller"  // Name of a controller.
 	Group              = "group"       // Partition group of subscriptions.
 	Key                = "key"         // Key of a queue item or a document.
+	KeyID              = "key_id"      // ID of a key of a keyset.
 	Panic              = "panic"       // Value of a recovered panic.
 	Stack              = "stack"       // Stack trace.
 	RetryAfter         = "retry_after" // Retry-After of a response.

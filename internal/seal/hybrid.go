@@ -14,6 +14,7 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
+	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -71,7 +72,7 @@ func NewPair() (*PublicKeys, *PrivateKeys, error) {
 		return nil, nil, err
 	}
 	keys, err := publicKeys(public)
-	return keys, &PrivateKeys{decrypter}, err
+	return keys, &PrivateKeys{func() tink.HybridDecrypt { return decrypter }}, err
 }
 
 func pairTemplate() *tinkpb.KeyTemplate {
@@ -88,11 +89,20 @@ func (k *PublicKeys) Seal(purpose string, content []byte) ([]byte, error) {
 
 // PrivateKeys opens what PublicKeys sealed. It is safe for concurrent use.
 type PrivateKeys struct {
-	decrypter tink.HybridDecrypt
+	current func() tink.HybridDecrypt
 }
 
-// LoadPrivate reads a private keyset from a JSON file.
+// LoadPrivate reads a private keyset from a JSON file, and follows changes of the file. If the changed file is not a private keyset, the
+// previous one stays in use.
 func LoadPrivate(path string) (*PrivateKeys, error) {
+	value, err := filevalue.New(func() (tink.HybridDecrypt, error) { return readPrivate(path) }, path)
+	if err != nil {
+		return nil, err
+	}
+	return &PrivateKeys{value.Current}, nil
+}
+
+func readPrivate(path string) (tink.HybridDecrypt, error) {
 	handle, err := keyfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read private keys: %w", err)
@@ -101,12 +111,12 @@ func LoadPrivate(path string) (*PrivateKeys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read private keys: %s is not a private Tink keyset for hybrid encryption", path)
 	}
-	return &PrivateKeys{decrypter}, nil
+	return decrypter, nil
 }
 
 // Open decrypts data that PublicKeys sealed for the same purpose. It returns ErrInvalid for all other data.
 func (k *PrivateKeys) Open(purpose string, sealed []byte) ([]byte, error) {
-	content, err := k.decrypter.Decrypt(sealed, []byte(purpose))
+	content, err := k.current().Decrypt(sealed, []byte(purpose))
 	if err != nil {
 		return nil, ErrInvalid
 	}
@@ -119,6 +129,11 @@ func CreatePair(privatePath, publicPath string) error {
 	if err := keyfile.Create(privatePath, pairTemplate()); err != nil {
 		return fmt.Errorf("create private keys: %w", err)
 	}
+	return WritePublic(privatePath, publicPath)
+}
+
+// WritePublic writes the public keyset that belongs to a private one to a file, unless the file has it.
+func WritePublic(privatePath, publicPath string) error {
 	handle, err := keyfile.Read(privatePath)
 	if err != nil {
 		return fmt.Errorf("read private keys: %w", err)

@@ -9,22 +9,32 @@
 package seal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/core/cryptofmt"
 	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
+	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
 // ErrInvalid is returned for data that was not sealed with a key of the keyset for the same purpose.
 var ErrInvalid = errors.New("was not sealed with a key of this keyset for this purpose")
 
-// Keys seals and opens data. It is safe for concurrent use.
+// Keys seals and opens data. Each call uses the current file. It is safe for concurrent use.
 type Keys struct {
-	aead tink.AEAD
+	current func() *keyring
+}
+
+// keyring is the content of a file.
+type keyring struct {
+	aead    tink.AEAD
+	primary uint32
 }
 
 // New returns a new random key. Nothing that it seals can be opened after the process has ended.
@@ -33,19 +43,39 @@ func New() (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fromHandle(handle)
+	k, err := fromHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{func() *keyring { return k }}, nil
 }
 
-func fromHandle(handle *keyset.Handle) (*Keys, error) {
+func fromHandle(handle *keyset.Handle) (*keyring, error) {
 	primitive, err := aead.New(handle)
 	if err != nil {
 		return nil, errors.New("the keyset has no enabled primary key, or keys that do not encrypt with associated data")
 	}
-	return &Keys{primitive}, nil
+	info := handle.KeysetInfo()
+	for _, key := range info.GetKeyInfo() {
+		// Without its ID in each value, nobody could tell whether a key is still needed.
+		if key.GetOutputPrefixType() != tinkpb.OutputPrefixType_TINK {
+			return nil, fmt.Errorf("the key %d does not put its ID before the values that it seals: its output prefix must be TINK", key.GetKeyId())
+		}
+	}
+	return &keyring{aead: primitive, primary: info.GetPrimaryKeyId()}, nil
 }
 
-// Load reads a keyset from a JSON file.
+// Load reads a keyset from a JSON file, and follows changes of the file. If the changed file is not a keyset, the previous one stays in
+// use.
 func Load(path string) (*Keys, error) {
+	value, err := filevalue.New(func() (*keyring, error) { return read(path) }, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{value.Current}, nil
+}
+
+func read(path string) (*keyring, error) {
 	handle, err := keyfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read sealing keys: %w", err)
@@ -55,6 +85,17 @@ func Load(path string) (*Keys, error) {
 		return nil, fmt.Errorf("read sealing keys: %s: %w", path, err)
 	}
 	return k, nil
+}
+
+// Primary returns the ID of the primary key, which seals.
+func (k *Keys) Primary() uint32 { return k.current().primary }
+
+// KeyOf returns the ID of the key that sealed a value; 0 if it is no sealed value.
+func KeyOf(sealed []byte) uint32 {
+	if len(sealed) < cryptofmt.TinkPrefixSize || sealed[0] != cryptofmt.TinkStartByte {
+		return 0
+	}
+	return binary.BigEndian.Uint32(sealed[1:cryptofmt.TinkPrefixSize])
 }
 
 // LoadOrCreate is Load that first creates a missing file with Create. It is for environments in which all replicas share the
@@ -77,7 +118,7 @@ func Create(path string) error {
 
 // Seal encrypts content for a purpose. It panics if content is longer than AES-GCM's limit of 64 GiB.
 func (k *Keys) Seal(purpose string, content []byte) []byte {
-	sealed, err := k.aead.Encrypt(content, []byte(purpose))
+	sealed, err := k.current().aead.Encrypt(content, []byte(purpose))
 	if err != nil {
 		panic(err)
 	}
@@ -86,7 +127,7 @@ func (k *Keys) Seal(purpose string, content []byte) []byte {
 
 // Open decrypts data that Seal returned for the same purpose. It returns ErrInvalid for all other data.
 func (k *Keys) Open(purpose string, sealed []byte) ([]byte, error) {
-	content, err := k.aead.Decrypt(sealed, []byte(purpose))
+	content, err := k.current().aead.Decrypt(sealed, []byte(purpose))
 	if err != nil {
 		return nil, ErrInvalid
 	}

@@ -175,7 +175,10 @@ type Cluster struct {
 	// When the deletion was requested; absent if it was not.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// The settings of SREs that take precedence over the spec.
-	Overrides     *ClusterOverrides `protobuf:"bytes,20,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	Overrides *ClusterOverrides `protobuf:"bytes,20,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	// The ID of the key with which Cluster Service sealed the signing key of the cluster. The recovery data must be read again when it
+	// changes. Absent until the cluster has a signing key.
+	SealingKeyId  uint32 `protobuf:"varint,21,opt,name=sealing_key_id,json=sealingKeyId,proto3" json:"sealing_key_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +274,13 @@ func (x *Cluster) GetOverrides() *ClusterOverrides {
 		return x.Overrides
 	}
 	return nil
+}
+
+func (x *Cluster) GetSealingKeyId() uint32 {
+	if x != nil {
+		return x.SealingKeyId
+	}
+	return 0
 }
 
 // ClusterSpec is the desired state of a cluster. The first generation fixes the fields that are marked create-only.
@@ -1509,7 +1519,7 @@ var File_hcpmesh_clusterservice_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\"\xbb\x03\n" +
+	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\"\xe1\x03\n" +
 	"\aCluster\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1524,7 +1534,8 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vdelete_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"deleteTime\x12I\n" +
-	"\toverrides\x18\x14 \x01(\v2+.hcpmesh.clusterservice.v1.ClusterOverridesR\toverrides\"\xb8\t\n" +
+	"\toverrides\x18\x14 \x01(\v2+.hcpmesh.clusterservice.v1.ClusterOverridesR\toverrides\x12$\n" +
+	"\x0esealing_key_id\x18\x15 \x01(\rR\fsealingKeyId\"\xb8\t\n" +
 	"\vClusterSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\tR\blocation\x12\x1b\n" +

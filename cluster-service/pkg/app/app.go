@@ -112,7 +112,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
-	follower := newSettingsFollower(o, in.renderer, system.SettingsChanged, p.Metrics, p.Log)
+	follower := newSettingsFollower(o, in.keeper, in.renderer, system.SettingsChanged, system.SealingKeysChanged, p.Metrics, p.Log)
 	group.Go(func() { follower.run(ctx) })
 	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)
 	group.Go(func() { intents.Run(ctx) })

@@ -35,6 +35,10 @@ func (o *Options) settings() (render.Settings, error) {
 	if err != nil {
 		return render.Settings{}, err
 	}
+	// The keyset follows its file by itself, and keeps the previous content if the file is invalid, which must not stay unnoticed.
+	if _, err := seal.Load(o.SecretsKey); err != nil {
+		return render.Settings{}, fmt.Errorf("--secrets-key-file: %w", err)
+	}
 	keys, err := config.LoadShardKeys(o.ShardKeysDir)
 	if err != nil {
 		return render.Settings{}, fmt.Errorf("--shard-keys-dir: %w", err)
@@ -51,14 +55,18 @@ type settingsFollower struct {
 	changed  func()
 	current  render.Settings
 	failure  string
-	unusable prometheus.Gauge
+	// keeper seals secrets. resealing is called when its primary key is no longer sealedBy.
+	keeper    *seal.Keys
+	sealedBy  uint32
+	resealing func()
+	unusable  prometheus.Gauge
 }
 
-func newSettingsFollower(o *Options, renderer *render.Renderer, changed func(), metrics prometheus.Registerer, log *slog.Logger) *settingsFollower {
-	f := &settingsFollower{log: log, read: o.settings, renderer: renderer, changed: changed,
+func newSettingsFollower(o *Options, keeper *seal.Keys, renderer *render.Renderer, changed, resealing func(), metrics prometheus.Registerer, log *slog.Logger) *settingsFollower {
+	f := &settingsFollower{log: log, read: o.settings, renderer: renderer, changed: changed, keeper: keeper, sealedBy: keeper.Primary(), resealing: resealing,
 		current: render.Settings{Config: renderer.Config, PullSecret: renderer.PullSecret, ShardKeys: renderer.ShardKeys},
 		unusable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_settings_unusable",
-			Help: "1 if the configuration, the pull secret or a shard's key on disk is invalid and the previous one stays in use, else 0."})}
+			Help: "1 if the configuration, the pull secret, a shard's key or the sealing keyset on disk is invalid and the previous one stays in use, else 0."})}
 	metrics.MustRegister(f.unusable)
 	return f
 }
@@ -85,6 +93,11 @@ func Apply(renderer *render.Renderer, s render.Settings) {
 
 // look reads the files and applies them if they changed.
 func (f *settingsFollower) look() {
+	if primary := f.keeper.Primary(); primary != f.sealedBy {
+		f.sealedBy = primary
+		f.log.Info("the primary sealing key changed", logkey.KeyID, primary)
+		f.resealing()
+	}
 	next, err := f.read()
 	if err != nil {
 		f.unusable.Set(1)

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
@@ -33,14 +34,20 @@ func TestSettingsAreReloaded(t *testing.T) {
 	if err := os.Mkdir(keys, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	options := &Options{Environment: render.LocalEnvironment, ShardKeysDir: keys, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
+	sealing := filepath.Join(dir, "sealing.json")
+	keeper, err := seal.LoadOrCreate(sealing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := &Options{Environment: render.LocalEnvironment, ShardKeysDir: keys, SecretsKey: sealing, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
 	settings, err := options.settings()
 	if err != nil {
 		t.Fatal(err)
 	}
+	rotations := 0
 	changes, limits := 0, deletiongraph.NewLimits(settings.Config.Deletion.Durations())
-	f := newSettingsFollower(options, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret,
-		Region: fleet.Region{StepLimits: limits}}, func() { changes++ }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f := newSettingsFollower(options, keeper, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret,
+		Region: fleet.Region{StepLimits: limits}}, func() { changes++ }, func() { rotations++ }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	expect := func(reason string, wantChanges int, unusable float64, pullSecret string) {
 		t.Helper()
 		f.look()
@@ -49,6 +56,29 @@ func TestSettingsAreReloaded(t *testing.T) {
 		}
 	}
 	expect("nothing changed", 0, 0, `{"auths":{"one.example":{}}}`)
+	added, err := keyfile.Add(sealing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("a sealing key was added, but does not seal", 0, 0, `{"auths":{"one.example":{}}}`)
+	if rotations != 0 {
+		t.Error("secrets are sealed again although the primary key is the same")
+	}
+	if err := keyfile.Promote(sealing, added); err != nil {
+		t.Fatal(err)
+	}
+	valid, err := os.ReadFile(sealing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("another sealing key became the primary key", 0, 0, `{"auths":{"one.example":{}}}`)
+	write("sealing.json", `{"primaryKeyId":`)
+	expect("half a keyset is not taken", 0, 1, `{"auths":{"one.example":{}}}`)
+	write("sealing.json", string(valid))
+	expect("the keyset is as it was", 0, 0, `{"auths":{"one.example":{}}}`)
+	if rotations != 1 || keeper.Primary() != added {
+		t.Errorf("secrets were sealed again %d times, with the key %d; want once, with %d", rotations, keeper.Primary(), added)
+	}
 	write("pull.json", `{"auths":{"two.example":{}}}`)
 	expect("the pull secret changed", 1, 0, `{"auths":{"two.example":{}}}`)
 	write("pull.json", `{"auths":`)

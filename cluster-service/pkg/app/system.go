@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/renewer"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/resealer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -85,6 +86,7 @@ type System struct {
 	agents    *delivery.Agents
 	lost      *delivery.LostControlPlanes
 	renewer   *renewer.Renewer
+	resealer  *resealer.Resealer
 	deletions *deletionmonitor.Monitor
 	// azure is nil in a region without Azure.
 	azure    *azure.Worker
@@ -117,6 +119,7 @@ func NewSystem(o SystemOptions) *System {
 		AgentReported: s.agents.Reported, AgentHeartbeats: s.agents.Heartbeats, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
 	s.expirer = &expirer.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
 	s.renewer = renewer.New(renewer.Options{Store: o.Store, Renderer: o.Renderer, Metrics: o.Metrics, AtOnce: o.Renewals, Log: o.Log})
+	s.resealer = resealer.New(o.Store, o.Keeper, o.Metrics, o.Log)
 	s.deletions = deletionmonitor.New(deletionmonitor.Options{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
 		Metrics: o.Metrics, Interval: o.CheckDeletions, Log: o.Log})
 	if o.Azure != nil {
@@ -157,13 +160,16 @@ func (s *System) SettingsChanged() {
 	s.deletions.LimitsChanged()
 }
 
+// SealingKeysChanged makes the system seal with the new primary key what another key sealed. It does not block.
+func (s *System) SealingKeysChanged() { s.resealer.Changed() }
+
 // Run runs the parts until ctx is done or one of them fails.
 func (s *System) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.lost.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.resealer.Run, s.agents.Run, s.lost.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	if s.azure != nil {

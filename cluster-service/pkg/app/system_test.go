@@ -80,6 +80,8 @@ type region struct {
 	rules placement.Rules
 	// hypershift simulates HyperShift on the management clusters after play was called.
 	hypershift *maestrotest.HyperShift
+	// sealingKeys is the file of the keyset that seals secrets; empty means keys that all tests share.
+	sealingKeys string
 	// pullSecret is the pull secret of new Cluster Services. If it is empty, they use one without registries.
 	pullSecret string
 	// stuckAfter is the limit of every deletion step; 0 means the defaults.
@@ -166,7 +168,9 @@ type instance struct {
 	csv1.ClusterServiceClient
 	stop func()
 	// change replaces the settings.
-	change  func(render.Settings)
+	change func(render.Settings)
+	// reseal announces that the sealing keys have changed.
+	reseal  func()
 	metrics *prometheus.Registry
 	address string
 }
@@ -191,6 +195,9 @@ func (r *region) start(fault func(point string) error) *instance {
 		r.t.Fatal(err)
 	}
 	keeper, err := sealingKeys()
+	if r.sealingKeys != "" {
+		keeper, err = seal.LoadOrCreate(r.sealingKeys)
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -250,7 +257,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	})
 	r.t.Cleanup(stop)
 	change := func(s render.Settings) { app.Apply(renderer, s); system.SettingsChanged() }
-	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: r.registry, address: listener.Addr().String()}
+	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, reseal: system.SealingKeysChanged, metrics: r.registry, address: listener.Addr().String()}
 }
 
 func clusterSpec(name string) *csv1.ClusterSpec {

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // Release is the OpenShift release of a cluster or node pool. It changes only by a request of the customer or by an
@@ -63,7 +64,8 @@ func (c *Cluster) ID() string { return c.Status.GetClusterId() }
 // Proto returns the cluster as a message of the API.
 func (c *Cluster) Proto() *csv1.Cluster {
 	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
-		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides}
+		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides,
+		SealingKeyId: seal.KeyOf(c.SigningKey)}
 }
 
 // NodePool is the row of a node pool.

@@ -278,6 +278,29 @@ func (s *Store) PlacedClusters(ctx context.Context, after string, limit int) ([]
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
+// SigningKeys returns a page of the sealed signing keys of clusters, by UID, in order of UID after a given one. last is the UID of the
+// last cluster of the page; it is empty after the last page.
+func (s *Store) SigningKeys(ctx context.Context, after string, limit int) (keys map[string][]byte, last string, err error) {
+	rows, err := s.pool.Query(ctx, `SELECT uid::text, signing_key FROM clusters WHERE $1::uuid IS NULL OR uid > $1::uuid ORDER BY uid LIMIT $2`, null(after), limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing signing keys: %w", err)
+	}
+	keys = map[string][]byte{}
+	var uid string
+	var key []byte
+	_, err = pgx.ForEachRow(rows, []any{&uid, &key}, func() error {
+		last = uid
+		if key != nil {
+			keys[uid] = slices.Clone(key)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("listing signing keys: %w", err)
+	}
+	return keys, last, nil
+}
+
 // WorkRef is the part of a work that is read without its aggregate.
 type WorkRef struct {
 	ID, ClusterUID, Shard, StatusHash, Sequence string

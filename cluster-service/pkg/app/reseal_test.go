@@ -1,0 +1,181 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+// sealedWith returns the number of clusters whose signing key a key has sealed.
+func (i *instance) sealedWith(ctx context.Context, key uint32, clusters []*csv1.ApplyClusterRequest) (sealed int, err error) {
+	for _, request := range clusters {
+		c, err := i.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+		if err != nil {
+			return 0, err
+		}
+		if c.GetSealingKeyId() == key {
+			sealed++
+		}
+	}
+	return sealed, nil
+}
+
+// TestSigningKeysAreSealedAgain rotates the sealing key while the service runs, with two replicas, and with a crash during the second
+// rotation. When it is done, the former key is removed, and everything can be opened.
+func TestSigningKeysAreSealedAgain(t *testing.T) {
+	r := newRegion(t)
+	r.sealingKeys = filepath.Join(t.TempDir(), "keyset.json")
+	r.play()
+	service := r.start(nil)
+	clusters, pools := readyClusters(t, service, 5)
+	opened := map[string]string{}
+	signingKey := func(uid string) string {
+		t.Helper()
+		recovery, err := service.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := seal.Load(r.sealingKeys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := keys.Open(uid, recovery.GetSigningKey())
+		if err != nil {
+			t.Fatalf("the recovery data of %s: %v", uid, err)
+		}
+		return string(key)
+	}
+	for _, request := range clusters {
+		opened[request.Uid] = signingKey(request.Uid)
+	}
+	// rotate adds a key, makes it the primary key, and returns it with the former one.
+	rotate := func() (former, next uint32) {
+		t.Helper()
+		keys, err := keyfile.List(r.sealingKeys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next, err = keyfile.Add(r.sealingKeys); err == nil {
+			err = keyfile.Promote(r.sealingKeys, next)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys[0].ID, next
+	}
+	allSealedWith := func(key uint32) {
+		t.Helper()
+		untilDone(t, func(ctx context.Context) error {
+			sealed, err := service.sealedWith(ctx, key, clusters)
+			if err == nil && sealed != len(clusters) {
+				err = fmt.Errorf("%d of %d signing keys are sealed with the key %d", sealed, len(clusters), key)
+			}
+			return err
+		})
+		for _, request := range clusters {
+			if signingKey(request.Uid) != opened[request.Uid] {
+				t.Errorf("the signing key of %s changed", request.Uid)
+			}
+		}
+	}
+	remove := func(key uint32) {
+		t.Helper()
+		if err := keyfile.Remove(r.sealingKeys, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	replica := r.start(nil)
+	former, next := rotate()
+	service.reseal()
+	replica.reseal()
+	allSealedWith(next)
+	remove(former)
+	allSealedWith(next)
+	replica.stop()
+	service.stop()
+
+	// The crash is after the second commit of the rotation.
+	former, next = rotate()
+	var commits atomic.Int32
+	var once sync.Once
+	crashed := make(chan struct{})
+	dying := r.start(func(point string) error {
+		if point == "before-commit" && commits.Add(1) > 2 {
+			once.Do(func() { close(crashed) })
+			return errCrash
+		}
+		return nil
+	})
+	<-crashed
+	sealed, err := dying.sealedWith(t.Context(), next, clusters)
+	if err != nil || sealed == 0 || sealed == len(clusters) {
+		t.Errorf("%d of %d signing keys are sealed again after the crash: %v", sealed, len(clusters), err)
+	}
+	dying.stop()
+	service = r.start(nil)
+	allSealedWith(next)
+	remove(former)
+	allSealedWith(next)
+	expectUnmoved(t, service, clusters, pools)
+}
+
+// TestSigningKeyOfARemovedKeyIsReported removes a sealing key that is still needed. The signing keys stay as they are, and can be sealed
+// again when the key is restored.
+func TestSigningKeyOfARemovedKeyIsReported(t *testing.T) {
+	r := newRegion(t)
+	r.sealingKeys = filepath.Join(t.TempDir(), "keyset.json")
+	r.play()
+	service := r.start(nil)
+	clusters, _ := readyClusters(t, service, 2)
+	service.stop()
+	before, err := keyfile.List(r.sealingKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := r.sealingKeys
+	r.sealingKeys = filepath.Join(t.TempDir(), "other.json")
+	service = r.start(nil)
+	untilDone(t, func(context.Context) error {
+		pending, err := service.gauge("cluster_service_signing_keys_to_reseal")
+		if err == nil && pending != float64(len(clusters)) {
+			err = fmt.Errorf("%v signing keys are pending", pending)
+		}
+		return err
+	})
+	if sealed, err := service.sealedWith(t.Context(), before[0].ID, clusters); err != nil || sealed != len(clusters) {
+		t.Errorf("%d of %d signing keys are as they were: %v", sealed, len(clusters), err)
+	}
+	service.stop()
+	r.sealingKeys = needed
+	service = r.start(nil)
+	untilDone(t, func(context.Context) error {
+		pending, err := service.gauge("cluster_service_signing_keys_to_reseal")
+		if err == nil && pending != 0 {
+			err = fmt.Errorf("%v signing keys are pending", pending)
+		}
+		return err
+	})
+}
+
+// gauge returns the value of a gauge without labels.
+func (i *instance) gauge(name string) (float64, error) {
+	families, err := i.metrics.Gather()
+	if err != nil {
+		return 0, err
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue(), nil
+		}
+	}
+	return 0, errors.New("there is no metric " + name)
+}
