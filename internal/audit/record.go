@@ -48,6 +48,8 @@ type Record struct {
 	// Outcome is one of the constants above. Code is the error's code if it is Failed or Refused.
 	Outcome string `json:"outcome"`
 	Code    string `json:"code,omitempty"`
+	// Count is the number of refusals that the record stands for; 0 means one. See package refusals.
+	Count int `json:"count,omitempty"`
 	// Operation is the ID of the admin operation, elevation, credential or revocation.
 	Operation string `json:"operation,omitempty"`
 	// Request joins the records of one request. Trace is its W3C trace ID.

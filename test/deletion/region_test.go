@@ -30,6 +30,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -206,7 +207,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := app.NewServer(identity, system.API, r.intents.Verifier, r.records, logger())
+	api := app.NewServer(identity, system.API, r.intents.Verifier, callaudit.New(r.records), logger())
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })

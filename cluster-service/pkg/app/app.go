@@ -25,7 +25,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
-	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
@@ -103,6 +102,13 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	// The writer ends after everything that it records.
 	defer recorded.Wait()
 	defer stopRecords()
+	auditor := callaudit.New(records)
+	auditing, stopAuditor := context.WithCancel(context.WithoutCancel(ctx))
+	var audited sync.WaitGroup
+	audited.Go(func() { auditor.Run(auditing) })
+	// The auditor ends after the last call.
+	defer audited.Wait()
+	defer stopAuditor()
 
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Signatures: in.signatures, Metrics: p.Metrics, Log: p.Log})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
@@ -116,7 +122,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	group.Go(func() { follower.run(ctx) })
 	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)
 	group.Go(func() { intents.Run(ctx) })
-	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, records, p.Log, traces.ServerOption(), grpcserver.EndStreams(ctx)))
+	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, auditor, p.Log, traces.ServerOption(), grpcserver.EndStreams(ctx)))
 }
 
 // prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
@@ -155,8 +161,7 @@ const maxRequest = 4 << 20
 
 // NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
 // engineers, logs refused calls, and records them and the calls of engineers in the audit.
-func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, records audit.Recorder, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
-	auditor := callaudit.New(records)
+func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
 	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
 	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(identity), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),

@@ -10,6 +10,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
@@ -31,7 +32,7 @@ func (credentialsByClass) GetBreakGlassCredential(_ context.Context, r *csv1.Get
 // exactly this call. A method without a rule is an error.
 func TestAllowedCalls(t *testing.T) {
 	region, admin := meshtest.New(t), intenttest.New(t)
-	server := app.NewServer(region.Identity(mesh.ClusterService), credentialsByClass{}, admin.Verifier, audittest.New(t, "cluster-service", 0), slog.New(slog.DiscardHandler))
+	server := app.NewServer(region.Identity(mesh.ClusterService), credentialsByClass{}, admin.Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler))
 	needed := map[string]bool{}
 	for _, rule := range mesh.Rules() {
 		for _, grant := range rule.Clients {

@@ -22,6 +22,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -103,6 +104,8 @@ type region struct {
 	admin *intenttest.Admin
 	// records are the audit records of the calls, with mesh.
 	records *audittest.Trail
+	// auditor is that of the latest server with a mesh.
+	auditor *callaudit.Auditor
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -235,7 +238,8 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectUnknownEnums)), insecure.NewCredentials()
 	if r.mesh != nil {
-		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.records, r.audit.logger())
+		r.auditor = callaudit.New(r.records)
+		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.auditor, r.audit.logger())
 		transport = credentials.NewTLS(r.mesh.Identity(mesh.Backend).ClientTLS(mesh.ClusterService))
 	} else {
 		csv1.RegisterClusterServiceServer(server, system.API)

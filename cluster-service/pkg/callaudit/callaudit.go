@@ -8,13 +8,13 @@ package callaudit
 import (
 	"context"
 	"path"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -23,11 +23,15 @@ import (
 
 // Auditor records calls. It is safe for concurrent use.
 type Auditor struct {
-	records audit.Recorder
+	records  audit.Recorder
+	refusals *refusals.Aggregator
 }
 
-// New returns an Auditor that stores its records with a Recorder.
-func New(records audit.Recorder) *Auditor { return &Auditor{records} }
+// New returns an Auditor that stores its records with a Recorder. Run must be called.
+func New(records audit.Recorder) *Auditor { return &Auditor{records, refusals.New(records)} }
+
+// Run stores the numbers of repeated refusals until ctx ends.
+func (a *Auditor) Run(ctx context.Context) { a.refusals.Run(ctx) }
 
 // Unary is a unary interceptor that records the calls with an intent. It must follow the interceptor that verifies intents.
 func (a *Auditor) Unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -67,16 +71,11 @@ func record(ctx context.Context, asked *intent.Intent, failure error) audit.Reco
 	return r
 }
 
-// refusalTimeout limits the wait for the disk.
-const refusalTimeout = 5 * time.Second
-
-// Refused records a refused call. The call stays refused if the record cannot be stored; the Authorizer has logged it. The engineer
-// is known only if the intent proves who asked for the call.
+// Refused records a refused call, and counts repeated ones: a workload that repeats a refused call has two records in a minute. The call
+// stays refused if the record cannot be stored; the Authorizer has logged it. The engineer is known only if the intent proves who asked
+// for the call.
 func (a *Auditor) Refused(ctx context.Context, r mesh.Refusal) {
-	// A client that closes its connection must not prevent the record.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTimeout)
-	defer cancel()
-	_ = a.records.Append(ctx, audit.Record{ // it is counted
+	a.refusals.Refused(ctx, audit.Record{
 		Peer: string(r.Client), Person: audit.Person{Name: r.Engineer}, Action: path.Base(r.Method), Outcome: audit.Refused,
 		Code: apierror.KindOf(r.Err).ARMCode(), Trace: tracing.Reference(ctx),
 	})
