@@ -26,7 +26,7 @@ func connectionOf(workload Peer) tls.ConnectionState {
 func BenchmarkUnary(b *testing.B) {
 	authorizer := NewAuthorizer(ClusterService, Rules(), nil)
 	customer := &csv1.BreakGlassCredential{Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER}}
-	for name, method := range map[string]string{"Condition": csv1.ClusterService_GetBreakGlassCredential_FullMethodName, "NoCondition": csv1.ClusterService_ApplyCluster_FullMethodName} {
+	for name, method := range map[string]string{"Condition": csv1.ClusterService_GetBreakGlassCredential_FullMethodName, "NoCondition": csv1.ClusterService_DeleteCluster_FullMethodName} {
 		b.Run(name, func(b *testing.B) {
 			ctx := peer.NewContext(b.Context(), &peer.Peer{AuthInfo: credentials.TLSInfo{State: connectionOf(Frontend)}})
 			info := &grpc.UnaryServerInfo{FullMethod: method}
@@ -40,18 +40,22 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkHandler measures what authorization adds to an HTTP request.
+// BenchmarkHandler measures an HTTP request with and without authorization.
 func BenchmarkHandler(b *testing.B) {
-	handler := NewAuthorizer(MaestroServer, Rules(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
-	request := httptest.NewRequest(http.MethodGet, "/api/maestro/v1/resource-bundles?size=1", nil)
-	state := connectionOf(Admin)
-	request.TLS = &state
-	b.ReportAllocs()
-	for b.Loop() {
-		response := httptest.NewRecorder()
-		handler.ServeHTTP(response, request)
-		if response.Code != http.StatusOK {
-			b.Fatal(response.Code)
-		}
+	respond := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	for name, handler := range map[string]http.Handler{"Authorized": NewAuthorizer(MaestroServer, Rules(), nil).Handler(respond), "Connected": respond} {
+		b.Run(name, func(b *testing.B) {
+			request := httptest.NewRequest(http.MethodGet, "/api/maestro/v1/resource-bundles?size=1", nil)
+			state := connectionOf(Admin)
+			request.TLS = &state
+			b.ReportAllocs()
+			for b.Loop() {
+				response := httptest.NewRecorder()
+				handler.ServeHTTP(response, request)
+				if response.Code != http.StatusOK {
+					b.Fatal(response.Code)
+				}
+			}
+		})
 	}
 }

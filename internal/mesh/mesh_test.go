@@ -124,3 +124,17 @@ func TestParseID(t *testing.T) {
 		}
 	}
 }
+
+// TestHandlerForUsesPatternOfServer sends requests whose pattern the server returns: one with a rule, and one without.
+func TestHandlerForUsesPatternOfServer(t *testing.T) {
+	for pattern, want := range map[string]int{"GET /healthz": http.StatusOK, Unrouted: http.StatusOK, "GET /new": http.StatusForbidden, "": http.StatusForbidden} {
+		handler := NewAuthorizer(Frontend, Rules(), nil).HandlerFor(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(*http.Request) string { return pattern })
+		request, recorder := httptest.NewRequest(http.MethodGet, "/healthz", nil), httptest.NewRecorder()
+		state := connectionOf(ARMFrontDoor)
+		request.TLS = &state
+		handler.ServeHTTP(recorder, request)
+		if recorder.Code != want {
+			t.Errorf("the pattern %q: status %d, want %d", pattern, recorder.Code, want)
+		}
+	}
+}

@@ -32,36 +32,54 @@ import (
 
 // Region issues the identities of the workloads of one test.
 type Region struct {
-	t          testing.TB
+	t           testing.TB
+	trustDomain string
+	// dir is the folder of the authority, which issues the identities that are not there yet.
+	dir        string
 	authority  *mesh.Authority
 	identities map[mesh.Peer]*mesh.Identity
 }
 
+// trustDomain is the trust domain of the regions of New.
+const trustDomain = "test"
+
 // New returns a region with its own certificate authority.
 func New(t testing.TB) *Region {
 	t.Helper()
-	authority, err := mesh.OpenAuthority(t.TempDir(), "test")
+	return Open(t, t.TempDir(), trustDomain)
+}
+
+// Open returns a region with the certificate authority in a folder, for example that of a local region.
+func Open(t testing.TB, dir, trustDomain string) *Region {
+	t.Helper()
+	authority, err := mesh.OpenAuthority(dir, trustDomain)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Region{t: t, authority: authority, identities: map[mesh.Peer]*mesh.Identity{}}
+	return &Region{t: t, trustDomain: trustDomain, dir: dir, authority: authority, identities: map[mesh.Peer]*mesh.Identity{}}
 }
 
 // Identity returns the identity of a workload.
 func (r *Region) Identity(workload mesh.Peer) *mesh.Identity {
 	r.t.Helper()
 	if r.identities[workload] == nil {
-		dir := filepath.Join(r.t.TempDir(), string(workload))
-		if err := r.authority.Issue(dir, workload, "127.0.0.1"); err != nil {
-			r.t.Fatal(err)
-		}
-		identity, err := mesh.LoadIdentity(dir)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.identities[workload] = identity
+		r.identities[workload] = r.IdentityWith(workload, "127.0.0.1")
 	}
 	return r.identities[workload]
+}
+
+// IdentityWith issues an identity of a workload whose certificate contains hosts.
+func (r *Region) IdentityWith(workload mesh.Peer, hosts ...string) *mesh.Identity {
+	r.t.Helper()
+	dir := filepath.Join(r.t.TempDir(), string(workload))
+	if err := r.authority.Issue(dir, workload, hosts...); err != nil {
+		r.t.Fatal(err)
+	}
+	identity, err := mesh.LoadIdentity(dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return identity
 }
 
 // Serve serves a gRPC server on loopback until the test ends, and returns its address.
@@ -125,14 +143,17 @@ func Calls(t testing.TB, server mesh.Peer, services ...string) []Call {
 	return calls
 }
 
-// AllowedCalls makes all calls as each workload and returns those that the server allowed, one line per call, sorted. A call is
+// AllowedCalls makes all calls as each workload and returns those that the server allowed, one line per call, sorted. It also makes all
+// calls as invalid clients with the names of the allowed clients; see Region.InvalidClients. Those are an error if the server accepts them. A call is
 // refused if the connection is refused, or if the response is PermissionDenied and names the workload. The implementation
 // behind the server must not respond with Unavailable or PermissionDenied. A server that is not running refuses all calls:
 // compare the result with calls that must be allowed.
 func (r *Region) AllowedCalls(server mesh.Peer, address string, calls []Call) []string {
 	r.t.Helper()
 	var allowed []string
+	var clients []mesh.Peer
 	for _, workload := range mesh.Peers() {
+		before := len(allowed)
 		connection := r.Dial(workload, server, address)
 		for _, call := range calls {
 			err := invoke(r.t.Context(), connection, call)
@@ -144,6 +165,12 @@ func (r *Region) AllowedCalls(server mesh.Peer, address string, calls []Call) []
 				r.t.Errorf("%s as %s: %v", call.Method, workload, err)
 			}
 		}
+		if len(allowed) > before {
+			clients = append(clients, workload)
+		}
+	}
+	for _, client := range clients {
+		r.refuseCalls(client, address, calls)
 	}
 	slices.Sort(allowed)
 	return allowed
@@ -183,21 +210,17 @@ func refusedByMesh(err error) bool {
 }
 
 // AllowedRequests sends HTTP requests, each as METHOD /path, to base as each workload, and returns those that the server allowed,
-// one line per request, sorted. A request is refused if the connection is refused, or if the status is 403 and the body
-// names the workload.
+// one line per request, sorted. It also sends them as invalid clients, as AllowedCalls does. A request is refused if the connection is
+// refused, or if the status is 403 and the body names the workload.
 func (r *Region) AllowedRequests(server mesh.Peer, base string, requests []string) []string {
 	r.t.Helper()
 	var allowed []string
+	var clients []mesh.Peer
 	for _, workload := range mesh.Peers() {
+		before := len(allowed)
 		transport := &http.Transport{TLSClientConfig: r.Identity(workload).ClientTLS(server)}
-		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		for _, text := range requests {
-			method, path, _ := strings.Cut(text, " ")
-			request, err := http.NewRequestWithContext(r.t.Context(), method, base+path, nil)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			response, err := client.Do(request)
+			response, err := roundTrip(r.t, transport, text, base)
 			if err != nil {
 				continue // the connection is refused
 			}
@@ -213,9 +236,26 @@ func (r *Region) AllowedRequests(server mesh.Peer, base string, requests []strin
 			}
 		}
 		transport.CloseIdleConnections()
+		if len(allowed) > before {
+			clients = append(clients, workload)
+		}
+	}
+	for _, client := range clients {
+		r.refuseRequests(client, base, requests)
 	}
 	slices.Sort(allowed)
 	return allowed
+}
+
+// roundTrip sends a request METHOD /path to base. It does not follow redirects.
+func roundTrip(t testing.TB, transport *http.Transport, text, base string) (*http.Response, error) {
+	t.Helper()
+	method, path, _ := strings.Cut(text, " ")
+	request, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport.RoundTrip(request)
 }
 
 // Golden compares lines with a file, or writes the file.

@@ -1,0 +1,67 @@
+package app_test
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/openapi"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+)
+
+var placeholder = regexp.MustCompile(`\{[a-zA-Z]+\}`)
+
+// requests returns each method for each path of the authorization table and of the OpenAPI documents.
+func requests(t *testing.T) []string {
+	t.Helper()
+	paths := map[string]bool{}
+	for _, rule := range mesh.Rules() {
+		if rule.Server == mesh.Frontend {
+			_, path, routed := strings.Cut(rule.Method, " ")
+			if !routed {
+				path = "/no/route"
+			}
+			paths[path] = true
+		}
+	}
+	for _, version := range openapi.Versions() {
+		operations, err := openapi.Operations(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, operation := range operations {
+			paths[operation.Path] = true
+		}
+	}
+	var all []string
+	for path := range paths {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodPost, http.MethodDelete, http.MethodOptions} {
+			all = append(all, method+" "+placeholder.ReplaceAllString(path, "11111111-1111-1111-1111-111111111111"))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// TestOnlyFrontDoorUsesRoutes sends each method to each path as each workload: exactly the requests of ARM's front door pass.
+func TestOnlyFrontDoorUsesRoutes(t *testing.T) {
+	region := meshtest.New(t)
+	r := serve(t, func(o *app.Options) { o.IdentityDir = region.Identity(mesh.Frontend).Dir() })
+	all := requests(t)
+	if len(all) < 100 {
+		t.Fatalf("only %d requests", len(all))
+	}
+	var want []string
+	for _, request := range all {
+		want = append(want, string(mesh.ARMFrontDoor)+" "+request)
+	}
+	if diff := cmp.Diff(want, region.AllowedRequests(mesh.Frontend, r.url, all)); diff != "" {
+		t.Errorf("allowed requests (-want +got):\n%s", diff)
+	}
+}
