@@ -52,6 +52,8 @@ type ElevationDocument struct {
 	// EndTime and EndedBy are set when it is denied, withdrawn or ended before it expired.
 	EndTime *time.Time `json:"endTime,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
+	// Seal is admin's signature over the other fields. Without it, the document permits nothing. It is never shown.
+	Seal string `json:"seal,omitempty"`
 }
 
 // ElevationTicket is the answer of the ticket validator. Waived is the reason why there is none, in an emergency.

@@ -80,8 +80,8 @@ func (r *region) startAdmin() {
 	r.t.Cleanup(bundles.Close)
 	monitor := must(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
 	api := server.New(server.Config{
-		Intents:  r.intents.Signer,
-		Policy:   accessPolicy(),
+		Intents: r.intents.Signer,
+		Policy:  accessPolicy(), Seals: must(elevation.NewSealer())(r.t),
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Audit: audittest.New(r.t, "admin", 0), Log: logger(), Metrics: prometheus.NewRegistry(),
 	})

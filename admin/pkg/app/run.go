@@ -47,6 +47,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--access-policy-file: %w", err)
 	}
+	seals, err := elevation.LoadSealer(options.IntentKeyFile)
+	if err != nil {
+		return fmt.Errorf("--intent-key-file: %w", err)
+	}
 	tickets, err := options.tickets(policy)
 	if err != nil {
 		return err
@@ -108,7 +112,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	tlsConfig.MinVersion = tls.VersionTLS12
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
-			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Tickets: tickets, Elevations: elevations,
+			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
 			Authenticator: authenticator, Intents: signer, Audit: records, AuditHistory: auditHistory, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,

@@ -111,6 +111,9 @@ func TestElevationOfClusterCoversNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	item.Value.Target.ClusterUID = "another"
+	if err := h.config.Seals.Seal(&item.Value); err != nil {
+		t.Fatal(err)
+	}
 	batch := h.db.NewBatch(database.AdminPartition)
 	database.Replace(batch, item)
 	if err := batch.Commit(t.Context()); err != nil {

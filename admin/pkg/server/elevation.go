@@ -52,9 +52,13 @@ func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.Ac
 		cluster = found.UID
 	}
 	for _, e := range permitting {
-		if adminaction.Covers(e, cluster) {
-			return e, nil
+		if !adminaction.Covers(e, cluster) {
+			continue
 		}
+		if err := s.Seals.Verify(e); err != nil {
+			return nil, err
+		}
+		return e, nil
 	}
 	if limited {
 		return nil, apierror.New(apierror.PermissionDenied, "Your active elevations for the class %s are limited to other clusters. Request one for this object, or for the whole region: `hcpctl access request`.", class)
@@ -126,6 +130,9 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 		return nil, err
 	}
 	s.Policy.Begin(&document, time.Now().UTC())
+	if err := s.Seals.Seal(&document); err != nil {
+		return nil, err
+	}
 	batch := s.Database.NewBatch(database.AdminPartition)
 	database.Create(batch, s.Database.Elevations(), database.ElevationKey(id), document)
 	err = batch.Commit(ctx)

@@ -39,7 +39,7 @@ func (s *Server) elevationInPath(ctx context.Context, rq *request) (*database.It
 }
 
 // changeElevation applies a transition to the elevation in the path and commits it, unless the transition changes nothing. A lost
-// race is decided again.
+// race is decided again. An elevation that admin did not write has no transitions.
 func (s *Server) changeElevation(ctx context.Context, rq *request, transition func(e *database.ElevationDocument, now time.Time) (changed bool, err error)) (any, error) {
 	var after adminv1.Elevation
 	err := database.Retry(ctx, func(ctx context.Context) error {
@@ -47,11 +47,17 @@ func (s *Server) changeElevation(ctx context.Context, rq *request, transition fu
 		if err != nil {
 			return err
 		}
+		if err := s.Seals.Verify(&item.Value); err != nil {
+			return err
+		}
 		changed, err := transition(&item.Value, time.Now().UTC())
 		if err != nil {
 			return err
 		}
 		if changed {
+			if err := s.Seals.Seal(&item.Value); err != nil {
+				return err
+			}
 			batch := s.Database.NewBatch(database.AdminPartition)
 			database.Replace(batch, item)
 			if err := batch.Commit(ctx); err != nil {

@@ -113,13 +113,17 @@ func newHarness(t *testing.T) *harness {
 	}
 	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
+	seals, err := elevation.NewSealer()
+	if err != nil {
+		t.Fatal(err)
+	}
 	h.intents = signer.Verifier
 	h.config = server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall", "group-of-approver"},
 		}},
-		Policy: policy(), Elevations: elevation.NewWatcher(db, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
+		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 	}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})

@@ -50,8 +50,9 @@ type Config struct {
 	// Authenticator identifies callers, Access maps them to roles.
 	Access        *access.Config
 	Authenticator authn.Authenticator
-	// Policy states what elevations need. Elevations reports their changes.
+	// Policy states what elevations need, Seals signs their content, and Elevations reports their changes.
 	Policy     *elevation.Policy
+	Seals      *elevation.Sealer
 	Elevations *elevation.Watcher
 	// Tickets validates tickets; nil if Policy validates none.
 	Tickets ticket.Validator
