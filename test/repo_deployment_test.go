@@ -453,7 +453,7 @@ func acceptFiles(t *testing.T, values *document.Node) {
 	if _, err := elevation.LoadPolicy(write("access-policy.yaml", values.Get("admin", "accessPolicy").Plain())); err != nil {
 		t.Error(err)
 	}
-	if _, err := adminaccess.Load(write("roles.yaml", map[string]any{"groups": values.Get("admin", "groups").Plain()})); err != nil {
+	if _, err := adminaccess.Load(write("roles.yaml", adminRoles(values))); err != nil {
 		t.Error(err)
 	}
 	offered, err := frontendconfig.Default()
@@ -466,6 +466,17 @@ func acceptFiles(t *testing.T, values *document.Node) {
 			t.Errorf("the frontend offers zone %s, and the region has %s", zone, deployment.String(values.Get("availabilityZones")))
 		}
 	}
+}
+
+// adminRoles returns the content of admin's roles file.
+func adminRoles(values *document.Node) map[string]any {
+	roles := map[string]any{}
+	for _, name := range []string{"groups", "appRoles", "conditions"} {
+		if value := values.Get("admin", name); value != nil {
+			roles[name] = value.Plain()
+		}
+	}
+	return roles
 }
 
 // keysPage documents the keys of the configuration. Its tables are generated between the two markers.

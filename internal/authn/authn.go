@@ -24,8 +24,18 @@ type Caller struct {
 	ObjectID string
 	// Name is for display, for example an e-mail address. It must not be used for authorization.
 	Name string
-	// Groups lists the IDs of the caller's groups.
-	Groups []string
+	// Groups lists the IDs of the caller's groups. GroupsOverage reports that the caller has so many groups that the token does not
+	// contain them; Groups is empty then.
+	Groups        []string
+	GroupsOverage bool
+	// Roles lists the values of the app roles that the caller has in the application.
+	Roles []string
+	// AuthenticationMethods lists how the caller signed in (amr, RFC 8176), for example mfa. AuthenticationContexts lists the
+	// authentication contexts of Conditional Access that the sign-in satisfies (acrs), for example c1.
+	AuthenticationMethods  []string
+	AuthenticationContexts []string
+	// DeviceID is the device that the caller signed in on, if the identity provider knows it.
+	DeviceID string
 }
 
 // Authenticator authenticates requests. The chain of each error contains an *apierror.Error of one of these kinds:

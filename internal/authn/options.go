@@ -34,6 +34,8 @@ type Options struct {
 	ClientIDs string
 	// CAFile contains the authorities that verify the issuer's certificate; "" means those of the system.
 	CAFile string
+	// Claims lists further claims that the sidecar must return, set by services that need them. It is not a flag.
+	Claims []string
 }
 
 // AddFlags registers the options with flags.
@@ -84,7 +86,7 @@ func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, 
 	noRun := func(context.Context) {}
 	switch o.Mode {
 	case modeSidecar:
-		sidecar, err := NewSidecar(o.CheckURL)
+		sidecar, err := NewSidecar(o.CheckURL, o.Claims...)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-check-url: %w", err)
 		}

@@ -23,23 +23,22 @@ const maxCheckResponse = 64 << 10
 // the request if the response is 200. The claims in the headers of the response identify the caller.
 type Sidecar struct {
 	endpoint string
+	claims   []string
 	client   *http.Client
 }
 
-// NewSidecar returns a Sidecar for the URL of a check endpoint, for example http://127.0.0.1:5000/ValidateRequest.
-func NewSidecar(endpoint string) (*Sidecar, error) {
+// NewSidecar returns a Sidecar for the URL of a check endpoint, for example http://127.0.0.1:5000/ValidateRequest. Each check requests
+// the claims that identify the application and the principal, and also those in claims.
+func NewSidecar(endpoint string, claims ...string) (*Sidecar, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, fmt.Errorf("%q is not an http or https URL", endpoint)
 	}
-	return &Sidecar{endpoint: endpoint, client: &http.Client{
+	return &Sidecar{endpoint: endpoint, claims: append([]string{"tid", "appid", "oid"}, claims...), client: &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
-
-// sidecarClaims lists the claims that a check requests.
-var sidecarClaims = [...]string{"tid", "appid", "oid"}
 
 // Authenticate implements Authenticator.
 func (s *Sidecar) Authenticate(ctx context.Context, r *http.Request) (Caller, error) {
@@ -59,7 +58,7 @@ func (s *Sidecar) Authenticate(ctx context.Context, r *http.Request) (Caller, er
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		check.Header.Set("X-Forwarded-For", host)
 	}
-	for _, claim := range sidecarClaims {
+	for _, claim := range s.claims {
 		check.Header.Set("Return-Subject-Token-Claim-"+claim, "1")
 	}
 	response, err := s.client.Do(check)
@@ -68,10 +67,9 @@ func (s *Sidecar) Authenticate(ctx context.Context, r *http.Request) (Caller, er
 	}
 	_, _ = io.CopyN(io.Discard, response.Body, maxCheckResponse)
 	_ = response.Body.Close()
-	claim := func(name string) string { return response.Header.Get("Subject-Token-Claim-" + name) }
 	switch {
 	case response.StatusCode == http.StatusOK:
-		return Caller{TenantID: claim("tid"), AppID: claim("appid"), ObjectID: claim("oid")}, nil
+		return callerOf(response.Header)
 	case response.StatusCode == http.StatusForbidden:
 		return Caller{}, apierror.New(apierror.PermissionDenied, "The caller may not use this service.")
 	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests:

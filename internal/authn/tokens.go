@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -89,6 +90,20 @@ type claims struct {
 	PreferredName string   `json:"preferred_username"`
 	UniqueName    string   `json:"unique_name"`
 	Groups        []string `json:"groups"`
+	// ClaimNames names the claims that Entra leaves out because they are too large: it contains groups for a caller with more than
+	// 200 groups. HasGroups is its form in tokens of the implicit flow.
+	ClaimNames map[string]json.RawMessage `json:"_claim_names"`
+	HasGroups  bool                       `json:"hasgroups"`
+	Roles      []string                   `json:"roles"`
+	Methods    []string                   `json:"amr"`
+	Contexts   []string                   `json:"acrs"`
+	DeviceID   string                     `json:"deviceid"`
+}
+
+// groupsOverage reports whether the token lacks the caller's groups because there are too many.
+func (c *claims) groupsOverage() bool {
+	_, distributed := c.ClaimNames[ClaimGroups]
+	return len(c.Groups) == 0 && (distributed || c.HasGroups)
 }
 
 // Authenticate implements Authenticator.
@@ -129,7 +144,8 @@ func (t *TokenVerifier) verify(ctx context.Context, text string) (Caller, time.T
 		return Caller{}, time.Time{}, reject("invalid_token", "The request's token is not accepted.", rejectionCause(err))
 	}
 	caller := Caller{TenantID: parsed.TenantID, AppID: parsed.AppID, ObjectID: parsed.ObjectID,
-		Name: cmp.Or(parsed.PreferredName, parsed.UniqueName), Groups: parsed.Groups}
+		Name: cmp.Or(parsed.PreferredName, parsed.UniqueName), Groups: parsed.Groups, GroupsOverage: parsed.groupsOverage(),
+		Roles: parsed.Roles, AuthenticationMethods: parsed.Methods, AuthenticationContexts: parsed.Contexts, DeviceID: parsed.DeviceID}
 	if caller.AppID == "" {
 		caller.AppID = parsed.AuthorizedParty
 	}

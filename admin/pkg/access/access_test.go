@@ -14,11 +14,19 @@ import (
 
 func TestLoad(t *testing.T) {
 	cases := map[string]struct{ reason, content, want string }{
-		"roles":         {"groups by role", "groups: {reader: [a], break-glass: [b]}", ""},
-		"empty":         {"nobody may do anything", "", ""},
-		"unknown role":  {"a role is one that there is", "groups: {boss: [a]}", "unknown role"},
-		"unknown field": {"a field is one that there is", "group: {}", "group"},
-		"empty group":   {"a group has an id", `groups: {reader: [""]}`, "empty"},
+		"roles":                {"groups by role", "groups: {reader: [a], break-glass: [b]}", ""},
+		"empty":                {"nobody may do anything", "", ""},
+		"unknown role":         {"a role is one that there is", "groups: {boss: [a]}", "unknown role"},
+		"unknown field":        {"a field is one that there is", "group: {}", "group"},
+		"empty group":          {"a group has an id", `groups: {reader: [""]}`, "empty"},
+		"app roles":            {"app roles by role", "appRoles: {operator: [Clusters.Operate]}", ""},
+		"unknown app role":     {"a role is one that there is", "appRoles: {boss: [a]}", "appRoles.boss"},
+		"conditions":           {"claims by role", "conditions: {break-glass: {authenticationMethods: [mfa], authenticationContext: c1, device: true}}", ""},
+		"condition of readers": {"nobody elevates to reader", "conditions: {reader: {device: true}}", "conditions.reader"},
+		"unknown condition":    {"a claim is one that is checked", "conditions: {operator: {location: home}}", "location"},
+		"empty method":         {"no method is not a method", `conditions: {operator: {authenticationMethods: [""]}}`, "authenticationMethods"},
+		"plain URI":            {"a person signs in over TLS", "authorizationURI: http://login.example.com", "authorizationURI"},
+		"quoted URI":           {"the URI is quoted in a header", `authorizationURI: 'https://login.example.com/"'`, "authorizationURI"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

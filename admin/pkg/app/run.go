@@ -77,6 +77,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer func() { _ = connection.Close() }()
 	bundles := maestro.New(options.MaestroURL, identity)
 	defer bundles.Close()
+	options.Authentication.Claims = roles.Claims()
 	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
 	if err != nil {
 		return err

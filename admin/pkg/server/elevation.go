@@ -33,8 +33,12 @@ func (rq *request) person() elevation.Person {
 }
 
 // elevationFor returns the newest active elevation of the caller that permits actions of a class on the cluster in the path. On a
-// path without a cluster, only an elevation for the whole region permits them.
+// path without a cluster, only an elevation for the whole region permits them. The caller's token must have the claims that the role
+// of the class requires.
 func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.AccessClass) (*database.ElevationDocument, error) {
+	if err := s.Access.CheckClaims(rq.caller, class.Role()); err != nil {
+		return nil, err
+	}
 	open, err := s.openElevations(ctx, rq)
 	if err != nil {
 		return nil, err
@@ -97,6 +101,9 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	rq.audited = auditFields{object: audit.Object{Kind: "accessClass", ID: truncate(string(asked.Class))}, reason: truncate(asked.Reason), ticket: truncate(asked.Ticket), emergency: asked.Emergency}
 	duration, err := s.checkElevation(rq, asked)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.Access.CheckClaims(rq.caller, asked.Class.Role()); err != nil {
 		return nil, err
 	}
 	target := database.AdminTarget{Kind: database.TargetRegion, ID: database.TargetRegion}

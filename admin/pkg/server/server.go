@@ -209,7 +209,7 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], adminv1.Role(required.Role)) {
-		return nil, apierror.New(apierror.PermissionDenied, "This requires the role %s, which none of your groups gives.", required.Role)
+		return nil, s.Access.Refusal(caller, adminv1.Role(required.Role))
 	}
 	if err := rq.rejectUnknownParameters(); err != nil {
 		return nil, err

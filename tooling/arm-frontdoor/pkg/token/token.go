@@ -55,6 +55,13 @@ type Client struct {
 	Name     string `json:"name"`
 	// Groups lists the IDs of the groups in the client's tokens.
 	Groups []string `json:"groups,omitempty"`
+	// GroupsOverage leaves the groups out of the tokens and names them in _claim_names, as Entra does for callers in too many groups.
+	GroupsOverage bool `json:"groupsOverage,omitempty"`
+	// Roles, AuthenticationMethods, AuthenticationContexts and DeviceID are the claims roles, amr, acrs and deviceid of the tokens.
+	Roles                  []string `json:"roles,omitempty"`
+	AuthenticationMethods  []string `json:"authenticationMethods,omitempty"`
+	AuthenticationContexts []string `json:"authenticationContexts,omitempty"`
+	DeviceID               string   `json:"deviceId,omitempty"`
 	// Audiences restricts the audiences of the client's tokens; empty means no restriction.
 	Audiences []string `json:"audiences,omitempty"`
 }
@@ -96,7 +103,14 @@ type claims struct {
 	ObjectID string   `json:"oid"`
 	Name     string   `json:"unique_name,omitempty"`
 	Groups   []string `json:"groups,omitempty"`
-	Version  string   `json:"ver"`
+	// ClaimNames and ClaimSources replace Groups of a caller in too many groups.
+	ClaimNames   map[string]string            `json:"_claim_names,omitempty"`
+	ClaimSources map[string]map[string]string `json:"_claim_sources,omitempty"`
+	Roles        []string                     `json:"roles,omitempty"`
+	Methods      []string                     `json:"amr,omitempty"`
+	Contexts     []string                     `json:"acrs,omitempty"`
+	DeviceID     string                       `json:"deviceid,omitempty"`
+	Version      string                       `json:"ver"`
 }
 
 // Issuer issues and verifies tokens. It is safe for concurrent use.
@@ -217,7 +231,7 @@ func resourceScope(scopes string) string {
 // IssueWithoutSecret returns a token for a client that this process represents.
 func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, error) {
 	now := i.now()
-	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims{
+	content := claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer:    i.issuerName(client.TenantID),
 			Subject:   client.ObjectID,
@@ -232,8 +246,17 @@ func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, er
 		ObjectID: client.ObjectID,
 		Name:     client.Name,
 		Groups:   client.Groups,
+		Roles:    client.Roles,
+		Methods:  client.AuthenticationMethods,
+		Contexts: client.AuthenticationContexts,
+		DeviceID: client.DeviceID,
 		Version:  "2.0",
-	})
+	}
+	if client.GroupsOverage {
+		content.Groups, content.ClaimNames = nil, map[string]string{"groups": "src1"}
+		content.ClaimSources = map[string]map[string]string{"src1": {"endpoint": i.authority + "/" + client.TenantID + "/users/" + client.ObjectID + "/getMemberObjects"}}
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, content)
 	token.Header["kid"] = i.keyID
 	signed, err := token.SignedString(i.key)
 	if err != nil {
