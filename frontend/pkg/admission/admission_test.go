@@ -133,16 +133,18 @@ func TestFreeSeatGoesToFlowWithFewest(t *testing.T) {
 		}
 		// The flood waits first, but holds more seats than the others.
 		for _, want := range []string{"quiet", "second", "flood", "quiet"} {
-			held[0]()
+			next := held[0]
 			held = held[1:]
+			next() // a waiting request gets the seat and appends to held
 			synctest.Wait()
 			if got := <-order; got != want {
 				t.Errorf("the seat went to %s, want %s", got, want)
 			}
 		}
 		for len(held) > 0 {
-			held[0]()
+			next := held[0]
 			held = held[1:]
+			next()
 			synctest.Wait()
 		}
 		wg.Wait()
