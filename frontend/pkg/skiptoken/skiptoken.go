@@ -34,7 +34,8 @@ func (s *Sealer) Open(list, token string) (string, error) {
 		return "", ErrInvalid
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
+	// The decoder ignores the unused bits of the last character and line breaks. Only one encoding of a token is valid.
+	if err != nil || base64.RawURLEncoding.EncodeToString(sealed) != token {
 		return "", ErrInvalid
 	}
 	position, err := s.keys.Open(list, sealed)

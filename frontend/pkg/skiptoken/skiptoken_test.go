@@ -29,12 +29,33 @@ func TestSealAndOpen(t *testing.T) {
 	for name, bad := range map[string]func() (string, error){
 		"another list": func() (string, error) { return s.Open("other", token) },
 		"another key":  func() (string, error) { return sealer(t).Open("list", token) },
-		"changed":      func() (string, error) { return s.Open("list", "A"+token[1:len(token)-1]+"A") },
+		"line break":   func() (string, error) { return s.Open("list", token+"\n") },
 		"empty":        func() (string, error) { return s.Open("list", "") },
 		"too long":     func() (string, error) { return s.Open("list", strings.Repeat("A", 10000)) },
 	} {
 		if got, err := bad(); err == nil {
 			t.Errorf("%s: opened %q", name, got)
+		}
+	}
+}
+
+// TestOpenRejectsModifiedTokens replaces each character of a token by every other character of the encoding. The list of positions
+// with lengths of one to three bytes covers tokens whose last character has two, four and no unused bits.
+func TestOpenRejectsModifiedTokens(t *testing.T) {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	s := sealer(t)
+	for _, position := range []string{"1", "12", "123"} {
+		token := s.Seal("list", position)
+		for i := range token {
+			for _, replacement := range alphabet {
+				modified := token[:i] + string(replacement) + token[i+1:]
+				if modified == token {
+					continue
+				}
+				if got, err := s.Open("list", modified); err == nil {
+					t.Fatalf("opened %q of %s, whose character %d was modified", got, modified, i)
+				}
+			}
 		}
 	}
 }
