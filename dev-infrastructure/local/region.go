@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -258,21 +257,6 @@ type Event = supervisor.Event
 // Events returns the latest events of the region in stateDir from its files, whether it runs or not.
 func Events(stateDir string) ([]Event, error) { return supervisor.ReadEvents(LogDir(stateDir)) }
 
-// disks returns the space of the disks with the region's data.
-func (r *Region) disks() []diskspace.Space {
-	dirs := []string{r.state.dir}
-	if postgres := filepath.Dir(r.state.record.PostgresDir); !strings.HasPrefix(postgres+"/", r.state.dir+"/") {
-		dirs = append(dirs, postgres)
-	}
-	var disks []diskspace.Space
-	for _, dir := range dirs {
-		if space, err := diskspace.Of(dir); err == nil {
-			disks = append(disks, space)
-		}
-	}
-	return disks
-}
-
 // Status returns the status of the region and of every process.
 func (r *Region) Status() Status {
 	r.mu.Lock()
@@ -280,7 +264,8 @@ func (r *Region) Status() Status {
 	running := r.supervisor
 	r.mu.Unlock()
 	if running != nil {
-		status.Processes, status.Endpoints, status.Disks, status.Certificates = running.Status(), r.Endpoints(), r.disks(), r.certificateStatus()
+		status.Processes, status.Endpoints, status.Certificates = running.Status(), r.Endpoints(), r.certificateStatus()
+		status.Disks = disks(r.dataDirs(), status.Processes)
 	}
 	return status
 }

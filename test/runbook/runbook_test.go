@@ -316,7 +316,7 @@ func TestDiskFull(t *testing.T) {
 			return nil
 		})
 		r := rehearse(t, "disk-full.md", dir)
-		r.expect("hcpctl region status", "region Degraded", "DISK FULL: 0 of 384 MiB")
+		r.expect("hcpctl region status", "region Degraded", "DISK FULL: ", " of 384 MiB are free")
 		r.expect("hcpctl region events", "the disk is full")
 		r.expect("df -h", "100%")
 		r.expect("du -xh", filepath.Join(dir, "logs"))

@@ -47,7 +47,7 @@ func newProcess(spec Spec, log *logFile, events *eventLog, options *Options) *pr
 		spec: spec, log: log, events: events, onChange: options.OnChange, probes: options.Probes,
 		restartCh: make(chan chan struct{}), holdCh: make(chan *hold), everReady: make(chan struct{}), failed: make(chan error, 1),
 		done: make(chan struct{}), changed: make(chan struct{}),
-		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path},
+		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path, DataDir: spec.DataDir},
 	}
 }
 

@@ -11,8 +11,11 @@ package supervisor
 import (
 	"context"
 	"os"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 )
 
 // Spec describes how to run one process.
@@ -97,6 +100,13 @@ type Status struct {
 	Message string         `json:"message,omitempty"`
 	Ports   map[string]int `json:"ports,omitempty"`
 	Log     string         `json:"log"`
+	// DataDir is the folder of its data; it is empty for processes that keep none.
+	DataDir string `json:"dataDir,omitempty"`
+}
+
+// DiskFull reports whether the message of a process states that the disk of its data is full.
+func (s Status) DiskFull() bool {
+	return s.DataDir != "" && strings.HasPrefix(s.Message, diskspace.ErrFull.Error())
 }
 
 // Bounds of the supervisor.
