@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -187,20 +188,27 @@ func (c *Configuration) losses(current map[string][]byte, all map[string]*docume
 		if err != nil {
 			return nil, fmt.Errorf("comparing with the committed configuration: %w", err)
 		}
-		c.Schema.Walk(func(keys []string, p *schema.Property) {
-			if !p.DataStore || slices.Contains(keys, "[]") || !owns(parsed, keys[0]) {
-				return
+		before, after := c.DataStores(parsed, old), c.DataStores(parsed, values)
+		for _, key := range slices.Sorted(maps.Keys(before)) {
+			if now := cmp.Or(after[key], "nothing"); now != before[key] {
+				losses = append(losses, loss{target, key, before[key], now})
 			}
-			for _, before := range expand(old, keys) {
-				after := "nothing"
-				if now := values.Get(document.Split(before.key)...); now != nil {
-					after = String(now)
-				}
-				if after != String(before.node) {
-					losses = append(losses, loss{target, before.key, String(before.node), after})
-				}
-			}
-		})
+		}
 	}
 	return losses, nil
+}
+
+// DataStores returns the values of a target's own keys with x-data-store. A change of one replaces or deletes a data store, a cluster
+// or its data.
+func (c *Configuration) DataStores(target layer.Target, values *document.Node) map[string]string {
+	stores := map[string]string{}
+	c.Schema.Walk(func(keys []string, p *schema.Property) {
+		if !p.DataStore || slices.Contains(keys, "[]") || !owns(target, keys[0]) {
+			return
+		}
+		for _, store := range expand(values, keys) {
+			stores[store.key] = String(store.node)
+		}
+	})
+	return stores
 }

@@ -152,14 +152,36 @@ func (c *layerCheck) secretIn(path []string, n *document.Node) bool {
 	for name, field := range n.Fields {
 		found = c.secretIn(append(path[:len(path):len(path)], name), field) || found
 	}
-	text, _ := n.Value.(string)
-	for _, form := range secretForms {
-		if form.MatchString(text) {
-			c.complain(path, n, "has the form of a secret; store it in a vault and refer to it")
-			return true
-		}
+	if text, _ := n.Value.(string); LooksLikeSecret(text) {
+		c.complain(path, n, "has the form of a secret; store it in a vault and refer to it")
+		return true
 	}
 	return found
+}
+
+// LooksLikeSecret reports whether a text has the form of a secret, for example of a private key or a connection string with a key.
+func LooksLikeSecret(text string) bool {
+	return slices.ContainsFunc(secretForms, func(form *regexp.Regexp) bool { return form.MatchString(text) })
+}
+
+// CheckFile checks a file without layers, for example one that refers to keys of the configuration.
+func (s *Schema) CheckFile(root *document.Node) document.Problems {
+	var problems document.Problems
+	for _, found := range leaves(s.compiled.Validate(root.Plain())) {
+		nearest, _ := root.Nearest(found.path...)
+		problem := document.Problem{Origin: nearest.Origin, Key: strings.Join(found.path, "."), Message: found.message}
+		last := len(found.path) - 1
+		if found.message == unknownKey {
+			if node := root.Get(found.path...); node != nil {
+				problem.Origin = node.Origin
+			}
+			if parent := s.Lookup(found.path[:last]...); parent != nil && len(parent.Properties) > 0 {
+				problem.Message += "; " + suggestion(found.path[last], slices.Sorted(maps.Keys(parent.Properties)))
+			}
+		}
+		problems = append(problems, problem)
+	}
+	return problems
 }
 
 // Check checks the merged values of a target. Errors about missing keys name the innermost layer that may set them, which origin
@@ -169,6 +191,9 @@ func (s *Schema) Check(merged *document.Node, origin func(level int) document.Or
 	for _, found := range leaves(s.compiled.Validate(merged.Plain())) {
 		nearest, _ := merged.Nearest(found.path...)
 		problem := document.Problem{Origin: nearest.Origin, Key: strings.Join(found.path, "."), Message: found.message}
+		if found.missing {
+			problem.Message += ", and no layer sets it"
+		}
 		if p := s.Lookup(found.path...); found.missing && p != nil {
 			problem.Origin = origin(p.Level())
 		}
@@ -192,6 +217,8 @@ func (s *Schema) inSecret(path []string) bool {
 	}
 	return false
 }
+
+const unknownKey = "unknown key"
 
 // leaf is one error of the validator.
 type leaf struct {
@@ -217,11 +244,11 @@ func leaves(err error) []leaf {
 	switch problem := failed.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range problem.Missing {
-			all = append(all, leaf{append(slices.Clone(failed.InstanceLocation), name), "is required, and no layer sets it", true})
+			all = append(all, leaf{append(slices.Clone(failed.InstanceLocation), name), "is required", true})
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range problem.Properties {
-			all = append(all, leaf{append(slices.Clone(failed.InstanceLocation), name), "unknown key", false})
+			all = append(all, leaf{append(slices.Clone(failed.InstanceLocation), name), unknownKey, false})
 		}
 	case *kind.Type:
 		all = append(all, leaf{failed.InstanceLocation, "is " + typeName(problem.Got) + "; it must be " + typeName(problem.Want[0]), false})
