@@ -1,8 +1,9 @@
 // Package arm emulates Azure Resource Manager and the resource providers behind it: resource groups, DNS, networks,
-// managed identities and authorization.
+// managed identities, authorization, and the types of a region's infrastructure.
 //
 // A request names a resource by its ID. A table of resource types lists the supported api-versions, the checks of each
-// type and the fields that the provider sets. Other types are rejected with 501.
+// type and the fields that the provider sets. Other types are rejected with 501. For the types of the catalogue, the emulator
+// checks what Resource Manager checks, and stores the properties without knowing them.
 //
 // Operations that take long in Azure take Options.OperationDelay. Meanwhile the resource has the provisioningState of the
 // operation, and the response contains the URL and the interval for polls. An operation also completes if the emulator
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,7 +78,7 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1), roles: append(builtInRoles(), o.Roles...)}
-	for _, k := range append(append(append(groupTypes(), dnsTypes()...), networkTypes()...), identityTypes()...) {
+	for _, k := range slices.Concat(groupTypes(), dnsTypes(), networkTypes(), identityTypes(), storedTypes()) {
 		s.types[strings.ToLower(k.name)] = k
 	}
 	return s
@@ -92,6 +94,7 @@ type Resource struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 	ETag       string            `json:"etag,omitempty"`
 	Properties map[string]any    `json:"properties,omitempty"`
+	envelope
 	// Operation is the ID of the operation in progress. Deleting reports whether it deletes the resource.
 	Operation string `json:"operation,omitempty"`
 	Deleting  bool   `json:"deleting,omitempty"`
@@ -116,6 +119,8 @@ type resourceType struct {
 	complete func(c *call, r *Resource) error
 	// canDelete returns an error if a resource must not be deleted.
 	canDelete func(c *call, r *Resource) error
+	// stored describes a type of the catalogue; it is nil for a type whose properties the emulator knows.
+	stored *storedType
 	// notFound returns the error for a resource that does not exist; nil means the error of ARM.
 	notFound func(p *path) *Error
 }
@@ -230,7 +235,7 @@ func (c *call) route() (*response, error) {
 	case http.MethodGet:
 		return c.get(k)
 	case http.MethodHead:
-		if k.name != groupType {
+		if k.name != groupType && k.stored == nil {
 			return nil, c.methodNotEmulated()
 		}
 		if _, err := c.existing(k); err != nil {
@@ -239,6 +244,11 @@ func (c *call) route() (*response, error) {
 		return &response{status: http.StatusNoContent}, nil
 	case http.MethodPut:
 		return c.put(k)
+	case http.MethodPatch:
+		if k.stored == nil {
+			return nil, c.methodNotEmulated()
+		}
+		return c.patch(k)
 	case http.MethodDelete:
 		return c.delete(k)
 	}
@@ -352,7 +362,7 @@ func (c *call) list(k *resourceType) (*response, error) {
 		return nil, err
 	}
 	value := []any{}
-	all, err := store.All[Resource](c.tx, resources, strings.ToLower(c.path.scope)+"/")
+	all, err := store.All[Resource](c.tx, resources, strings.ToLower(c.path.listScope())+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -385,11 +395,9 @@ func (c *call) put(k *resourceType) (*response, error) {
 	if err := c.checkConditions(old); err != nil {
 		return nil, err
 	}
-	wanted := &Resource{}
-	if len(c.body) > 0 {
-		if err := json.Unmarshal(c.body, wanted); err != nil {
-			return nil, badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%v'.", err)
-		}
+	wanted, err := c.wanted(k)
+	if err != nil {
+		return nil, err
 	}
 	if old == nil && k.tracked && wanted.Location == "" {
 		return nil, badRequest("LocationRequired", "The location property is required for this definition.")
@@ -420,6 +428,9 @@ func (c *call) put(k *resourceType) (*response, error) {
 	header := http.Header{}
 	if k.longPut && c.OperationDelay > 0 {
 		wanted.Properties["provisioningState"] = "Updating"
+		if k.stored != nil && old == nil {
+			wanted.Properties["provisioningState"] = "Creating"
+		}
 		if header, err = c.startOperation(wanted, false); err != nil {
 			return nil, err
 		}

@@ -106,6 +106,9 @@ func (c *call) putAssignment() (*response, error) {
 		return nil, badRequest("PrincipalNotFound", "Principal %s does not exist in the directory.", a.Properties.PrincipalID)
 	}
 	a.ID, a.Name, a.Type, a.Properties.Scope = c.path.id, c.path.name, "Microsoft.Authorization/roleAssignments", c.path.scope
+	if old, err := c.assignment(); err != nil || old != nil {
+		return c.sameAssignment(old, a, err)
+	}
 	others, err := c.assignmentsOf(strings.ToLower(a.Properties.PrincipalID))
 	if err != nil {
 		return nil, err
@@ -116,6 +119,17 @@ func (c *call) putAssignment() (*response, error) {
 		}
 	}
 	return &response{status: http.StatusCreated, body: a}, c.tx.Put(assignments, a.key(), a)
+}
+
+// sameAssignment responds to a write of an assignment that exists. Its principal and its role cannot change.
+func (c *call) sameAssignment(old, wanted *assignment, err error) (*response, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case !strings.EqualFold(old.Properties.PrincipalID, wanted.Properties.PrincipalID), lastSegment(old.Properties.RoleDefinitionID) != lastSegment(wanted.Properties.RoleDefinitionID):
+		return nil, badRequest("RoleAssignmentUpdateNotPermitted", "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
+	}
+	return &response{status: http.StatusOK, body: old}, nil
 }
 
 var (

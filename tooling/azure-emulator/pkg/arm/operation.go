@@ -54,7 +54,8 @@ func (c *call) pollHeaders(r *Resource, id string, deletion bool) http.Header {
 	if location == "" {
 		location = c.Location
 	}
-	prefix := base + "/providers/Microsoft.Network/locations/" + location
+	namespace, _, _ := strings.Cut(r.Type, "/")
+	prefix := base + "/providers/" + namespace + "/locations/" + location
 	header.Set("Azure-AsyncOperation", prefix+"/operations/"+id+version)
 	if deletion {
 		header.Set("Location", prefix+"/operationResults/"+id+version)

@@ -78,7 +78,7 @@ func parsePath(text string) (*path, error) {
 func (p *path) parseProvider(text, namespace string, rest []string) (*path, error) {
 	if n := len(rest); n >= 2 {
 		switch kind := strings.ToLower(rest[n-2]); kind {
-		case "operations", "operationresults", "dnsoperationstatuses", "dnsoperationresults":
+		case "operations", "operationstatuses", "operationresults", "dnsoperationstatuses", "dnsoperationresults":
 			p.operation, p.result = rest[n-1], strings.HasSuffix(kind, "results")
 			return p, nil
 		}
@@ -139,6 +139,14 @@ func typeKey(typ string) string {
 
 // typeKeyOf returns the key of a resource's type in Server.types.
 func typeKeyOf(r *Resource) string { return typeKey(r.Type) }
+
+// listScope returns the scope of a collection: its parent resource, its resource group or its subscription.
+func (p *path) listScope() string {
+	if p.group == "" && len(p.names) == 0 && p.typ != groupType {
+		return "/subscriptions/" + p.subscription
+	}
+	return p.scope
+}
 
 // groupID returns the ID of the resource group.
 func (p *path) groupID() string {

@@ -234,3 +234,9 @@ func TestSeedWithUselessAssignmentIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// sendOwner is send as the principal that owns everything.
+func sendOwner(t *testing.T, azure *emulatortest.Azure, method, path, body string) (int, string) {
+	t.Helper()
+	return send(t, azure, entratest.ObjectID, armAudience, method, path, body)
+}

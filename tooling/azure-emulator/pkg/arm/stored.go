@@ -1,0 +1,274 @@
+package arm
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
+)
+
+// storedType describes a resource type of which the emulator knows only what Resource Manager and clients depend on. The other
+// properties are stored and returned.
+type storedType struct {
+	// name is the pattern of names; nil accepts every name that Resource Manager accepts.
+	name *regexp.Regexp
+	// global types have no region: their location is "global".
+	global bool
+	// taken is the code of the error for a name that another resource of the type has anywhere, or "" if names are not unique.
+	taken string
+	// implicit lists child resources that exist as long as the resource, as <type>/<name>. Clients change them and cannot delete them.
+	implicit []string
+	// immutable lists properties that cannot change, as paths with dots.
+	immutable []string
+	// computed returns the properties that the provider sets, as paths with dots. It is called for each write.
+	computed func(r *Resource) map[string]any
+}
+
+// namePattern matches the names that Resource Manager accepts for all types.
+var namePattern = regexp.MustCompile(`^[^<>%&:\\?/#]{1,260}$`)
+
+// putStored validates a resource of the catalogue and sets the fields that its provider owns.
+func putStored(c *call, old, wanted *Resource) error {
+	k := c.types[c.path.typeKey()]
+	t := k.stored
+	if err := c.checkName(k, old, wanted); err != nil {
+		return err
+	}
+	if err := c.checkParent(); err != nil {
+		return err
+	}
+	if err := c.checkLocation(k, old, wanted); err != nil {
+		return err
+	}
+	for _, path := range t.immutable {
+		if old != nil && !reflect.DeepEqual(valueAt(old.Properties, path), valueAt(wanted.Properties, path)) {
+			return badRequest("PropertyChangeNotAllowed", "Changing property 'properties.%s' is not allowed.", path)
+		}
+	}
+	if err := c.checkReferences(wanted); err != nil {
+		return err
+	}
+	if err := c.setIdentity(old, wanted); err != nil {
+		return err
+	}
+	if t.computed != nil {
+		for path, value := range t.computed(wanted) {
+			setAt(wanted.Properties, path, value)
+		}
+	}
+	return c.createImplicit(k, old, wanted)
+}
+
+// checkName returns an error for a name that the type does not accept or that is taken.
+func (c *call) checkName(k *resourceType, old, wanted *Resource) error {
+	if !namePattern.MatchString(wanted.Name) || k.stored.name != nil && !k.stored.name.MatchString(wanted.Name) {
+		return badRequest("InvalidResourceName", "The resource name '%s' is not valid for the type '%s'.", wanted.Name, k.name)
+	}
+	if old != nil || k.stored.taken == "" {
+		return nil
+	}
+	all, err := store.All[Resource](c.tx, resources, "")
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if strings.EqualFold(r.Type, k.name) && strings.EqualFold(r.Name, wanted.Name) {
+			return &Error{Status: http.StatusConflict, Code: k.stored.taken, Message: fmt.Sprintf("The name '%s' is already taken.", wanted.Name)}
+		}
+	}
+	return nil
+}
+
+// checkParent returns an error if the parent of a child resource does not exist, or if an operation on it or on one of its parents is
+// in progress.
+func (c *call) checkParent() error {
+	id := c.path.id
+	for n := len(c.path.names); n > 1; n-- {
+		id = id[:strings.LastIndex(id[:strings.LastIndex(id, "/")], "/")]
+		parent, err := c.find(id)
+		switch {
+		case err != nil:
+			return err
+		case parent == nil:
+			return parentNotFound(c.path, strings.Join(c.path.names[:n-1], "/"))
+		case parent.Operation != "":
+			return inProgress(parent)
+		}
+	}
+	return nil
+}
+
+// checkLocation normalizes the location of a resource. The location of a resource cannot change.
+func (c *call) checkLocation(k *resourceType, old, wanted *Resource) error {
+	var requested struct {
+		Location string `json:"location"`
+	}
+	if err := decode(c.body, &requested); err != nil {
+		return err
+	}
+	location := strings.ToLower(strings.ReplaceAll(requested.Location, " ", ""))
+	switch {
+	case !k.tracked:
+		wanted.Location, wanted.Tags = "", nil
+		return nil
+	case location == "":
+		return nil // put reports a new resource without a location
+	case k.stored.global != (location == "global"):
+		return badRequest("LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type '%s'.", requested.Location, k.name)
+	case old != nil && location != old.Location:
+		return &Error{Status: http.StatusConflict, Code: "InvalidResourceLocation", Message: fmt.Sprintf(
+			"The resource '%s' already exists in location '%s' in resource group '%s'. A resource with the same name cannot be created in location '%s'. Please select a new resource name.",
+			old.Name, old.Location, c.path.group, requested.Location)}
+	}
+	wanted.Location = location
+	return nil
+}
+
+// checkReferences returns an error if a property is the ID of a resource of an emulated type that does not exist.
+func (c *call) checkReferences(wanted *Resource) error {
+	var check func(path string, value any) error
+	check = func(path string, value any) error {
+		switch v := value.(type) {
+		case map[string]any:
+			for name, inner := range v {
+				if err := check(path+"."+name, inner); err != nil {
+					return err
+				}
+			}
+		case []any:
+			for i, inner := range v {
+				if err := check(fmt.Sprintf("%s[%d]", path, i), inner); err != nil {
+					return err
+				}
+			}
+		case string:
+			return c.checkReference(path, v, wanted)
+		}
+		return nil
+	}
+	return check("properties", wanted.Properties)
+}
+
+// checkReference checks one property. A resource may refer to itself and to its own children, which may not exist yet.
+func (c *call) checkReference(at, id string, wanted *Resource) error {
+	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/") || strings.HasPrefix(strings.ToLower(id)+"/", strings.ToLower(wanted.ID)+"/") {
+		return nil
+	}
+	p, err := parsePath(id)
+	if err != nil || p.name == "" || p.operation != "" || c.types[p.typeKey()] == nil {
+		return nil // not the ID of an emulated resource, for example a scope of a data plane
+	}
+	r, err := c.find(p.id)
+	if err != nil || r != nil {
+		return err
+	}
+	return badRequest("InvalidResourceReference", "Resource %s referenced by the property '%s' of resource %s was not found. Please make sure that the referenced resource exists.", id, at, wanted.ID)
+}
+
+// createImplicit creates the children that exist as long as a new resource.
+func (c *call) createImplicit(k *resourceType, old, wanted *Resource) error {
+	if old != nil {
+		return nil
+	}
+	for _, child := range k.stored.implicit {
+		kind, name, _ := strings.Cut(child, "/")
+		r := &Resource{ID: wanted.ID + "/" + child, Name: name, Type: k.name + "/" + kind, ETag: wanted.ETag, Properties: map[string]any{"provisioningState": "Succeeded"}}
+		if err := c.save(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canDeleteStored returns an error for a resource that exists as long as its parent, or during an operation on its parent.
+func canDeleteStored(c *call, r *Resource) error {
+	if err := c.checkParent(); err != nil {
+		return err
+	}
+	at := strings.LastIndex(r.Type, "/")
+	parent := c.types[strings.ToLower(r.Type[:at])]
+	if parent == nil || parent.stored == nil {
+		return nil
+	}
+	for _, child := range parent.stored.implicit {
+		if strings.EqualFold(child, r.Type[at+1:]+"/"+r.Name) {
+			return &Error{Status: http.StatusMethodNotAllowed, Code: "OperationNotAllowed", Message: fmt.Sprintf("The resource '%s' exists as long as its parent and cannot be deleted.", r.ID)}
+		}
+	}
+	return nil
+}
+
+// patch applies a JSON merge patch (RFC 7396) to a resource, and writes the result as put does.
+func (c *call) patch(k *resourceType) (*response, error) {
+	old, err := c.existing(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkConditions(old); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(old.public())
+	if err != nil {
+		return nil, err
+	}
+	var document map[string]any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	var changes map[string]any
+	if err := decode(c.body, &changes); err != nil {
+		return nil, err
+	}
+	if c.body, err = json.Marshal(mergePatch(document, changes)); err != nil {
+		return nil, err
+	}
+	return c.put(k)
+}
+
+// mergePatch applies a merge patch: null deletes a field, objects are merged, everything else replaces.
+func mergePatch(target, patch map[string]any) map[string]any {
+	if target == nil {
+		target = map[string]any{}
+	}
+	for name, value := range patch {
+		switch v := value.(type) {
+		case nil:
+			delete(target, name)
+		case map[string]any:
+			inner, _ := target[name].(map[string]any)
+			target[name] = mergePatch(inner, v)
+		default:
+			target[name] = v
+		}
+	}
+	return target
+}
+
+// valueAt returns the value at a path with dots, or nil.
+func valueAt(properties map[string]any, path string) any {
+	name, rest, deeper := strings.Cut(path, ".")
+	if !deeper {
+		return properties[name]
+	}
+	inner, _ := properties[name].(map[string]any)
+	return valueAt(inner, rest)
+}
+
+// setAt sets the value at a path with dots.
+func setAt(properties map[string]any, path string, value any) {
+	name, rest, deeper := strings.Cut(path, ".")
+	if !deeper {
+		properties[name] = value
+		return
+	}
+	inner, ok := properties[name].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		properties[name] = inner
+	}
+	setAt(inner, rest, value)
+}

@@ -1,0 +1,239 @@
+package emulator_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+)
+
+// The resources of the tests of the catalogue, and their api-versions.
+const (
+	cosmosID      = emulatortest.Group + "/providers/Microsoft.DocumentDB/databaseAccounts/hcpm-test"
+	databaseID    = cosmosID + "/sqlDatabases/hcp"
+	clusterID     = emulatortest.Group + "/providers/Microsoft.ContainerService/managedClusters/svc"
+	accountID     = emulatortest.Group + "/providers/Microsoft.Storage/storageAccounts/hcpmtest"
+	cosmosVersion = "2024-05-15"
+	aksVersion    = "2024-05-01"
+)
+
+// generic is a client for resources of all types.
+type generic struct {
+	*armresources.Client
+	t *testing.T
+}
+
+func newGeneric(t *testing.T, azure *emulatortest.Azure) generic {
+	t.Helper()
+	return generic{ok(armresources.NewClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t), t}
+}
+
+// tryPut writes a resource and polls until the operation has completed.
+func (g generic) tryPut(id, version string, resource armresources.GenericResource) (armresources.GenericResource, error) {
+	poller, err := g.BeginCreateOrUpdateByID(g.t.Context(), id, version, resource, nil)
+	if err != nil {
+		return armresources.GenericResource{}, err
+	}
+	written, err := poller.PollUntilDone(g.t.Context(), pollFast)
+	return written.GenericResource, err
+}
+
+func (g generic) put(id, version string, resource armresources.GenericResource) armresources.GenericResource {
+	g.t.Helper()
+	written, err := g.tryPut(id, version, resource)
+	return must(g.t, written, err)
+}
+
+// property returns a property of a resource.
+func property(t *testing.T, r armresources.GenericResource, path ...string) any {
+	t.Helper()
+	value := r.Properties
+	for _, name := range path {
+		inner, ok := value.(map[string]any)
+		if !ok {
+			t.Fatalf("the properties %v have no %v", r.Properties, path)
+		}
+		value = inner[name]
+	}
+	return value
+}
+
+func located(properties map[string]any) armresources.GenericResource {
+	return armresources.GenericResource{Location: to.Ptr("West US 3"), Properties: properties}
+}
+
+func TestStoredResources(t *testing.T) {
+	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
+		client, ctx := newGeneric(t, azure), t.Context()
+		account := located(map[string]any{"databaseAccountOfferType": "Standard", "disableLocalAuth": true, "locations": []any{map[string]any{"locationName": "westus3"}}})
+		account.Kind, account.Tags = to.Ptr("GlobalDocumentDB"), map[string]*string{"purpose": to.Ptr("test")}
+		created := client.put(cosmosID, cosmosVersion, account)
+		if *created.Location != "westus3" || *created.Kind != "GlobalDocumentDB" || property(t, created, "disableLocalAuth") != true ||
+			property(t, created, "documentEndpoint") != "https://hcpm-test.documents.azure.com:443/" || property(t, created, "provisioningState") != "Succeeded" {
+			t.Errorf("created %+v %v", created, created.Properties)
+		}
+		client.put(databaseID, cosmosVersion, armresources.GenericResource{Properties: map[string]any{"resource": map[string]any{"id": "hcp"}}})
+		exists, err := client.CheckExistenceByID(ctx, databaseID, cosmosVersion, nil)
+		if err != nil || !exists.Success {
+			t.Errorf("existence: %v %v", exists.Success, err)
+		}
+
+		// A patch changes what it names.
+		poller, err := client.BeginUpdateByID(ctx, cosmosID, cosmosVersion, armresources.GenericResource{Properties: map[string]any{"publicNetworkAccess": "Disabled"}}, nil)
+		patched, err := must(t, poller, err).PollUntilDone(ctx, pollFast)
+		must(t, patched, err)
+		if property(t, patched.GenericResource, "publicNetworkAccess") != "Disabled" || property(t, patched.GenericResource, "disableLocalAuth") != true || *patched.Tags["purpose"] != "test" {
+			t.Errorf("patched %+v %v", patched.GenericResource, patched.Properties)
+		}
+
+		// The children of a deleted resource are deleted.
+		deleted, err := client.BeginDeleteByID(ctx, cosmosID, cosmosVersion, nil)
+		_, err = must(t, deleted, err).PollUntilDone(ctx, pollFast)
+		must(t, 0, err)
+		_, err = client.GetByID(ctx, databaseID, cosmosVersion, nil)
+		wantError(t, err, http.StatusNotFound, "ResourceNotFound")
+		if left := ok(azure.Leftovers())(t); len(left) != 0 {
+			t.Errorf("left are %v", left)
+		}
+	})
+}
+
+// TestStoredResourcesAreListed lists by resource group, by subscription and by parent.
+func TestStoredResourcesAreListed(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	client := newGeneric(t, azure)
+	client.put(cosmosID, cosmosVersion, located(map[string]any{}))
+	client.put(databaseID, cosmosVersion, armresources.GenericResource{Properties: map[string]any{}})
+	admin := emulatortest.Subscription
+	for _, path := range []string{
+		emulatortest.Group + "/providers/Microsoft.DocumentDB/databaseAccounts", "/subscriptions/" + admin + "/providers/Microsoft.DocumentDB/databaseAccounts", cosmosID + "/sqlDatabases",
+	} {
+		status, body := sendOwner(t, azure, http.MethodGet, path+"?api-version="+cosmosVersion, "")
+		if status != http.StatusOK || strings.Count(body, `"id":`) != 1 {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
+// TestStoredResourcesAreChecked checks what Resource Manager checks for all types.
+func TestStoredResourcesAreChecked(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	client := newGeneric(t, azure)
+	client.put(cosmosID, cosmosVersion, located(map[string]any{}))
+	client.put(databaseID, cosmosVersion, armresources.GenericResource{Properties: map[string]any{}})
+	container := databaseID + "/containers/Resources"
+	partitioned := func(path string) map[string]any {
+		return map[string]any{"resource": map[string]any{"id": "Resources", "partitionKey": map[string]any{"paths": []any{path}}}}
+	}
+	client.put(container, cosmosVersion, armresources.GenericResource{Properties: partitioned("/partitionKey")})
+	client.put(accountID, "2023-05-01", located(map[string]any{}))
+	for _, c := range []struct {
+		reason, id, version string
+		resource            armresources.GenericResource
+		status              int
+		code                string
+	}{
+		{"an api-version that does not exist", cosmosID, "2001-01-01", located(nil), 400, "InvalidResourceType"},
+		{"a parent that does not exist", cosmosID + "x/sqlDatabases/hcp", cosmosVersion, armresources.GenericResource{}, 404, "ParentResourceNotFound"},
+		{"a grandparent that does not exist", cosmosID + "/sqlDatabases/other/containers/a", cosmosVersion, armresources.GenericResource{}, 404, "ParentResourceNotFound"},
+		{"a resource group that does not exist", strings.Replace(cosmosID, "/region/", "/other/", 1), cosmosVersion, located(nil), 404, "ResourceGroupNotFound"},
+		{"no location", clusterID, aksVersion, armresources.GenericResource{}, 400, "LocationRequired"},
+		{"a region for a global type", emulatortest.Group + "/providers/Microsoft.Cdn/profiles/p", "2024-02-01", located(nil), 400, "LocationNotAvailableForResourceType"},
+		{"another location", cosmosID, cosmosVersion, armresources.GenericResource{Location: to.Ptr("uksouth")}, 409, "InvalidResourceLocation"},
+		{"a name that another group has", strings.Replace(cosmosID, "/region/", "/second/", 1), cosmosVersion, located(nil), 409, "BadRequest"},
+		{"a name that the type does not accept", accountID + "_", "2023-05-01", located(nil), 400, "InvalidResourceName"},
+		{"another partition key", container, cosmosVersion, armresources.GenericResource{Properties: partitioned("/other")}, 400, "PropertyChangeNotAllowed"},
+		{"a subnet that does not exist", clusterID, aksVersion, located(map[string]any{"agentPoolProfiles": []any{map[string]any{"vnetSubnetID": emulatortest.Group + "/providers/Microsoft.Network/virtualNetworks/v/subnets/s"}}}), 400, "InvalidResourceReference"},
+		{"an identity that does not exist", clusterID, aksVersion, armresources.GenericResource{Location: to.Ptr("westus3"), Identity: &armresources.Identity{Type: to.Ptr(armresources.ResourceIdentityTypeUserAssigned),
+			UserAssignedIdentities: map[string]*armresources.IdentityUserAssignedIdentitiesValue{emulatortest.Group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/x": {}}}}, 400, "FailedIdentityOperation"},
+		{"a type that is not emulated", emulatortest.Group + "/providers/Microsoft.Compute/disks/d", "2024-03-01", located(nil), 501, "NotImplemented"},
+	} {
+		if strings.Contains(c.id, "/second/") {
+			group := armresources.ResourceGroup{Location: to.Ptr("westus3")}
+			groups := ok(armresources.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+			must(t, 0, func() error { _, err := groups.CreateOrUpdate(t.Context(), "second", group, nil); return err }())
+		}
+		if _, err := client.tryPut(c.id, c.version, c.resource); true {
+			t.Log(c.reason)
+			wantError(t, err, c.status, c.code)
+		}
+	}
+	status, body := sendOwner(t, azure, http.MethodPut, cosmosID+"?api-version="+cosmosVersion, `{"location":"westus3","property":{}}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, "'property'") {
+		t.Errorf("a field that Resource Manager does not know: %d %s", status, body)
+	}
+	status, body = sendOwner(t, azure, http.MethodPatch, cosmosID+"x?api-version="+cosmosVersion, `{}`)
+	if status != http.StatusNotFound {
+		t.Errorf("a patch of a resource that does not exist: %d %s", status, body)
+	}
+	status, body = sendOwner(t, azure, http.MethodDelete, accountID+"/blobServices/default?api-version=2023-05-01", "")
+	if status != http.StatusMethodNotAllowed {
+		t.Errorf("deleting the blob service of an account: %d %s", status, body)
+	}
+}
+
+// TestWritesDuringAnOperation checks that neither a resource nor its children change while an operation on it is in progress.
+func TestWritesDuringAnOperation(t *testing.T) {
+	azure := start(t, emulator.Options{OperationDelay: time.Hour})
+	path := cosmosID + "?api-version=" + cosmosVersion
+	status, body := sendOwner(t, azure, http.MethodPut, path, `{"location":"westus3"}`)
+	if status != http.StatusCreated || !strings.Contains(body, `"Creating"`) {
+		t.Fatalf("a creation: %d %s", status, body)
+	}
+	for _, c := range []struct{ method, path string }{{http.MethodPut, path}, {http.MethodPatch, path}, {http.MethodDelete, path}, {http.MethodPut, databaseID + "?api-version=" + cosmosVersion}} {
+		if status, body := sendOwner(t, azure, c.method, c.path, `{"location":"westus3"}`); status != http.StatusConflict || !strings.Contains(body, "AnotherOperationInProgress") {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
+		}
+	}
+}
+
+// TestSystemAssignedIdentity checks that a resource's identity can get a role, and that it keeps its principal.
+func TestSystemAssignedIdentity(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	client := newGeneric(t, azure)
+	cluster := located(map[string]any{"dnsPrefix": "svc", "oidcIssuerProfile": map[string]any{"enabled": true}})
+	cluster.Identity = &armresources.Identity{Type: to.Ptr(armresources.ResourceIdentityTypeSystemAssigned)}
+	created := client.put(clusterID, aksVersion, cluster)
+	updated := client.put(clusterID, aksVersion, cluster)
+	principal := *created.Identity.PrincipalID
+	if principal == "" || *updated.Identity.PrincipalID != principal {
+		t.Errorf("the principal changed from %s to %s", principal, *updated.Identity.PrincipalID)
+	}
+	issuer, _ := property(t, updated, "oidcIssuerProfile", "issuerURL").(string)
+	if !strings.HasPrefix(issuer, "https://") || issuer != property(t, created, "oidcIssuerProfile", "issuerURL") {
+		t.Errorf("the issuer is %q", issuer)
+	}
+	assignments := ok(armauthorization.NewRoleAssignmentsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	wanted := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: &principal, RoleDefinitionID: to.Ptr("/subscriptions/" + emulatortest.Subscription + "/providers/Microsoft.Authorization/roleDefinitions/" + arm.DNSZoneContributorRole)}}
+	name := uuid.NewString()
+	for range 2 { // the same assignment again changes nothing
+		created, err := assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
+		must(t, created, err)
+	}
+	if _, err := assignments.Create(t.Context(), emulatortest.Group, uuid.NewString(), wanted, nil); true {
+		wantError(t, err, http.StatusConflict, "RoleAssignmentExists")
+	}
+	wanted.Properties.RoleDefinitionID = to.Ptr(arm.OwnerRole)
+	_, err := assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
+	wantError(t, err, http.StatusBadRequest, "RoleAssignmentUpdateNotPermitted")
+}
+
+// TestStoredResourcesNeedARole checks that the types of the catalogue are authorized as all others.
+func TestStoredResourcesNeedARole(t *testing.T) {
+	azure := startWithRoles(t, emulator.Options{})
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if status, body := send(t, azure, nobodyID, armAudience, method, cosmosID+"?api-version="+cosmosVersion, `{"location":"westus3"}`); status != http.StatusForbidden {
+			t.Errorf("%s: %d %s", method, status, body)
+		}
+	}
+}
