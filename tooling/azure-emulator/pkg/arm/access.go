@@ -67,7 +67,10 @@ func (c *call) authorize(action rbac.Action, scope string) error {
 			return err
 		}
 		for _, a := range all {
-			role := c.findRole(lastSegment(a.Properties.RoleDefinitionID))
+			role, err := c.role(lastSegment(a.Properties.RoleDefinitionID))
+			if err != nil {
+				return err
+			}
 			if role != nil && rbac.Within(scope, a.Properties.Scope) && role.Permits(action) {
 				return nil
 			}

@@ -43,6 +43,10 @@ func (c *call) routeAuthorization() (*response, error) {
 	switch {
 	case kind == "roledefinitions" && c.method == http.MethodGet:
 		return c.roleDefinitions()
+	case kind == "roledefinitions" && c.path.name != "" && c.method == http.MethodPut:
+		return c.putRole()
+	case kind == "roledefinitions" && c.path.name != "" && c.method == http.MethodDelete:
+		return c.deleteRole()
 	case kind == "roleassignments" && c.path.name == "" && c.method == http.MethodGet:
 		return c.listAssignments()
 	case kind == "roleassignments" && c.path.name != "":
@@ -94,7 +98,9 @@ func (c *call) putAssignment() (*response, error) {
 	if _, err := uuid.Parse(c.path.name); err != nil {
 		return nil, badRequest("InvalidRoleAssignmentId", "The role assignment ID '%s' is not valid. The role assignment ID must be a GUID.", c.path.name)
 	}
-	if c.findRole(lastSegment(a.Properties.RoleDefinitionID)) == nil {
+	if role, err := c.role(lastSegment(a.Properties.RoleDefinitionID)); err != nil {
+		return nil, err
+	} else if role == nil {
 		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", lastSegment(a.Properties.RoleDefinitionID))
 	}
 	var owner string

@@ -49,7 +49,8 @@ func storedTypes() []*resourceType {
 		{"Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions", cosmosVersion, false, true, storedType{}},
 		{"Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments", cosmosVersion, false, true, storedType{}},
 
-		{"Microsoft.DBforPostgreSQL/flexibleServers", postgresVersion, true, true, storedType{name: dns, taken: "ServerNameAlreadyExists", immutable: []string{"administratorLogin", "backup.geoRedundantBackup"}, computed: postgresServer}},
+		{"Microsoft.DBforPostgreSQL/flexibleServers", postgresVersion, true, true, storedType{name: dns, taken: "ServerNameAlreadyExists", immutable: []string{"administratorLogin", "backup.geoRedundantBackup"}, computed: postgresServer,
+			implicit: []string{"configurations/max_connections", "configurations/require_secure_transport", "configurations/ssl_min_protocol_version"}}},
 		{"Microsoft.DBforPostgreSQL/flexibleServers/databases", postgresVersion, false, true, storedType{immutable: []string{"charset", "collation"}}},
 		{"Microsoft.DBforPostgreSQL/flexibleServers/configurations", postgresVersion, false, true, storedType{}},
 		{"Microsoft.DBforPostgreSQL/flexibleServers/administrators", postgresVersion, false, true, storedType{}},

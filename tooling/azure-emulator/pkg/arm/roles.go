@@ -37,6 +37,9 @@ func builtInRoles() []rbac.Role {
 		{ID: VaultAdministratorRole, Name: "Key Vault Administrator", DataActions: []string{"Microsoft.KeyVault/vaults/*"}},
 		{ID: CertificatesOfficerRole, Name: "Key Vault Certificates Officer", DataActions: []string{"Microsoft.KeyVault/vaults/certificates/*", "Microsoft.KeyVault/vaults/certificatecas/*"}},
 		{ID: "21090545-7ca7-4776-b22c-e363652d74d2", Name: "Key Vault Reader", DataActions: []string{"Microsoft.KeyVault/vaults/*/read"}},
+		{ID: "4633458b-17de-408a-b874-0445c86b69e6", Name: "Key Vault Secrets User", DataActions: []string{"Microsoft.KeyVault/vaults/secrets/getSecret/action", "Microsoft.KeyVault/vaults/secrets/readMetadata/action"}},
+		{ID: "7f951dda-4ed3-4680-a7ca-43fe172d538d", Name: "AcrPull", Actions: []string{"Microsoft.ContainerRegistry/registries/pull/read"}},
+		{ID: "f1a07417-d97a-45cb-824c-7a7467783830", Name: "Managed Identity Operator", Actions: []string{"Microsoft.ManagedIdentity/userAssignedIdentities/*/read", "Microsoft.ManagedIdentity/userAssignedIdentities/*/assign/action"}},
 		{ID: BlobDataContributorRole, Name: "Storage Blob Data Contributor", Actions: []string{containerActions + "read", containerActions + "write", containerActions + "delete"},
 			DataActions: []string{containerActions + "blobs/read", containerActions + "blobs/write", containerActions + "blobs/delete", containerActions + "blobs/add/action"}},
 		{ID: "a1f96423-95ce-4224-ab27-4e3dc72facd4", Name: "Azure Red Hat OpenShift Cloud Controller Manager", Actions: join},
@@ -52,21 +55,21 @@ func builtInRoles() []rbac.Role {
 	}
 }
 
-// builtIn reports whether a role is Azure's and not one of the seed.
-func (s *Server) builtIn(r *rbac.Role) bool {
-	return !slices.ContainsFunc(s.Roles, func(own rbac.Role) bool { return own.ID == r.ID })
+// builtIn reports whether a role is Azure's, and neither one of the seed nor one that a client created.
+func builtIn(id string) bool {
+	return slices.ContainsFunc(builtInRoles(), func(r rbac.Role) bool { return strings.EqualFold(r.ID, id) })
 }
 
 // representation returns a role definition as the body of a response.
-func representation(r *rbac.Role, builtIn bool, scope string) map[string]any {
+func (r *roleDefinition) representation(scope string) map[string]any {
 	typ := "CustomRole"
-	if builtIn {
+	if builtIn(r.ID) {
 		typ = "BuiltInRole"
 	}
 	list := func(s []string) []string { return append([]string{}, s...) }
 	return map[string]any{
 		"id": scope + "/providers/Microsoft.Authorization/roleDefinitions/" + r.ID, "name": r.ID, "type": "Microsoft.Authorization/roleDefinitions",
-		"properties": map[string]any{"roleName": r.Name, "type": typ, "description": "", "assignableScopes": []string{"/"},
+		"properties": map[string]any{"roleName": r.Name, "type": typ, "description": "", "assignableScopes": r.Scopes,
 			"permissions": []any{map[string]any{"actions": list(r.Actions), "notActions": list(r.NotActions), "dataActions": list(r.DataActions), "notDataActions": list(r.NotDataActions)}}},
 	}
 }
@@ -74,11 +77,14 @@ func representation(r *rbac.Role, builtIn bool, scope string) map[string]any {
 // roleDefinitions responds with one role definition, with all, or with those that match a filter by name.
 func (c *call) roleDefinitions() (*response, error) {
 	if c.path.name != "" {
-		r := c.findRole(c.path.name)
+		r, err := c.role(c.path.name)
+		if err != nil {
+			return nil, err
+		}
 		if r == nil {
 			return nil, &Error{Status: http.StatusNotFound, Code: "RoleDefinitionDoesNotExist", Message: fmt.Sprintf("The specified role definition with ID '%s' does not exist.", c.path.name)}
 		}
-		return &response{status: http.StatusOK, body: representation(r, c.builtIn(r), c.path.scope)}, nil
+		return &response{status: http.StatusOK, body: r.representation(c.path.scope)}, nil
 	}
 	filter := c.query.Get("$filter")
 	name := filterRoleName.FindStringSubmatch(filter)
@@ -86,10 +92,13 @@ func (c *call) roleDefinitions() (*response, error) {
 		return nil, badRequest("UnsupportedQuery", "The filter '%s' is not supported.", filter)
 	}
 	value := []any{}
-	for i := range c.roles {
-		r := &c.roles[i]
+	all, err := c.allRoles()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
 		if name == nil || strings.EqualFold(r.Name, name[1]) {
-			value = append(value, representation(r, c.builtIn(r), c.path.scope))
+			value = append(value, r.representation(c.path.scope))
 		}
 	}
 	return &response{status: http.StatusOK, body: map[string]any{"value": value}}, nil

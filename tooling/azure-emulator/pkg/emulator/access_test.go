@@ -240,3 +240,51 @@ func sendOwner(t *testing.T, azure *emulatortest.Azure, method, path, body strin
 	t.Helper()
 	return send(t, azure, entratest.ObjectID, armAudience, method, path, body)
 }
+
+// TestCustomRoles checks that a custom role permits its actions, and that it exists as long as it has assignments.
+func TestCustomRoles(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	role := emulatortest.Group + "/providers/Microsoft.Authorization/roleDefinitions/" + uuid.NewString()
+	path := role + "?api-version=2022-04-01"
+	definition := func(name, action string) string {
+		return fmt.Sprintf(`{"properties":{"roleName":%q,"type":"CustomRole","assignableScopes":[%q],"permissions":[{"actions":[%q]}]}}`, name, emulatortest.Group, action)
+	}
+	want := func(status int, method, path, body string) string {
+		t.Helper()
+		got, text := sendOwner(t, azure, method, path, body)
+		if got != status {
+			t.Fatalf("%s %s: %d %s, want %d", method, path, got, text, status)
+		}
+		return text
+	}
+	want(http.StatusCreated, http.MethodPut, path, definition("Zones", "Microsoft.Network/dnsZones/read"))
+	if body := want(http.StatusOK, http.MethodGet, path, ""); !strings.Contains(body, `"CustomRole"`) || !strings.Contains(body, "dnsZones/read") || !strings.Contains(body, `["`+emulatortest.Group+`"]`) {
+		t.Errorf("the role is %s", body)
+	}
+	want(http.StatusBadRequest, http.MethodPut, strings.Replace(path, role[strings.LastIndex(role, "/")+1:], arm.OwnerRole, 1), definition("Mine", "*"))
+	want(http.StatusConflict, http.MethodPut, emulatortest.Group+"/providers/Microsoft.Authorization/roleDefinitions/"+uuid.NewString()+"?api-version=2022-04-01", definition("zones", "*"))
+
+	var identity struct {
+		Properties struct{ PrincipalID string }
+	}
+	body := want(http.StatusCreated, http.MethodPut, emulatortest.Group+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/reader?api-version=2023-01-31", `{"location":"westus3"}`)
+	if err := json.Unmarshal([]byte(body), &identity); err != nil {
+		t.Fatal(err)
+	}
+	read := func() int {
+		status, _ := send(t, azure, identity.Properties.PrincipalID, armAudience, http.MethodGet, zonePath+"?api-version=2018-05-01", "")
+		return status
+	}
+	if status := read(); status != http.StatusForbidden {
+		t.Errorf("without the role the status is %d", status)
+	}
+	assignment := emulatortest.Group + "/providers/Microsoft.Authorization/roleAssignments/" + uuid.NewString() + "?api-version=2022-04-01"
+	want(http.StatusCreated, http.MethodPut, assignment, fmt.Sprintf(`{"properties":{"principalId":%q,"roleDefinitionId":%q}}`, identity.Properties.PrincipalID, role))
+	if status := read(); status != http.StatusOK {
+		t.Errorf("with the role the status is %d", status)
+	}
+	want(http.StatusConflict, http.MethodDelete, path, "")
+	want(http.StatusOK, http.MethodDelete, assignment, "")
+	want(http.StatusOK, http.MethodDelete, path, "")
+	want(http.StatusNotFound, http.MethodGet, path, "")
+}
