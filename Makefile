@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl postgresql tools release vulnerabilities verify
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl nodes deploy-test postgresql tools release vulnerabilities verify
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -27,7 +27,7 @@ run: ## start a local region on this machine and create a cluster in it
 # repository, so HCPMESH_SOURCES, a hash of all files, makes it run again after a change. `lint` runs go vet, and test programs
 # need no debug information.
 test: ## lint, then run all tests, crash sweeps in part (see sweeps, cascade, contract and bad-day)
-	$(MAKE) --no-print-directory -j 3 kubectl postgresql lint
+	$(MAKE) --no-print-directory -j 3 nodes postgresql lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
 	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
@@ -109,6 +109,9 @@ oav: kubectl postgresql ## record the tests' HTTP traffic and validate it agains
 	HCPMESH_TRAFFIC_DIR=$(CURDIR)/.build/traffic go test -count=1 -p 1 -timeout 60m $(recorded); \
 	node test/oav/validate.mjs --traffic .build/traffic --documents api/openapi
 
+deploy-test: nodes ## run the tests of clusters of real Kubernetes nodes
+	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes/...
+
 # The packages whose HTTP traffic is recorded.
 recorded = ./frontend/pkg/server ./test/e2e
 needs-node = if ! command -v node >/dev/null; then echo "$@: skipped: Node 20 or later is not installed"; exit 0; fi;
@@ -149,6 +152,9 @@ third-party:
 
 kubectl: ## build kubectl into .build/third-party/bin
 	tooling/third-party/build.sh kubectl
+
+nodes: kubectl ## build and install what real Kubernetes nodes need (Linux, root)
+	tooling/nodes.sh
 
 postgresql:
 	tooling/postgresql.sh

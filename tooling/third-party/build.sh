@@ -4,6 +4,8 @@
 #
 #   build.sh            kube-apiserver, kube-controller-manager, etcd and CustomResourceDefinitions: what a region runs
 #   build.sh kubectl    also kubectl, for tests and people
+#   build.sh node       also what Kubernetes nodes and their clusters run: kubelet, kube-proxy, kube-scheduler, containerd, the CNI
+#                       plugins and CoreDNS
 #   build.sh maestro    also the published Maestro, with which ours is compared
 #
 #   .build/third-party/<name>-<key>/     the result for one set of pins; <key> is a hash of go.mod, go.sum and Go's version
@@ -40,6 +42,28 @@ build() {
 # programs PACKAGE... builds main packages.
 programs() { go build -ldflags='-s -w' -o "$dir/" "$@"; }
 
+# kubernetes PACKAGE... builds programs of Kubernetes, which report the version of their module: charts and kubelet compare it.
+kubernetes() {
+	local version && version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+	go build -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$version" -o "$dir/" "$@"
+}
+
+# tools builds the tools of a module.
+tools() { go build -ldflags='-s -w' -o "$dir/" $(go list tool); }
+
+# coredns builds CoreDNS with the plugins that are tools of the module. The program is for an image without libraries: it is linked
+# statically with the C library, so that packages are compiled once for all programs.
+coredns() {
+	{
+		echo 'package main'
+		echo 'import "github.com/coredns/coredns/coremain"'
+		go list tool | sed 's/.*/import _ "&"/'
+		echo 'func main() { coremain.Run() }'
+	} >"$dir/main.go"
+	go build -ldflags='-s -w -linkmode external -extldflags "-static -Wl,--no-warnings"' -o "$dir/coredns" "$dir/main.go"
+	rm "$dir/main.go"
+}
+
 # etcd builds etcd, whose main package is the root of its module and would be called v3.
 etcd() { go build -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 
@@ -53,9 +77,9 @@ definitions() {
 	done
 }
 
-kubernetes=k8s.io/kubernetes/cmd
+commands=k8s.io/kubernetes/cmd
 # Each on a line of its own: in a list of && the shell would continue after a failure inside build.
-build kubernetes kubernetes programs $kubernetes/kube-apiserver $kubernetes/kube-controller-manager
+build kubernetes kubernetes kubernetes $commands/kube-apiserver $commands/kube-controller-manager
 ln -sfn "$dir"/* "$out/bin/"
 build etcd etcd etcd
 ln -sfn "$dir"/* "$out/bin/"
@@ -65,9 +89,18 @@ build work-crds crds definitions open-cluster-management.io/api work/v1
 ln -sfn "$dir" "$out/crds/work"
 for extra in "$@"; do
 	case $extra in
-	kubectl) build kubectl kubernetes programs $kubernetes/kubectl ;;
+	kubectl) build kubectl kubernetes kubernetes $commands/kubectl ;;
+	node)
+		build kubernetes-node kubernetes kubernetes $commands/kube-scheduler $commands/kubelet $commands/kube-proxy
+		ln -sfn "$dir"/* "$out/bin/"
+		build containerd containerd tools
+		ln -sfn "$dir"/* "$out/bin/"
+		build coredns coredns coredns
+		ln -sfn "$dir"/* "$out/bin/"
+		build cni-plugins cni-plugins tools
+		;;
 	maestro) build maestro maestro programs github.com/openshift-online/maestro/cmd/maestro ;;
-	*) echo "build.sh: unknown program $extra; it builds kubectl and maestro on request" >&2 && exit 2 ;;
+	*) echo "build.sh: unknown program $extra; it builds kubectl, maestro and node on request" >&2 && exit 2 ;;
 	esac
 	ln -sfn "$dir"/* "$out/bin/"
 done

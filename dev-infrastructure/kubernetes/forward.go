@@ -1,0 +1,67 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// forward forwards the connections of a listener to an address in the cluster's network until the context ends.
+func (c *Cluster) forward(ctx context.Context, listener net.Listener, address string) {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	c.running.Go(func() {
+		defer stop()
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.running.Go(func() { c.relay(ctx, client, address) })
+		}
+	})
+}
+
+// relay copies between a connection and a new one to an address in the cluster's network until both directions end.
+func (c *Cluster) relay(ctx context.Context, client net.Conn, address string) {
+	defer func() { _ = client.Close() }()
+	server, err := c.Dial(ctx, address)
+	if err != nil {
+		return // the client sees that the connection is closed
+	}
+	defer func() { _ = server.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = errors.Join(client.Close(), server.Close()) })
+	defer stop()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(server, client)
+		closeWrite(server)
+	}()
+	_, _ = io.Copy(client, server)
+	closeWrite(client)
+	<-sent
+}
+
+// closeWrite ends one direction of a connection.
+func closeWrite(connection net.Conn) {
+	if half, ok := connection.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
+// lockFolder locks a folder against a second cluster. The lock ends with the process.
+func lockFolder(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("a cluster runs in %s: %w", dir, err), file.Close())
+	}
+	return file, nil
+}
