@@ -261,7 +261,7 @@ var atDefault = []string{
 	"die-with-parent", "profiling-socket", "database-authentication", "allow-loopback-notifications", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog", "release-trust-root-file",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
-	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep",
+	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",
 }
 
 // TestConfigurationKeysAreFlags joins the keys of the configuration with the flags of the programs: each flag that a key names must

@@ -100,6 +100,9 @@ func (r *Region) issueIdentities() error {
 	return r.createEngineers()
 }
 
+// signingKeysFile returns the file of the keyset with which Cluster Service seals signing keys. Cluster Service creates it.
+func (r *Region) signingKeysFile() string { return r.state.path("secrets", "cluster-service.key") }
+
 // skipTokenKeyFile returns the file of the keyset with which the frontend seals skip tokens.
 func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "skip-token.key") }
 

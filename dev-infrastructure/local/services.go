@@ -186,7 +186,8 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--listen="+r.address(clusterServicePort),
 		"--identity-dir="+r.identityDir("cluster-service"),
 		"--intent-keys-url="+r.intentKeysURL(),
-		"--secrets-key-file="+r.state.path("secrets", "cluster-service.key"),
+		"--secrets-key-file="+r.signingKeysFile(),
+		"--reseal-again-after="+r.resealAgainAfter().String(),
 		"--maestro-grpc-address="+r.address(maestroGRPCPort),
 		"--shards-file="+r.shardsFile(),
 		"--shard-keys-dir="+r.shardKeysDir(),
@@ -211,6 +212,13 @@ func (r *Region) clusterService() supervisor.Spec {
 func (r *Region) componentsAfter() time.Duration {
 	const scaled, minimum, maximum = 10 * time.Minute, time.Second, 15 * time.Second
 	return min(max(time.Duration(float64(scaled)**r.config.TimeScale), minimum), maximum)
+}
+
+// resealAgainAfter returns the pause before Cluster Service searches a second time for signing keys that a former key sealed: the default
+// at the region's time scale. All processes read the same file, so the pause must only exceed a transaction.
+func (r *Region) resealAgainAfter() time.Duration {
+	const standard, minimum = 10 * time.Minute, 10 * time.Second
+	return min(max(time.Duration(float64(standard)**r.config.TimeScale), minimum), standard)
 }
 
 func (r *Region) backend() supervisor.Spec {

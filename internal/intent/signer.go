@@ -39,6 +39,7 @@ type Signer struct {
 type signingKeys struct {
 	signer    jwt.Signer
 	published []byte
+	ring      keyfile.Ring
 }
 
 // CreateKeys writes a keyset with one new key to a file, unless the file exists.
@@ -100,8 +101,11 @@ func newSigningKeys(handle *keyset.Handle) (*signingKeys, error) {
 	if _, err := parseKeys(published); err != nil {
 		return nil, err
 	}
-	return &signingKeys{signer: signer, published: published}, nil
+	return &signingKeys{signer: signer, published: published, ring: keyfile.RingOf(handle)}, nil
 }
+
+// Ring returns the IDs of the keys in use.
+func (s *Signer) Ring() keyfile.Ring { return s.current().ring }
 
 // KeySet returns the JSON Web Key Set of the public keys.
 func (s *Signer) KeySet() []byte { return s.current().published }

@@ -72,7 +72,8 @@ func NewPair() (*PublicKeys, *PrivateKeys, error) {
 		return nil, nil, err
 	}
 	keys, err := publicKeys(public)
-	return keys, &PrivateKeys{func() tink.HybridDecrypt { return decrypter }}, err
+	opening := &openers{decrypter, keyfile.RingOf(handle)}
+	return keys, &PrivateKeys{func() *openers { return opening }}, err
 }
 
 func pairTemplate() *tinkpb.KeyTemplate {
@@ -89,20 +90,26 @@ func (k *PublicKeys) Seal(purpose string, content []byte) ([]byte, error) {
 
 // PrivateKeys opens what PublicKeys sealed. It is safe for concurrent use.
 type PrivateKeys struct {
-	current func() tink.HybridDecrypt
+	current func() *openers
+}
+
+// openers is the content of a file.
+type openers struct {
+	tink.HybridDecrypt
+	ring keyfile.Ring
 }
 
 // LoadPrivate reads a private keyset from a JSON file, and follows changes of the file. If the changed file is not a private keyset, the
 // previous one stays in use.
 func LoadPrivate(path string) (*PrivateKeys, error) {
-	value, err := filevalue.New(func() (tink.HybridDecrypt, error) { return readPrivate(path) }, path)
+	value, err := filevalue.New(func() (*openers, error) { return readPrivate(path) }, path)
 	if err != nil {
 		return nil, err
 	}
 	return &PrivateKeys{value.Current}, nil
 }
 
-func readPrivate(path string) (tink.HybridDecrypt, error) {
+func readPrivate(path string) (*openers, error) {
 	handle, err := keyfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read private keys: %w", err)
@@ -111,8 +118,11 @@ func readPrivate(path string) (tink.HybridDecrypt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read private keys: %s is not a private Tink keyset for hybrid encryption", path)
 	}
-	return decrypter, nil
+	return &openers{decrypter, keyfile.RingOf(handle)}, nil
 }
+
+// Ring returns the IDs of the keys in use.
+func (k *PrivateKeys) Ring() keyfile.Ring { return k.current().ring }
 
 // Open decrypts data that PublicKeys sealed for the same purpose. It returns ErrInvalid for all other data.
 func (k *PrivateKeys) Open(purpose string, sealed []byte) ([]byte, error) {

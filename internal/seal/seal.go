@@ -33,8 +33,8 @@ type Keys struct {
 
 // keyring is the content of a file.
 type keyring struct {
-	aead    tink.AEAD
-	primary uint32
+	aead tink.AEAD
+	ring keyfile.Ring
 }
 
 // New returns a new random key. Nothing that it seals can be opened after the process has ended.
@@ -62,7 +62,7 @@ func fromHandle(handle *keyset.Handle) (*keyring, error) {
 			return nil, fmt.Errorf("the key %d does not put its ID before the values that it seals: its output prefix must be TINK", key.GetKeyId())
 		}
 	}
-	return &keyring{aead: primitive, primary: info.GetPrimaryKeyId()}, nil
+	return &keyring{aead: primitive, ring: keyfile.RingOf(handle)}, nil
 }
 
 // Load reads a keyset from a JSON file, and follows changes of the file. If the changed file is not a keyset, the previous one stays in
@@ -88,7 +88,10 @@ func read(path string) (*keyring, error) {
 }
 
 // Primary returns the ID of the primary key, which seals.
-func (k *Keys) Primary() uint32 { return k.current().primary }
+func (k *Keys) Primary() uint32 { return k.current().ring.Primary }
+
+// Ring returns the IDs of the keys in use.
+func (k *Keys) Ring() keyfile.Ring { return k.current().ring }
 
 // KeyOf returns the ID of the key that sealed a value; 0 if it is no sealed value.
 func KeyOf(sealed []byte) uint32 {

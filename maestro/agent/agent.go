@@ -146,6 +146,7 @@ func New(o Options) (*Agent, error) {
 	gauge(prometheus.GaugeOpts{Name: "maestro_agent_works", Help: "Works of the agent."}, func() float64 { return float64(len(u.works.list())) })
 	gauge(prometheus.GaugeOpts{Name: "maestro_agent_reports_waiting", Help: "Reports that wait to be sent."}, func() float64 { return float64(u.reports.Len()) })
 	gauge(prometheus.GaugeOpts{Name: "maestro_agent_connects", Help: "Connections to the broker since the start."}, func() float64 { return float64(u.link.Connects()) })
+	o.Registry.MustRegister(&sealingKeys{u.works})
 	health, err := rest.HTTPClientFor(o.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection to the management cluster: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -25,17 +26,29 @@ const (
 // Sealer signs the content of elevations, so that an elevation that admin did not write permits nothing: whoever can write to the
 // database cannot write an approval. An earlier state of the same elevation has a valid seal. It is safe for concurrent use.
 type Sealer struct {
+	current func() *sealingKeys
+}
+
+// sealingKeys is the content of a keyset.
+type sealingKeys struct {
 	signer   jwt.Signer
 	verifier jwt.Verifier
 }
 
-// LoadSealer reads a Tink keyset (JWT_ES256) from a file. The primary key signs; seals of all enabled keys are valid.
+// LoadSealer reads a Tink keyset (JWT_ES256) from a file, and follows changes of the file. The primary key signs; seals of all enabled
+// keys are valid. If the changed file is not such a keyset, the previous one stays in use.
 func LoadSealer(path string) (*Sealer, error) {
-	handle, err := keyfile.Read(path)
+	value, err := filevalue.New(func() (*sealingKeys, error) {
+		handle, err := keyfile.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		return newSealingKeys(handle)
+	}, path)
 	if err != nil {
 		return nil, err
 	}
-	return newSealer(handle)
+	return &Sealer{value.Current}, nil
 }
 
 // NewSealer returns a Sealer with a new key, for tests.
@@ -44,10 +57,11 @@ func NewSealer() (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSealer(handle)
+	keys, err := newSealingKeys(handle)
+	return &Sealer{func() *sealingKeys { return keys }}, err
 }
 
-func newSealer(handle *keyset.Handle) (*Sealer, error) {
+func newSealingKeys(handle *keyset.Handle) (*sealingKeys, error) {
 	signer, err := jwt.NewSigner(handle)
 	if err != nil {
 		return nil, errors.New("the keyset has no enabled primary key that signs JSON Web Tokens")
@@ -60,7 +74,7 @@ func newSealer(handle *keyset.Handle) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sealer{signer: signer, verifier: verifier}, nil
+	return &sealingKeys{signer: signer, verifier: verifier}, nil
 }
 
 // Seal sets the seal of an elevation after its last change.
@@ -74,7 +88,7 @@ func (s *Sealer) Seal(e *database.ElevationDocument) error {
 	if err != nil {
 		return fmt.Errorf("sealing an elevation: %w", err)
 	}
-	if e.Seal, err = s.signer.SignAndEncode(raw); err != nil {
+	if e.Seal, err = s.current().signer.SignAndEncode(raw); err != nil {
 		return fmt.Errorf("sealing an elevation: %w", err)
 	}
 	return nil
@@ -87,7 +101,7 @@ func (s *Sealer) Verify(e *database.ElevationDocument) error {
 	if err != nil {
 		return err
 	}
-	verified, err := s.verifier.VerifyAndDecode(e.Seal, validator)
+	verified, err := s.current().verifier.VerifyAndDecode(e.Seal, validator)
 	if err != nil {
 		return forged(e, err)
 	}

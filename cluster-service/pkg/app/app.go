@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
@@ -112,12 +113,13 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Signatures: in.signatures, Metrics: p.Metrics, Log: p.Log})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
-		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Log: p.Log, Records: records, Azure: in.azure})
+		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, ResealAgain: o.ResealAgain, Metrics: p.Metrics, Log: p.Log, Records: records, Azure: in.azure})
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
+	p.Metrics.MustRegister(keyfile.Collector("secrets-key-file", in.keeper.Ring))
 	follower := newSettingsFollower(o, in.keeper, in.renderer, system.SettingsChanged, system.SealingKeysChanged, p.Metrics, p.Log)
 	group.Go(func() { follower.run(ctx) })
 	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/resealer"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -43,6 +44,7 @@ type Options struct {
 	MaxConnections int
 	Migrate        bool
 	SecretsKey     string // file
+	ResealAgain    time.Duration
 	Maestro        string
 	MaestroPlain   bool
 	ShardsFile     string
@@ -97,6 +99,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Components, "components-after", 15*time.Second, "how long an upgrade rolls out a control plane before its components are looked at one by one; 0 is at once")
 	flags.IntVar(&o.Publishers, "publishers", 8, "clusters whose works are published to Maestro at once")
 	flags.IntVar(&o.Renewals, "renewals", 10, "clusters that a new rendering (of a new release, configuration or pull secret) is on its way to at once")
+	flags.DurationVar(&o.ResealAgain, "reseal-again-after", resealer.DefaultAgain, "pause after which signing keys are searched again for a former sealing key; longer than a new keyset needs to reach all replicas")
 }
 
 var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
@@ -145,6 +148,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return errors.New("--components-after: must not be negative")
 	case o.Renewals < 1:
 		return errors.New("--renewals: at least 1 is needed")
+	case o.ResealAgain <= 0:
+		return errors.New("--reseal-again-after: must be positive")
 	case o.SigningKeys < 0:
 		return errors.New("--signing-keys-ahead: must not be negative")
 	}

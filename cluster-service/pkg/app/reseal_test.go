@@ -98,6 +98,18 @@ func TestSigningKeysAreSealedAgain(t *testing.T) {
 	service.reseal()
 	replica.reseal()
 	allSealedWith(next)
+	for _, i := range []*instance{service, replica} {
+		untilDone(t, func(context.Context) error {
+			passes, err := i.gauge("cluster_service_reseal_passes")
+			if err == nil && passes != 2 {
+				err = fmt.Errorf("%v passes are confirmed", passes)
+			}
+			return err
+		})
+		if total, err := i.gauge("cluster_service_signing_keys"); err != nil || total != float64(len(clusters)) {
+			t.Errorf("there are %v signing keys: %v", total, err)
+		}
+	}
 	remove(former)
 	allSealedWith(next)
 	replica.stop()
@@ -166,7 +178,7 @@ func TestSigningKeyOfARemovedKeyIsReported(t *testing.T) {
 	})
 }
 
-// gauge returns the value of a gauge without labels.
+// gauge returns the value of a gauge without labels, or with one series.
 func (i *instance) gauge(name string) (float64, error) {
 	families, err := i.metrics.Gather()
 	if err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -50,7 +51,9 @@ type SystemOptions struct {
 	Publishers  int
 	// Renewals is the number of clusters that receive a new rendering concurrently.
 	Renewals int
-	Metrics  prometheus.Registerer
+	// ResealAgain is the pause before the second pass over the signing keys; see resealer.New. 0 means the default.
+	ResealAgain time.Duration
+	Metrics     prometheus.Registerer
 	// Log receives the log records of all workers; nil discards them.
 	Log *slog.Logger
 	// Audit receives the records of access to clusters; nil means Log.
@@ -119,7 +122,7 @@ func NewSystem(o SystemOptions) *System {
 		AgentReported: s.agents.Reported, AgentHeartbeats: s.agents.Heartbeats, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
 	s.expirer = &expirer.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
 	s.renewer = renewer.New(renewer.Options{Store: o.Store, Renderer: o.Renderer, Metrics: o.Metrics, AtOnce: o.Renewals, Log: o.Log})
-	s.resealer = resealer.New(o.Store, o.Keeper, o.Metrics, o.Log)
+	s.resealer = resealer.New(o.Store, o.Keeper, cmp.Or(o.ResealAgain, resealer.DefaultAgain), o.Metrics, o.Log)
 	s.deletions = deletionmonitor.New(deletionmonitor.Options{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
 		Metrics: o.Metrics, Interval: o.CheckDeletions, Log: o.Log})
 	if o.Azure != nil {

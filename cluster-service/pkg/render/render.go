@@ -61,6 +61,15 @@ func (r *Renderer) snapshot() *Renderer {
 	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, ShardKeys: s.ShardKeys, Open: r.Open}
 }
 
+// ShardKeyIDs returns the IDs of the keys that seal Secrets now, by shard.
+func (r *Renderer) ShardKeyIDs() map[string]string {
+	ids := map[string]string{}
+	for shard, key := range r.snapshot().ShardKeys {
+		ids[shard] = key.ID()
+	}
+	return ids
+}
+
 // HasShardKey reports whether Secrets can be sealed for a shard now.
 func (r *Renderer) HasShardKey(shard string) bool { return r.snapshot().ShardKeys[shard] != nil }
 

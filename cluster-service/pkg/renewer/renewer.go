@@ -23,7 +23,8 @@ const (
 	pollInterval   = 250 * time.Millisecond
 	retryPause     = 5 * time.Second
 	// secondPass is the time after the start of a second pass over all clusters: a replica of the previous release that has
-	// ended meanwhile may have rendered a cluster with the previous settings.
+	// ended meanwhile may have rendered a cluster with the previous settings. It is also the time after a pass that did not confirm
+	// all shards.
 	secondPass = 10 * time.Minute
 	// maxRefusals is the number of refused clusters at which a renewal stops, unless more clusters accepted the rendering.
 	maxRefusals = 3
@@ -47,13 +48,18 @@ type Renewer struct {
 	Options
 	changed  pass.Signal
 	renewals *prometheus.CounterVec
+	keys     *prometheus.GaugeVec
+	// unconfirmed is true if the last pass did not confirm all shards.
+	unconfirmed bool
 }
 
 // New returns a renewer and registers its metric. Run makes it work.
 func New(o Options) *Renewer {
 	r := &Renewer{Options: o, changed: pass.NewSignal(), renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total",
-		Help: "Clusters that got a new rendering without a change of their own, by outcome; stopped counts renewals that were stopped."}, []string{"outcome"})}
-	o.Metrics.MustRegister(r.renewals)
+		Help: "Clusters that got a new rendering without a change of their own, by outcome; stopped counts renewals that were stopped."}, []string{"outcome"}),
+		keys: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_key_renewed",
+			Help: "1 after a pass of this replica in which all clusters of the provision shard had works that this key sealed and that the agent applied, else 0, by shard and ID of the key."}, []string{"shard", "key"})}
+	o.Metrics.MustRegister(r.renewals, r.keys)
 	return r
 }
 
@@ -77,6 +83,9 @@ func (r *Renewer) Run(ctx context.Context) {
 			}
 			continue
 		}
+		if r.unconfirmed {
+			again.Reset(secondPass)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -92,12 +101,17 @@ type renewal struct {
 
 	mu                         sync.Mutex
 	carried, refused, rendered int
+	// unconfirmed are the shards with a cluster whose new works were not applied.
+	unconfirmed map[string]bool
+	// unread is true if the shard of a cluster could not be read.
+	unread bool
 	// silent are the shards on which a cluster exceeded clusterTimeout. Their other clusters are not waited for.
 	silent map[string]bool
 }
 
 func (r *Renewer) renewAll(ctx context.Context) error {
-	pass := &renewal{Renewer: r, silent: map[string]bool{}}
+	pass := &renewal{Renewer: r, silent: map[string]bool{}, unconfirmed: map[string]bool{}}
+	keys := r.Renderer.ShardKeyIDs()
 	slots := make(chan struct{}, max(r.AtOnce, 1))
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -129,11 +143,28 @@ func (r *Renewer) renewAll(ctx context.Context) error {
 		}
 	}
 	group.Wait()
+	if ctx.Err() == nil {
+		pass.noteKeys(keys)
+	}
 	if pass.rendered > 0 {
 		r.Log.Info("clusters renewed", logkey.Count, pass.rendered, logkey.Confirmed, pass.carried, logkey.Refused, pass.refused,
 			logkey.Duration, time.Since(began).Round(time.Millisecond).String())
 	}
 	return ctx.Err()
+}
+
+// noteKeys exports the keys of the shards at the begin of a complete pass in which all clusters of the shard were confirmed. A shard whose
+// key changed during the pass keeps the key of the pass: the change starts another one.
+func (w *renewal) noteKeys(keys map[string]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Renewer.unconfirmed = w.unread || len(w.unconfirmed) > 0
+	w.keys.Reset()
+	for shard, key := range keys {
+		if !w.unread && !w.unconfirmed[shard] {
+			w.keys.WithLabelValues(shard, key).Set(1)
+		}
+	}
 }
 
 func (w *renewal) stopped() (stopped bool, refused int) {
@@ -161,6 +192,13 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 			w.renewals.WithLabelValues("failed").Inc()
 			w.Log.Warn("renewing a cluster failed", logkey.ClusterUID, uid, logkey.Error, err)
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if before == nil || before.Cluster == nil {
+			w.unread = true
+			return
+		}
+		w.unconfirmed[before.Cluster.Shard] = true
 		return
 	}
 	shard := before.Cluster.Shard
@@ -175,6 +213,9 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 	w.renewals.WithLabelValues(outcome).Inc()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if outcome != "carried" && outcome != "gone" {
+		w.unconfirmed[shard] = true
+	}
 	switch outcome {
 	case "carried":
 		w.carried++

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,9 +20,8 @@ import (
 const (
 	pageSize   = 500
 	retryPause = 5 * time.Second
-	// secondPass is the time after which a pass is repeated once: meanwhile another replica can have sealed with the former key, because
-	// its file was replaced later.
-	secondPass = 10 * time.Minute
+	// DefaultAgain is the default of the pause before the second pass.
+	DefaultAgain = 10 * time.Minute
 	// idle is the pause when there is nothing to do. A changed keyset ends it.
 	idle = 24 * time.Hour
 )
@@ -33,21 +33,32 @@ type Resealer struct {
 	keeper  *seal.Keys
 	log     *slog.Logger
 	changed pass.Signal
+	again   time.Duration
+	total   prometheus.Gauge
 	pending prometheus.Gauge
 	sealed  prometheus.Counter
-	// confirmed is the primary key after whose first pass the second one is due or done.
+	passes  *prometheus.GaugeVec
+	// confirmed is the primary key of the last complete pass, and firstPass the end of the first one with this key. second is true after
+	// the second one.
 	confirmed uint32
+	firstPass time.Time
+	second    bool
 }
 
-// New returns a Resealer and registers its metrics. Run makes it work.
-func New(s *store.Store, keeper *seal.Keys, metrics prometheus.Registerer, log *slog.Logger) *Resealer {
-	r := &Resealer{store: s, keeper: keeper, log: log, changed: pass.NewSignal(),
+// New returns a Resealer and registers its metrics. Run makes it work. A pass is repeated once after the pause again: until then another
+// replica can have sealed with the former key, because its file was replaced later, or a transaction can have been open.
+func New(s *store.Store, keeper *seal.Keys, again time.Duration, metrics prometheus.Registerer, log *slog.Logger) *Resealer {
+	r := &Resealer{store: s, keeper: keeper, log: log, changed: pass.NewSignal(), again: again,
+		total: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_signing_keys",
+			Help: "Signing keys of clusters, as of the last pass of this replica over them."}),
+		passes: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_reseal_passes",
+			Help: "Passes over the signing keys of all clusters after which none was left that another key had sealed, by the ID of the primary key; at most 2, which are --reseal-again-after apart."}, []string{"key"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_signing_keys_to_reseal",
 			Help: "Signing keys of clusters that a former sealing key sealed, as of the last pass of this replica; -1 before its first pass."}),
 		sealed: prometheus.NewCounter(prometheus.CounterOpts{Name: "cluster_service_signing_keys_resealed_total",
 			Help: "Signing keys of clusters that this replica sealed with the primary key."})}
 	r.pending.Set(-1)
-	metrics.MustRegister(r.pending, r.sealed)
+	metrics.MustRegister(r.total, r.pending, r.sealed, r.passes)
 	return r
 }
 
@@ -78,21 +89,38 @@ func (r *Resealer) pass(ctx context.Context) time.Duration {
 	if outdated > 0 {
 		r.log.Info("all signing keys are sealed with the primary key", logkey.KeyID, primary)
 	}
-	if r.confirmed != primary {
-		r.confirmed = primary
-		return secondPass
+	return r.confirm(primary, time.Now())
+}
+
+// confirm notes that a complete pass with a primary key ended, and returns the pause until the next pass.
+func (r *Resealer) confirm(primary uint32, now time.Time) time.Duration {
+	switch {
+	case r.keeper.Primary() != primary:
+		return 0 // it changed during the pass
+	case r.confirmed != primary:
+		r.confirmed, r.firstPass, r.second = primary, now, false
+	case now.Sub(r.firstPass) >= r.again:
+		r.second = true
 	}
-	return idle
+	passes, pause := 1.0, max(0, r.firstPass.Add(r.again).Sub(now))
+	if r.second {
+		passes, pause = 2, idle
+	}
+	r.passes.Reset()
+	r.passes.WithLabelValues(strconv.FormatUint(uint64(primary), 10)).Set(passes)
+	return pause
 }
 
 // scan calls f for each signing key that the primary key did not seal, page by page, and returns their number. It goes on after an error
 // of f, and returns the last one in the end.
 func (r *Resealer) scan(ctx context.Context, f func(sealed []byte, uid string) error) (outdated int, failure error) {
+	total := 0
 	for after := ""; ; {
 		keys, last, err := r.store.SigningKeys(ctx, after, pageSize)
 		if err != nil {
 			return outdated, err
 		}
+		total += len(keys)
 		for uid, sealed := range keys {
 			if seal.KeyOf(sealed) == r.keeper.Primary() {
 				continue
@@ -106,6 +134,7 @@ func (r *Resealer) scan(ctx context.Context, f func(sealed []byte, uid string) e
 			}
 		}
 		if last == "" {
+			r.total.Set(float64(total))
 			return outdated, failure
 		}
 		after = last

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -64,7 +65,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
-	p.Metrics.MustRegister(identity.Collector())
+	p.Metrics.MustRegister(identity.Collector(), keyfile.Collector("skip-token-key-file", tokenKeys.Ring), keyfile.Collector("credential-key-file", credentialKeys.Ring))
 	db, err := database.Open(ctx, options.Database)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -9,12 +10,25 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
 )
 
-// keys returns the commands that rotate the keys of a keyset, one step each, because the processes must have read the keyset between
-// two steps.
+// keys returns the commands for keysets: one that rotates a key, and one for each step of a rotation by hand.
 func (e *environment) keys() *cobra.Command {
-	return group("keys", "Rotate the keys of a keyset", e.keysList(), e.keysAdd(), e.keysPromote(), e.keysRemove(), e.keysPublic())
+	return group("keys", "Rotate the keys of a keyset", e.keysRotate(), e.keysList(), e.keysAdd(), e.keysPromote(), e.keysRemove(), e.keysPublic())
+}
+
+// byHand calls change for a keyset, unless keysRotate rotates its key.
+func byHand(keyset string, change func() error) error {
+	unlock, err := keyfile.Lock(keyset)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if rotating, err := keyrotation.InProgress(keyset); err != nil || rotating {
+		return cmp.Or(err, fmt.Errorf("%s: a rotation with `hcpctl keys rotate` is in progress: call that again to complete it", keyset))
+	}
+	return change()
 }
 
 func (e *environment) keysList() *cobra.Command {
@@ -38,8 +52,8 @@ func (e *environment) keysAdd() *cobra.Command {
 	return &cobra.Command{
 		Use: "add FILE", Short: "Add a key that does not seal or sign yet, and print its ID", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			id, err := keyfile.Add(args[0])
-			if err != nil {
+			var id uint32
+			if err := byHand(args[0], func() (err error) { id, err = keyfile.Add(args[0]); return err }); err != nil {
 				return err
 			}
 			fmt.Fprintln(e.out, id)
@@ -57,7 +71,7 @@ func (e *environment) keysPromote() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return keyfile.Promote(args[0], id)
+			return byHand(args[0], func() error { return keyfile.Promote(args[0], id) })
 		},
 	}
 }
@@ -72,7 +86,7 @@ func (e *environment) keysRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return keyfile.Remove(args[0], id)
+			return byHand(args[0], func() error { return keyfile.Remove(args[0], id) })
 		},
 	}
 }

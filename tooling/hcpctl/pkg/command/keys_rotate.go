@@ -1,0 +1,164 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
+)
+
+// keysRotateOptions are the flags of `hcpctl keys rotate`.
+type keysRotateOptions struct {
+	shard, keyset, public, publish string
+	replicas                       []string
+	needed                         time.Duration
+	noWait                         bool
+}
+
+func (e *environment) keysRotate() *cobra.Command {
+	var o keysRotateOptions
+	var kinds []string
+	for _, kind := range keyrotation.Kinds() {
+		kinds = append(kinds, kind.Name)
+	}
+	c := &cobra.Command{
+		Use: "rotate KIND", Short: "Replace the key of a keyset by a new one while the processes run", Args: cobra.ExactArgs(1), ValidArgs: kinds,
+		Long: `Replace the key of a keyset by a new one while the processes that use it run.
+
+KIND is one of ` + strings.Join(kinds, ", ") + `.
+
+The command adds a key, waits until all replicas have read it, makes it the primary key, waits until nothing needs the former key, and
+removes that. It reads from the metrics of the replicas what they have done. If it is interrupted, run it again: it continues with the
+step that was reached.
+
+Without --keyset it rotates a key of the local region. With --keyset, name all replicas of the services with --replica, and a program
+that stores the files where the replicas read them with --publish.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := e.rotationOf(args[0], o)
+			if err != nil {
+				return err
+			}
+			if c.Flags().Changed("former-needed") {
+				if r.Kind.Needed == 0 {
+					return fmt.Errorf("--former-needed: the kind %s reports when nothing needs the former key", r.Kind.Name)
+				}
+				r.Kind.Needed = o.needed
+			}
+			if err := r.Run(c.Context()); err != nil {
+				if errors.Is(err, context.Canceled) {
+					return &interrupted{err.Error()}
+				}
+				return err
+			}
+			fmt.Fprintf(e.err, "%s: the key was replaced, and the former key is removed\n", r.Keyset)
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&o.shard, "shard", "", "provision `shard` of the agent, for the kind agent")
+	flags.StringVar(&o.keyset, "keyset", "", "`file` of the keyset (default: that of the local region)")
+	flags.StringVar(&o.public, "public-keyset", "", "`file` of the public keyset, for the kind agent with --keyset")
+	flags.StringArrayVar(&o.replicas, "replica", nil, "`SERVICE=URL` of the metrics of a replica, for example frontend=http://10.0.0.7:8080/metrics; repeat it for all replicas")
+	flags.StringVar(&o.publish, "publish", "", "`program` that stores changed files where the replicas read them; its argument is the file")
+	flags.DurationVar(&o.needed, "former-needed", 0, "how long values of the former key are in use, in place of the longest possible time: what is older cannot be used any more")
+	flags.BoolVar(&o.noWait, "no-wait", false, "fail instead of waiting; call the command again later")
+	return c
+}
+
+// rotationOf returns the rotation that the flags describe.
+func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation.Rotation, error) {
+	kind, err := keyrotation.KindOf(name)
+	if err != nil {
+		return nil, err
+	}
+	if kind.Public != (o.shard != "") {
+		if kind.Public {
+			return nil, fmt.Errorf("--shard: required for the kind %s", name)
+		}
+		return nil, fmt.Errorf("--shard: the kind %s has one keyset in a region", name)
+	}
+	if o.needed < 0 {
+		return nil, errors.New("--former-needed: must not be negative")
+	}
+	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard, NoWait: o.noWait, HTTP: &http.Client{}, Now: time.Now,
+		Note: func(text string) { fmt.Fprintln(e.err, text) }}
+	if o.publish != "" {
+		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r) }
+	}
+	if o.keyset == "" {
+		return r, e.rotateLocal(r, o)
+	}
+	r.Replicas = map[string][]string{}
+	for _, replica := range o.replicas {
+		service, url, ok := strings.Cut(replica, "=")
+		if !ok || !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+			return nil, fmt.Errorf("--replica: %q is not SERVICE=URL", replica)
+		}
+		r.Replicas[service] = append(r.Replicas[service], url)
+	}
+	return r, nil
+}
+
+// rotateLocal completes a rotation of a key of the local region.
+func (e *environment) rotateLocal(r *keyrotation.Rotation, o keysRotateOptions) error {
+	if o.public != "" || o.publish != "" || len(o.replicas) > 0 {
+		return errors.New("--keyset: required with --public-keyset, --publish and --replica")
+	}
+	dir, err := e.stateFolder()
+	if err != nil {
+		return err
+	}
+	endpoints, err := local.Describe(dir)
+	if err != nil {
+		return notRunning(err)
+	}
+	keyset, err := local.KeysetOf(dir, r.Kind.Name, r.Shard)
+	if err != nil {
+		return err
+	}
+	r.Keyset, r.PublicKeyset, r.Replicas = keyset.File, keyset.Public, map[string][]string{}
+	for _, service := range append([]string{r.Kind.Service}, r.Kind.Others...) {
+		process := service
+		if service == "maestro-agent" {
+			process = r.Shard + "-" + service
+		}
+		r.Replicas[service] = []string{"http://" + endpoints.Ops[process] + "/metrics"}
+	}
+	return nil
+}
+
+// publish calls a program for each file of a rotation. Only its error output is shown: the files are secret.
+func (e *environment) publish(ctx context.Context, program string, r *keyrotation.Rotation) error {
+	files := []string{r.Keyset}
+	if r.PublicKeyset != "" {
+		files = append(files, r.PublicKeyset)
+	}
+	for _, file := range files {
+		command := exec.Command(program, file)
+		command.Stderr = e.err
+		running, err := spawn.Start(command, syscall.SIGKILL)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-running.Exited():
+		case <-ctx.Done():
+			running.Kill()
+			return ctx.Err()
+		}
+		if err := running.Err(); err != nil {
+			return fmt.Errorf("%s %s: %w", program, file, err)
+		}
+	}
+	return nil
+}
