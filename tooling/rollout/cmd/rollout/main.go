@@ -2,17 +2,26 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/command"
 )
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	root := command.New()
 	root.SetOut(os.Stdout)
-	if err := root.Execute(); err != nil {
+	root.SetErr(os.Stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "rollout: "+err.Error())
-		os.Exit(1)
 	}
+	return command.ExitCode(err)
 }

@@ -1,9 +1,16 @@
-// Package command holds the commands of rollout. Results go to the output stream of the command; errors are returned.
+// Package command holds the commands of rollout. Results go to the output stream of the command, progress to its error stream; errors
+// are returned, and ExitCode has their exit codes.
 package command
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +18,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
 )
 
-type environment struct{ configDir string }
+// environment holds the flags.
+type environment struct {
+	configDir, stateDir, secretsDir, caFile, output string
+	parallel                                        int
+	allowLoss                                       []string
+	// root is the checkout, which open sets.
+	root string
+}
 
 // New returns the command tree.
 func New() *cobra.Command {
@@ -21,13 +35,49 @@ func New() *cobra.Command {
 		Short: "Deploy a region with the pipelines of its service groups",
 		Long: `Deploy a region with the pipelines of its service groups.
 
-The topology and the pipelines are files of a checkout. An error names the file, the line and the path in the file.`,
+The topology and the pipelines are files of a checkout. An error names the file, the line and the path in the file. REGION is
+CLOUD/ENVIRONMENT/REGION; a rollout of a region includes the steps of its environment and of its stamps.
+
+Exit codes: 0 success, 1 a step failed, 2 wrong input or a refused rollout (nothing was changed), 4 another rollout runs, 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &inputError{err} })
 	root.PersistentFlags().StringVar(&e.configDir, "config-dir", "", "`folder` with the configuration (default: config in the checkout)")
-	root.AddCommand(e.check(), e.graph())
+	root.AddCommand(e.check(), e.graph(), e.planCommand(), e.runCommand(), e.statusCommand())
+	for _, c := range root.Commands() {
+		accepts := c.Args
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := accepts(c, args); err != nil {
+				return &inputError{err}
+			}
+			return nil
+		}
+	}
 	return root
+}
+
+// addFlags adds the flags of commands that read the state.
+func (e *environment) addFlags(c *cobra.Command) {
+	c.Flags().StringVar(&e.stateDir, "state-dir", "", "`folder` with the state of rollouts; required")
+	c.Flags().StringVarP(&e.output, "output", "o", "text", "output `format`: text or json")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if e.stateDir == "" {
+			return &inputError{errors.New("--state-dir: is required")}
+		}
+		if e.output != "text" && e.output != "json" {
+			return &inputError{fmt.Errorf("--output: %q is not one of text, json", e.output)}
+		}
+		return nil
+	}
+}
+
+// addPlanFlags adds the flags of commands that plan.
+func (e *environment) addPlanFlags(c *cobra.Command) {
+	e.addFlags(c)
+	c.Flags().StringVar(&e.secretsDir, "secrets-dir", "", "`folder` with a file VAULT/SECRET for each secret")
+	c.Flags().StringVar(&e.caFile, "ca-file", "", "`file` with the authorities of HTTPS servers (default: those of the system)")
+	c.Flags().StringArrayVar(&e.allowLoss, "allow-loss", nil, "allow the change of a key of a data store, `TARGET:KEY`, or the removal of a TARGET; repeat it for several")
 }
 
 // open reads configuration, topology and pipelines. The checkout is the folder that contains the configuration.
@@ -44,8 +94,28 @@ func (e *environment) open() (*deployment.Configuration, *definition.Topology, e
 	if err != nil {
 		return nil, nil, err
 	}
-	topology, err := definition.Open(filepath.Dir(dir), configuration.Schema)
+	e.root = filepath.Dir(dir)
+	topology, err := definition.Open(e.root, configuration.Schema)
 	return configuration, topology, err
+}
+
+// requestTimeout is the time for one HTTP request of a gate.
+const requestTimeout = 30 * time.Second
+
+func (e *environment) client() (*http.Client, error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	if e.caFile != "" {
+		text, err := os.ReadFile(e.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, errors.New("--ca-file: the file has no certificate in PEM")
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	return &http.Client{Transport: transport, Timeout: requestTimeout}, nil
 }
 
 func (e *environment) check() *cobra.Command {
@@ -56,7 +126,7 @@ not references. The command prints one line for each problem.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, topology, err := e.open()
 			if err != nil {
-				return err
+				return &inputError{err}
 			}
 			steps := 0
 			for _, g := range topology.Groups {
@@ -74,9 +144,76 @@ func (e *environment) graph() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, topology, err := e.open()
 			if err != nil {
-				return err
+				return &inputError{err}
 			}
 			return topology.DOT(c.OutOrStdout())
 		},
 	}
+}
+
+func (e *environment) planCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "plan REGION", Short: "Print what a rollout of a region does, and why", Args: cobra.ExactArgs(1),
+		Long: `Print what a rollout of a region does: for each step whether it runs, and why. The command changes nothing.
+
+It fails if a step cannot run, or if the rollout would drop a data store or delete a cluster and --allow-loss does not name it.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := e.session(args[0])
+			if err != nil {
+				return err
+			}
+			decisions, losses, err := s.plan()
+			if err != nil {
+				return err
+			}
+			if err := printPlan(c.OutOrStdout(), decisions, losses, e.output); err != nil {
+				return err
+			}
+			return refusal(decisions, losses)
+		},
+	}
+	e.addPlanFlags(c)
+	return c
+}
+
+func (e *environment) runCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "run REGION", Short: "Deploy a region", Args: cobra.ExactArgs(1),
+		Long: `Deploy a region. Steps that have succeeded and whose definition, inputs and files have not changed are skipped. After a failure, no
+further step starts. A rollout that failed or was interrupted, in whatever way, goes on when the command is run again.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if e.parallel < 1 {
+				return &inputError{fmt.Errorf("--parallel: %d is less than 1", e.parallel)}
+			}
+			s, err := e.session(args[0])
+			if err != nil {
+				return err
+			}
+			shown := newProgress(c.ErrOrStderr())
+			result, err := s.run(c.Context(), shown.report)
+			shown.close()
+			if err != nil && result.Steps() == 0 {
+				return err // refused
+			}
+			return errors.Join(err, printResult(c.OutOrStdout(), result, e.output))
+		},
+	}
+	e.addPlanFlags(c)
+	c.Flags().IntVar(&e.parallel, "parallel", 4, "largest `number` of steps that run at the same time")
+	return c
+}
+
+func (e *environment) statusCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "status REGION", Short: "Print the state of all steps of a region", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := e.session(args[0])
+			if err != nil {
+				return err
+			}
+			return printStatus(c.OutOrStdout(), s.instances, s.planner.Record, e.output)
+		},
+	}
+	e.addFlags(c)
+	return c
 }

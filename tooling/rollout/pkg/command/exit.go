@@ -1,0 +1,39 @@
+package command
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
+)
+
+// The exit codes of the program.
+const (
+	ExitFailed      = 1
+	ExitRefused     = 2
+	ExitUnavailable = 4
+	ExitInterrupted = 130
+)
+
+// inputError means that files, flags or arguments are wrong, or that the rollout must not start. Nothing was changed.
+type inputError struct{ err error }
+
+func (e *inputError) Error() string { return e.err.Error() }
+func (e *inputError) Unwrap() error { return e.err }
+
+// ExitCode returns the exit code for an error of a command.
+func ExitCode(err error) int {
+	var refused *inputError
+	var locked *state.LockedError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &refused):
+		return ExitRefused
+	case errors.As(err, &locked):
+		return ExitUnavailable
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	}
+	return ExitFailed
+}

@@ -1,0 +1,195 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// in runs a command for the region of a checkout.
+func in(t *testing.T, dir, verb string, args ...string) (string, error) {
+	t.Helper()
+	return run(t, append([]string{verb, rollouttest.Region, "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state")}, args...)...)
+}
+
+func TestPlanRunAndStatus(t *testing.T) {
+	dir := rollouttest.Write(t, nil)
+	out, err := in(t, dir, "plan")
+	if err != nil || strings.Count(out, "it has not run yet") != 5 {
+		t.Errorf("plan: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "state")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("plan wrote state: %v", err)
+	}
+	if out, err = in(t, dir, "run"); err != nil || !strings.Contains(out, "5 steps succeeded, 0 were up to date, 0 failed, 0 did not run") {
+		t.Errorf("run: %v\n%s", err, out)
+	}
+	if out, err = in(t, dir, "plan"); err != nil || strings.Count(out, "up to date") != 5 {
+		t.Errorf("plan after run: %v\n%s", err, out)
+	}
+	if out, err = in(t, dir, "status", "-o", "json"); err != nil {
+		t.Fatal(err)
+	}
+	var records map[string]state.Record
+	if err := json.Unmarshal([]byte(out), &records); err != nil || len(records) != 5 || records["region/deploy"].Status != state.Succeeded {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+}
+
+// TestRegionsShareTheirEnvironment deploys a second region. The steps of the environment do not run again.
+func TestRegionsShareTheirEnvironment(t *testing.T) {
+	dir := rollouttest.Write(t, nil)
+	if _, err := in(t, dir, "run"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, "run", "public/dev/east", "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state"))
+	if err != nil || !strings.Contains(out, "3 steps succeeded, 1 were up to date") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestLossesNeedAFlag(t *testing.T) {
+	dir := rollouttest.Write(t, nil)
+	if _, err := in(t, dir, "run"); err != nil {
+		t.Fatal(err)
+	}
+	world := rollouttest.World(t, dir)
+	rollouttest.Change(t, dir, rollouttest.RegionLayer, "account: other\n")
+	if err := os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"plan", "run"} {
+		_, err := in(t, dir, verb, "--allow-loss", "public/dev/west:account")
+		if ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "public/dev/west/2 disappears with its data stores and clusters (allow with --allow-loss public/dev/west/2)") || strings.Contains(err.Error(), "account changes") {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	if diff := cmp.Diff(world, rollouttest.World(t, dir)); diff != "" {
+		t.Errorf("a refused rollout changed the world:\n%s", diff)
+	}
+	if _, err := in(t, dir, "run", "--allow-loss", "public/dev/west:account", "--allow-loss", "public/dev/west/2"); err != nil {
+		t.Error(err)
+	}
+	if _, err := in(t, dir, "plan", "--allow-loss", "public/dev/west:account"); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "does not drop or delete this") {
+		t.Errorf("a flag without a loss: %v", err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	broken := map[string]string{rollouttest.RegionLayer: "frontend: {release: \"2\"}\n"}
+	for reason, c := range map[string]struct {
+		changed map[string]string
+		args    []string
+		code    int
+		want    string
+	}{
+		"a failed step":        {broken, []string{"run", rollouttest.Region}, ExitFailed, "the rollout failed: region/deploy; the logs are in"},
+		"an unknown region":    {nil, []string{"plan", "public/dev/north"}, ExitRefused, "unknown target"},
+		"a stamp":              {nil, []string{"plan", "public/dev/west/1"}, ExitRefused, "is not a region"},
+		"no region":            {nil, []string{"plan"}, ExitRefused, "accepts 1 arg"},
+		"an unknown flag":      {nil, []string{"plan", rollouttest.Region, "--fast"}, ExitRefused, "unknown flag: --fast"},
+		"an unknown format":    {nil, []string{"plan", rollouttest.Region, "-o", "xml"}, ExitRefused, "--output"},
+		"no parallel steps":    {nil, []string{"run", rollouttest.Region, "--parallel", "0"}, ExitRefused, "--parallel: 0 is less than 1"},
+		"a wrong pipeline":     {map[string]string{rollouttest.StampPipeline: "group: cell\nsteps: []\n"}, []string{"run", rollouttest.Region}, ExitRefused, "stamp/pipeline.yaml:2: steps: minItems"},
+		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, ExitRefused, "1 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
+		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, ExitRefused, "--ca-file: the file has no certificate"},
+	} {
+		dir := rollouttest.Write(t, c.changed)
+		_, err := run(t, append(c.args, "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state"))...)
+		if ExitCode(err) != c.code || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: exit code %d, %v", reason, ExitCode(err), err)
+		}
+	}
+}
+
+// TestOneRolloutAtATime takes the lock of the region, and then that of the environment.
+func TestOneRolloutAtATime(t *testing.T) {
+	dir := rollouttest.Write(t, nil)
+	region, err := layer.ParseTarget(rollouttest.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []layer.Target{region, region[:layer.Environment]} {
+		lock, err := state.Acquire(filepath.Join(dir, "state"), target, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in(t, dir, "run"); ExitCode(err) != ExitUnavailable || !strings.Contains(err.Error(), "another rollout of "+target.String()+" runs (process ") {
+			t.Errorf("while %s is locked: %v", target, err)
+		}
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := in(t, dir, "run"); err != nil {
+		t.Error(err)
+	}
+	shared, err := state.Acquire(filepath.Join(dir, "state"), region[:layer.Environment], true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = shared.Release() }()
+	if _, err := in(t, dir, "run"); err != nil {
+		t.Errorf("while another region of the environment is deployed: %v", err)
+	}
+}
+
+// TestEveryRegionCanBePlanned plans each region of the repository. A step may only be blocked by an action that does not exist yet, or
+// by an image that was not published.
+func TestEveryRegionCanBePlanned(t *testing.T) {
+	found, err := deployment.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	configuration, err := deployment.Open(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range configuration.Targets(nil) {
+		if target.Level() != layer.Region {
+			continue
+		}
+		stateDir := t.TempDir()
+		out, err := run(t, "plan", target.String(), "--state-dir", stateDir, "-o", "json")
+		if err != nil && ExitCode(err) != ExitRefused {
+			t.Errorf("%s: %v", target, err)
+		}
+		var shown struct{ Steps []shownDecision }
+		if err := json.NewDecoder(strings.NewReader(out)).Decode(&shown); err != nil {
+			t.Fatalf("%s: %v\n%s", target, err, out)
+		}
+		stamps := len(configuration.Tree.At(layer.Stamp, target))
+		agents := 0
+		for _, step := range shown.Steps {
+			if strings.HasPrefix(step.Step, "maestro-agent@") {
+				agents++
+			}
+			for _, reason := range step.Reasons {
+				known := slices.ContainsFunc([]string{"it has not run yet", "does not exist in this program yet", ".digest, which"}, func(part string) bool { return strings.Contains(reason, part) })
+				if !known {
+					t.Errorf("%s: %s: %s", target, step.Step, reason)
+				}
+			}
+		}
+		if agents != stamps {
+			t.Errorf("%s has %d stamps and %d agents", target, stamps, agents)
+		}
+		if entries, err := os.ReadDir(stateDir); err != nil || len(entries) > 0 {
+			t.Errorf("%s: the plan wrote %v (%v)", target, entries, err)
+		}
+	}
+}

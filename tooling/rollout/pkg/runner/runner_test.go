@@ -1,0 +1,393 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/runner"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
+)
+
+// The environment variables of the test binary as a child process: the checkout, and the point at which the process kills itself.
+const (
+	checkoutVariable = "HCPMESH_TEST_ROLLOUT_CHECKOUT"
+	killAtVariable   = "HCPMESH_TEST_ROLLOUT_KILL_AT"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(checkoutVariable); dir != "" {
+		killAt, _ := strconv.ParseInt(os.Getenv(killAtVariable), 10, 64)
+		points := &killer{at: killAt}
+		result, err := rollOut(context.Background(), dir, points)
+		if err != nil && !errors.Is(err, runner.ErrFailed) {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Printf("%d points, failed %v\n", points.passed.Load(), result.Failed)
+		os.Exit(0)
+	}
+	os.Exit(leaktest.Check(m.Run()))
+}
+
+// killer kills the process at a point, counted from 1. Each write of the state and each action has a point before and one after it.
+type killer struct {
+	at     int64
+	passed atomic.Int64
+}
+
+func (k *killer) point() {
+	if k.passed.Add(1) == k.at {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+type killingStore struct {
+	runner.Store
+	*killer
+}
+
+func (s killingStore) Put(id string, r state.Record) error {
+	s.point()
+	defer s.point()
+	return s.Store.Put(id, r)
+}
+
+type killingShell struct {
+	action.Shell
+	*killer
+}
+
+func (s killingShell) Run(ctx context.Context, r action.Request) (map[string]string, error) {
+	s.point()
+	defer s.point()
+	return s.Shell.Run(ctx, r)
+}
+
+func (s killingShell) Rollback(ctx context.Context, r action.Request) error {
+	s.point()
+	defer s.point()
+	return s.Shell.Rollback(ctx, r)
+}
+
+// rollOut deploys the region of a checkout.
+func rollOut(ctx context.Context, dir string, points *killer) (runner.Result, error) {
+	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	r, err := newRunner(dir, points)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	return r.Run(ctx, instances)
+}
+
+func newRunner(dir string, points *killer) (*runner.Runner, error) {
+	stores := map[int]*state.Store{}
+	region, err := layer.ParseTarget(rollouttest.Region)
+	if err != nil {
+		return nil, err
+	}
+	for _, level := range []int{layer.Environment, layer.Region} {
+		if stores[level], err = state.Open(filepath.Join(dir, "state"), region[:level]); err != nil {
+			return nil, err
+		}
+	}
+	storeOf := func(i *plan.Instance) *state.Store { return stores[min(i.Target.Level(), layer.Region)] }
+	return &runner.Runner{
+		Planner: plan.Planner{Root: dir, Actions: map[string]action.Action{"Shell": killingShell{killer: points}},
+			Record: func(i *plan.Instance) (state.Record, bool) { return storeOf(i).Step(i.ID) }},
+		Gates:   action.Gates{HTTP: action.HTTP{Client: http.DefaultClient}},
+		StoreOf: func(i *plan.Instance) runner.Store { return killingStore{storeOf(i), points} },
+		LogsDir: filepath.Join(dir, "logs"), Parallel: 1, Report: func(runner.Event) {}, Now: time.Now,
+	}, nil
+}
+
+// statuses returns the status of each step.
+func statuses(t *testing.T, dir string) map[string]state.Status {
+	t.Helper()
+	found := map[string]state.Status{}
+	region, err := layer.ParseTarget(rollouttest.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []int{layer.Environment, layer.Region} {
+		store, err := state.Open(filepath.Join(dir, "state"), region[:level])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, record := range store.Steps() {
+			found[id] = record.Status
+		}
+	}
+	return found
+}
+
+// outcome is everything that a rollout leaves.
+type outcome struct {
+	World    map[string]string
+	Statuses map[string]state.Status
+}
+
+// TestCrashes kills the process of a rollout with SIGKILL at each point, runs the rollout again, and expects the same outcome as
+// without a crash.
+func TestCrashes(t *testing.T) {
+	for name, c := range map[string]struct {
+		releases []string
+		// killed is the index of the release that is killed.
+		killed int
+	}{
+		"a first rollout":                   {[]string{"1"}, 0},
+		"an upgrade":                        {[]string{"1", "3"}, 1},
+		"an upgrade that is rolled back":    {[]string{"1", "2"}, 1},
+		"a first rollout that fails":        {[]string{"2"}, 0},
+		"an upgrade after a failed upgrade": {[]string{"1", "2", "3"}, 2},
+		"an upgrade that is given up":       {[]string{"1", "2", "1"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, points := scenario(t, c.releases, c.killed, 0)
+			t.Logf("%d points; the outcome is %v", points, want)
+			step := 1
+			if testing.Short() {
+				step = 7
+			}
+			for at := 1; at <= points; at += step {
+				got, _ := scenario(t, c.releases, c.killed, at)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("killed at point %d of %d: the outcome differs (-undisturbed +killed):\n%s", at, points, diff)
+				}
+			}
+		})
+	}
+}
+
+// scenario deploys releases one after the other. The process of the killed one is killed at a point, unless that is 0. If it is the last
+// release, it is then deployed again. The second result is the number of points of the killed release without a crash.
+func scenario(t *testing.T, releases []string, killed, killAt int) (outcome, int) {
+	t.Helper()
+	dir := rollouttest.Write(t, nil)
+	points := 0
+	for i, release := range releases {
+		rollouttest.Change(t, dir, rollouttest.RegionLayer, "frontend: {release: \""+release+"\"}\n")
+		if i == killed && killAt > 0 {
+			if _, dead := child(t, dir, killAt); !dead {
+				t.Fatalf("the process was not killed at point %d", killAt)
+			}
+			if i < len(releases)-1 {
+				continue
+			}
+		}
+		if passed, _ := child(t, dir, 0); i == killed {
+			points = passed
+		}
+	}
+	return outcome{rollouttest.World(t, dir), statuses(t, dir)}, points
+}
+
+// child runs a rollout in a process of its own. It returns the number of points, and whether the process was killed.
+func child(t *testing.T, dir string, killAt int) (points int, killed bool) {
+	t.Helper()
+	command := exec.Command("/proc/self/exe")
+	command.Env = append(os.Environ(), checkoutVariable+"="+dir, killAtVariable+"="+strconv.Itoa(killAt))
+	var errors strings.Builder
+	command.Stderr = &errors
+	out, err := command.Output()
+	if command.ProcessState != nil && command.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return 0, true
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, errors.String())
+	}
+	if _, err := fmt.Sscanf(string(out), "%d points", &points); err != nil {
+		t.Fatalf("%q: %v", out, err)
+	}
+	return points, false
+}
+
+func mustRollOut(t *testing.T, dir string) runner.Result {
+	t.Helper()
+	result, err := rollOut(t.Context(), dir, &killer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestSecondRunSkipsEverything(t *testing.T) {
+	dir := rollouttest.Write(t, nil)
+	all := []string{"global/registry", "region/deploy", "region/stores", "stamp@1/agent", "stamp@2/agent"}
+	if diff := cmp.Diff(runner.Result{Succeeded: all}, mustRollOut(t, dir)); diff != "" {
+		t.Errorf("first run (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(runner.Result{Skipped: all}, mustRollOut(t, dir)); diff != "" {
+		t.Errorf("second run (-want +got):\n%s", diff)
+	}
+	rollouttest.Change(t, dir, "templates/stores", "more tables\n")
+	if got := mustRollOut(t, dir).Succeeded; !cmp.Equal(got, []string{"region/stores"}) {
+		t.Errorf("after a change of a file %v ran", got)
+	}
+	rollouttest.Change(t, dir, "config/clouds/public/dev.yaml", "shared: other\n")
+	if got := mustRollOut(t, dir).Succeeded; !cmp.Equal(got, []string{"global/registry", "region/deploy"}) {
+		t.Errorf("after a change of an output %v ran", got)
+	}
+}
+
+func TestFailureStopsTheRollout(t *testing.T) {
+	dir := rollouttest.Write(t, map[string]string{rollouttest.StampPipeline: `group: stamp
+steps:
+- name: agent
+  action: Shell
+  timeout: 1m
+  inputs: {name: {configuration: managementCluster.name}}
+  with: {command: [cp, "releases/${name}", world/agent]}
+`})
+	result, err := rollOut(t.Context(), dir, &killer{})
+	if !errors.Is(err, runner.ErrFailed) || len(result.Failed) != 1 || !strings.HasPrefix(result.Failed[0], "stamp@") {
+		t.Errorf("got %v, %+v", err, result)
+	}
+	if len(result.NotRun) != 3 {
+		t.Errorf("did not run: %v", result.NotRun)
+	}
+	for _, name := range []string{"m-west-1", "m-west-2"} {
+		rollouttest.Change(t, dir, "releases/"+name, "agent\n")
+	}
+	if got := mustRollOut(t, dir); len(got.Succeeded) != 4 || len(got.Skipped) != 1 {
+		t.Errorf("after the repair: %+v", got)
+	}
+}
+
+func TestRetriesFollowTheClassOfTheError(t *testing.T) {
+	for reason, c := range map[string]struct {
+		codes    string
+		attempts int
+	}{
+		"a class of the step":          {`{"1": unavailable}`, 3},
+		"a class that is not repeated": {`{"1": conflict}`, 1},
+		"no class":                     {`{}`, 1},
+	} {
+		dir := rollouttest.Write(t, map[string]string{rollouttest.GlobalPipeline: `group: global
+steps:
+- name: registry
+  action: Shell
+  timeout: 1m
+  retry: {errors: [unavailable], attempts: 3, pause: 1s}
+  outputs: [address]
+  with: {command: [cat, no-such-file], exitCodes: ` + c.codes + `}
+`})
+		r, err := newRunner(dir, &killer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []string
+		r.Report = func(e runner.Event) { events = append(events, e.Text) }
+		instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Run(t.Context(), instances); !errors.Is(err, runner.ErrFailed) {
+			t.Errorf("%s: %v", reason, err)
+		}
+		ran := 0
+		for _, text := range events {
+			if strings.HasPrefix(text, "running") {
+				ran++
+			}
+		}
+		if last := events[len(events)-1]; ran != c.attempts || !strings.Contains(last, "no-such-file: No such file") {
+			t.Errorf("%s: %d attempts, want %d; the last event is %q", reason, ran, c.attempts, last)
+		}
+	}
+}
+
+// TestInterruptedRolloutGoesOn ends the context while a program runs. The program must end, and the next rollout must complete.
+func TestInterruptedRolloutGoesOn(t *testing.T) {
+	dir := rollouttest.Write(t, map[string]string{rollouttest.GlobalPipeline: `group: global
+steps:
+- name: registry
+  action: Shell
+  timeout: 1m
+  outputs: [address]
+  with: {command: [cat, gate]}
+`})
+	fifo := filepath.Join(dir, "gate")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRunner(dir, &killer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.Report = func(e runner.Event) {
+		if e.Text == "running" {
+			cancel()
+		}
+	}
+	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Run(ctx, instances); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if got := statuses(t, dir)["global/registry"]; got != state.Failed {
+		t.Errorf("the step is %s", got)
+	}
+	if err := os.Remove(fifo); err != nil {
+		t.Fatal(err)
+	}
+	rollouttest.Change(t, dir, "gate", `{"address": "a"}`)
+	if got := mustRollOut(t, dir); len(got.Succeeded) != 5 {
+		t.Errorf("the next rollout: %+v", got)
+	}
+}
+
+func TestOutputsAreChecked(t *testing.T) {
+	for reason, c := range map[string]struct{ output, want string }{
+		"no JSON":         {"hello", "standard output is not a JSON object"},
+		"a missing one":   {"{}", "did not return the output address"},
+		"another one":     {`{"address": "a", "more": "b"}`, "the output more, which the step does not name"},
+		"a secret":        {`{"address": "postgres://a:hunter2@host/db"}`, "the output address has the form of a secret"},
+		"a nested object": {`{"address": {}}`, "standard output is not a JSON object"},
+	} {
+		dir := rollouttest.Write(t, map[string]string{"answer": c.output, rollouttest.GlobalPipeline: `group: global
+steps:
+- name: registry
+  action: Shell
+  timeout: 1m
+  outputs: [address]
+  with: {command: [cat, answer]}
+`})
+		if _, err := rollOut(t.Context(), dir, &killer{}); !errors.Is(err, runner.ErrFailed) {
+			t.Errorf("%s: %v", reason, err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "state", "public", "dev", "state.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), c.want) || strings.Contains(string(text), "hunter2") {
+			t.Errorf("%s: the state is %s", reason, text)
+		}
+	}
+}
