@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl nodes deploy-test postgresql tools release vulnerabilities verify
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -130,6 +130,10 @@ build: ## build all programs, ours and third-party
 # The two builds have caches of their own, so each compiles every package.
 release: ## build the programs of a commit twice, compare them, and write bills of materials and the provenance to .build/release
 	go run ./tooling/supplychain/cmd/supplychain release -into .build/release $(programs)
+
+# IMAGES="frontend backend" builds only those.
+images: ## build the container images into .build/images
+	go run ./tooling/images/cmd/images build -into .build/images $(IMAGES)
 
 # VULNDB=URL is another database, for example file:///folder. The Go project's database is the default; while it cannot be reached,
 # the check is skipped.

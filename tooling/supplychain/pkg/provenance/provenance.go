@@ -2,9 +2,11 @@
 package provenance
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -24,16 +26,41 @@ const (
 	builderID     = "https://hcpmesh.example/builders/make-release"
 )
 
+// MediaType is the media type of a statement, and of the manifest that attaches one to an image.
+const MediaType = "application/vnd.in-toto+json"
+
+// Artifact is the subject of a statement.
+type Artifact struct {
+	Name string
+	// SHA256 is the digest in hexadecimal.
+	SHA256 string
+}
+
 // Of returns the statement for programs that were built from a commit, with the same toolchain and flags.
 func Of(commit string, programs []rebuild.Program) ([]byte, error) {
+	var subjects []Artifact
+	for _, program := range programs {
+		subjects = append(subjects, Artifact{program.Name, program.SHA256})
+	}
+	return statementOf(commit, subjects, programs)
+}
+
+// OfImage returns the statement for an image with programs that were built from a commit.
+func OfImage(commit string, image Artifact, programs []rebuild.Program) ([]byte, error) {
+	return statementOf(commit, []Artifact{image}, programs)
+}
+
+func statementOf(commit string, subjects []Artifact, programs []rebuild.Program) ([]byte, error) {
 	statement := &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: predicateType}
+	for _, subject := range subjects {
+		statement.Subject = append(statement.Subject, &intoto.ResourceDescriptor{Name: subject.Name, Digest: map[string]string{"sha256": subject.SHA256}})
+	}
 	packages := []any{}
 	sources := []*intoto.ResourceDescriptor{{Name: "source", Uri: "git+https://" + sbom.Prefix + "@" + commit, Digest: map[string]string{"gitCommit": commit}}}
 	known := map[string]bool{}
 	settings := map[string]any{}
 	for _, program := range programs {
 		packages = append(packages, program.Package)
-		statement.Subject = append(statement.Subject, &intoto.ResourceDescriptor{Name: program.Name, Digest: map[string]string{"sha256": program.SHA256}})
 		info, err := buildinfo.ReadFile(program.Path)
 		if err != nil {
 			return nil, err
@@ -81,5 +108,16 @@ func Of(commit string, programs []rebuild.Program) ([]byte, error) {
 	if err := statement.Validate(); err != nil {
 		return nil, err
 	}
-	return protojson.MarshalOptions{Multiline: true}.Marshal(statement)
+	if text, err = protojson.Marshal(statement); err != nil {
+		return nil, err
+	}
+	// protojson varies white space between programs on purpose. The statement of the same programs must always be the same.
+	var compact, indented bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, err
+	}
+	if err := json.Indent(&indented, compact.Bytes(), "", "  "); err != nil {
+		return nil, err
+	}
+	return indented.Bytes(), nil
 }

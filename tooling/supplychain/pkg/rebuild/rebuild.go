@@ -60,10 +60,10 @@ func Twice(ctx context.Context, o Options, into string, packages ...string) ([]P
 	var different []error
 	for _, pkg := range packages {
 		p := Program{Name: filepath.Base(pkg), Package: pkg}
-		if p.SHA256, err = digest(filepath.Join(first, "bin", p.Name)); err != nil {
+		if p.SHA256, err = Digest(filepath.Join(first, "bin", p.Name)); err != nil {
 			return nil, err
 		}
-		again, err := digest(filepath.Join(second, "bin", p.Name))
+		again, err := Digest(filepath.Join(second, "bin", p.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func Twice(ctx context.Context, o Options, into string, packages ...string) ([]P
 // build copies the sources to a folder and builds packages into its folder bin.
 func (o Options) build(ctx context.Context, folder, cache string, packages []string) error {
 	source := filepath.Join(folder, "source")
-	if err := copySources(ctx, o.Source, source); err != nil {
+	if err := CopySources(ctx, o.Source, source); err != nil {
 		return fmt.Errorf("copying the sources: %w", err)
 	}
 	if cache == "" {
@@ -107,8 +107,8 @@ func (o Options) build(ctx context.Context, folder, cache string, packages []str
 	return nil
 }
 
-// copySources copies the files that Git tracks or would add.
-func copySources(ctx context.Context, from, to string) error {
+// CopySources copies the files of a Git working tree that Git tracks or would add.
+func CopySources(ctx context.Context, from, to string) error {
 	command := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z")
 	command.Dir = from
 	var problem bytes.Buffer
@@ -160,8 +160,8 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return errors.Join(err, target.Close())
 }
 
-// digest returns the SHA-256 of a file in hexadecimal.
-func digest(path string) (string, error) {
+// Digest returns the SHA-256 of a file in hexadecimal.
+func Digest(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err

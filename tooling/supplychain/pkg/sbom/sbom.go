@@ -15,6 +15,9 @@ import (
 	"github.com/package-url/packageurl-go"
 )
 
+// MediaType is the media type of a bill of materials, and of the manifest that attaches one to an image.
+const MediaType = "application/vnd.cyclonedx+json"
+
 // Prefix is the path of the modules of this repository.
 const Prefix = "github.com/hcpmesh/hcpmesh"
 

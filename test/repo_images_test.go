@@ -1,0 +1,63 @@
+package test
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// programsWithoutImage are the programs that run in a checkout, or outside of Kubernetes.
+var programsWithoutImage = map[string]string{
+	"dev-infrastructure/kubernetes/cmd/kubernetes-node": "starts the nodes on which images run",
+	"dev-infrastructure/kubernetes/cmd/pause":           "the nodes import it before they can pull images",
+	"tooling/configure/cmd/configure":                   "runs in a checkout",
+	"tooling/images/cmd/images":                         "runs in a checkout",
+	"tooling/mesh-policies/cmd/mesh-policies":           "runs in a checkout",
+	"tooling/rollout/cmd/rollout":                       "runs in a checkout",
+	"tooling/supplychain/cmd/supplychain":               "runs in a checkout",
+}
+
+// TestProgramsHaveImages checks that every program is in an image of tooling/images/images.yaml or has a reason to be in none.
+func TestProgramsHaveImages(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "tooling/images/images.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Images []struct {
+			Programs []struct{ Package string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	inImage := map[string]bool{}
+	for _, image := range list.Images {
+		for _, program := range image.Programs {
+			inImage[strings.TrimPrefix(program.Package, "./")] = true
+		}
+	}
+	programs := map[string]bool{}
+	walk(t, func(name string) {
+		if path.Base(name) == "main.go" && path.Base(path.Dir(path.Dir(name))) == "cmd" {
+			programs[path.Dir(name)] = true
+		}
+	})
+	for program := range programs {
+		switch reason := programsWithoutImage[program]; {
+		case inImage[program] && reason != "":
+			t.Errorf("%s is in an image and in programsWithoutImage", program)
+		case !inImage[program] && reason == "":
+			t.Errorf("%s is in no image: add it to tooling/images/images.yaml, or to programsWithoutImage with a reason", program)
+		}
+	}
+	for program := range programsWithoutImage {
+		if !programs[program] {
+			t.Errorf("%s in programsWithoutImage does not exist", program)
+		}
+	}
+}

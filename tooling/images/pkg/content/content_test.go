@@ -1,0 +1,101 @@
+package content_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
+)
+
+func TestLayerDependsOnItsFilesOnly(t *testing.T) {
+	s, err := content.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	onDisk := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(onDisk, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	layer := func(files ...content.File) content.Layer {
+		t.Helper()
+		l, err := s.Layer(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	a, b := content.File{Path: "x/a", Mode: 0o644, Text: []byte("text")}, content.File{Path: "b", Mode: 0o755, Text: []byte("other")}
+	want := layer(a, b)
+	if got := layer(b, content.File{Path: "x/a", Mode: 0o644, Source: onDisk}); got != want {
+		t.Errorf("the same files in another order, from a file: %+v, %+v", got, want)
+	}
+	for reason, file := range map[string]content.File{"path": {Path: "a", Mode: 0o644, Text: a.Text}, "mode": {Path: "x/a", Mode: 0o755, Text: a.Text}, "text": {Path: "x/a", Mode: 0o644, Text: []byte("texts")}} {
+		if got := layer(file, b); got.Digest == want.Digest {
+			t.Errorf("a file with another %s has the same layer", reason)
+		}
+	}
+	if _, err := s.Layer([]content.File{a, a}); err == nil || !strings.Contains(err.Error(), "two files x/a") {
+		t.Errorf("a file twice: %v", err)
+	}
+	// A layer that was removed is compressed again, to the same digest.
+	if err := os.Remove(s.Path(want.Digest)); err != nil {
+		t.Fatal(err)
+	}
+	if got := layer(a, b); got != want {
+		t.Errorf("%+v, %+v", got, want)
+	}
+	if _, err := os.Stat(s.Path(want.Digest)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWriteIndexRemovesOtherBlobs(t *testing.T) {
+	dir := t.TempDir()
+	s, err := content.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := func(text string) v1.Descriptor {
+		t.Helper()
+		layer, err := s.Layer([]content.File{{Path: "a", Mode: 0o644, Text: []byte(text)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := s.Put(types.OCIConfigJSON, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return manifest
+	}
+	old, kept := image("old"), image("new")
+	unfinished := filepath.Join(s.Layout(), "blobs/sha256/.new-1")
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteIndex([]v1.Descriptor{kept}); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{s.Path(old.Digest), unfinished} {
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "layers")); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if index, err := s.Index(); err != nil || len(index) != 1 || index[0].Digest != kept.Digest {
+		t.Errorf("%+v, %v", index, err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(unfinished)); err != nil || len(entries) != 3 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
