@@ -39,6 +39,10 @@ type Cluster struct {
 	client     *clientset.Clientset
 	kubeconfig string
 
+	mu sync.Mutex
+	// started holds when each node was started last.
+	started map[string]time.Time
+
 	// stop ends the goroutines in running.
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -50,10 +54,11 @@ func Start(ctx context.Context, options Options) (_ *Cluster, failed error) {
 	if err := errors.Join(options.validate(), options.Check()); err != nil {
 		return nil, err
 	}
-	c := &Cluster{options: options}
+	c := &Cluster{options: options, started: map[string]time.Time{}}
 	if err := c.createFolders(); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	defer func() {
@@ -94,7 +99,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, failed error) {
 			return nil, err
 		}
 	}
-	return c, c.awaitDNS(ctx)
+	return c, c.awaitDNS(ctx, began)
 }
 
 // connect opens the registry and the port of the API server on loopback, and writes the kubeconfig.
@@ -143,9 +148,19 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	return c.installDNS(ctx)
 }
 
-// AwaitReady waits until a Node is Ready.
+// AwaitReady waits until the kubelet of a node has reported that it is Ready since StartNode. What it reported before is not considered.
 func (c *Cluster) AwaitReady(ctx context.Context, name string) error {
-	return c.AwaitNode(ctx, name, "Ready", func(n *corev1.Node) bool { return nodeReady(n) == corev1.ConditionTrue })
+	c.mu.Lock()
+	started := c.started[name].Truncate(time.Second) // the precision of times in objects
+	c.mu.Unlock()
+	return c.AwaitNode(ctx, name, "Ready", func(n *corev1.Node) bool {
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				return condition.Status == corev1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(started)
+			}
+		}
+		return false
+	})
 }
 
 // AwaitNode waits until a Node fulfils a condition, which has a name for the error.
@@ -160,16 +175,6 @@ func (c *Cluster) AwaitNode(ctx context.Context, name, condition string, fulfill
 		return fmt.Errorf("waiting for node %s to be %s: %w", name, condition, err)
 	}
 	return nil
-}
-
-// nodeReady returns the status of the condition Ready.
-func nodeReady(n *corev1.Node) corev1.ConditionStatus {
-	for _, condition := range n.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status
-		}
-	}
-	return corev1.ConditionUnknown
 }
 
 // await watches objects until one fulfils a condition.

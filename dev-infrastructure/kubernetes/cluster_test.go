@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
+
+// all makes the tests run that make test leaves out.
+var all = flag.Bool("nodes-all", false, "also run the tests of several nodes and of a killed cluster")
 
 const (
 	// timeout bounds a test.

@@ -4,11 +4,13 @@ import (
 	"context"
 	_ "embed" // the manifest
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
@@ -16,7 +18,7 @@ import (
 const (
 	corednsProgram = "coredns"
 	corednsImage   = "images.local/coredns:1"
-	corednsName    = "coredns"
+	corednsLabel   = "k8s-app=kube-dns"
 	corednsSpace   = "kube-system"
 )
 
@@ -36,12 +38,18 @@ func (c *Cluster) installDNS(ctx context.Context) error {
 	return c.Apply(ctx, strings.NewReader(manifest.String()))
 }
 
-// awaitDNS waits until a pod of CoreDNS is ready.
-func (c *Cluster) awaitDNS(ctx context.Context) error {
-	list := cache.NewListWatchFromClient(c.client.AppsV1().RESTClient(), "deployments", corednsSpace, fields.OneTermEqualSelector("metadata.name", corednsName))
-	err := await(ctx, list, &appsv1.Deployment{}, func(object runtime.Object) bool {
-		deployment, ok := object.(*appsv1.Deployment)
-		return ok && deployment.Status.ReadyReplicas > 0
+// awaitDNS waits until a pod of CoreDNS is ready whose containers were started after began. The status of a pod that an earlier run of
+// the cluster left is not considered.
+func (c *Cluster) awaitDNS(ctx context.Context, began time.Time) error {
+	began = began.Truncate(time.Second) // the precision of times in objects
+	list := cache.NewFilteredListWatchFromClient(c.client.CoreV1().RESTClient(), "pods", corednsSpace, func(options *metav1.ListOptions) {
+		options.LabelSelector = corednsLabel
+	})
+	err := await(ctx, list, &corev1.Pod{}, func(object runtime.Object) bool {
+		pod, ok := object.(*corev1.Pod)
+		return ok && slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool {
+			return container.Ready && container.State.Running != nil && !container.State.Running.StartedAt.Time.Before(began)
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for CoreDNS: %w", err)

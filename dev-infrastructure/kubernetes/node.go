@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes/machine"
 	"github.com/hcpmesh/hcpmesh/internal/authority"
@@ -174,6 +175,9 @@ func (c *Cluster) StartNode(ctx context.Context, name string) (<-chan error, err
 	if err != nil {
 		return nil, fmt.Errorf("configuring node %s: %w", name, err)
 	}
+	c.mu.Lock()
+	c.started[name] = time.Now()
+	c.mu.Unlock()
 	return c.outer.StartMachine(ctx, spec)
 }
 

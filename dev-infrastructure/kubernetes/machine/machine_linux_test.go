@@ -114,8 +114,8 @@ func hostSettings(t *testing.T) map[string]string {
 	return settings
 }
 
-// leftovers returns the processes of machines whose command lines or mounts contain dir, and cgroups that did not exist before.
-func leftovers(t *testing.T, dir string, groupsBefore map[string]bool) []string {
+// leftovers returns the processes of machines whose command lines or mounts contain dir, and the cgroups of a launcher.
+func leftovers(t *testing.T, dir string, launcher int) []string {
 	t.Helper()
 	var left []string
 	processes, err := filepath.Glob("/proc/[0-9]*")
@@ -132,39 +132,24 @@ func leftovers(t *testing.T, dir string, groupsBefore map[string]bool) []string 
 			left = append(left, process+": "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
-	for name := range groups(t) {
-		if !groupsBefore[name] {
-			left = append(left, name)
-		}
-	}
-	return left
-}
-
-// groups returns the cgroups of outermost machines.
-func groups(t *testing.T) map[string]bool {
-	t.Helper()
 	all, err := hierarchies()
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]bool{}
 	for _, h := range all {
-		dirs, err := filepath.Glob(filepath.Join(h.own, groupPrefix+"*"))
+		groups, err := filepath.Glob(filepath.Join(h.own, fmt.Sprintf("%s%d-*", groupPrefix, launcher)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, dir := range dirs {
-			found[dir] = true
-		}
+		left = append(left, groups...)
 	}
-	return found
+	return left
 }
 
 // TestMachinesAreConnectedAndSeparate checks the networks, the file systems and the settings of nested machines.
 func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 	ctx, dir := newContext(t), t.TempDir()
 	before := hostSettings(t)
-	groupsBefore := groups(t)
 	m := start(ctx, t, outerSpec(dir))
 
 	listener, err := m.Listen(ctx, outerAddress+":8000")
@@ -226,10 +211,14 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Error(err)
 	}
+	launcher := m.launcher.PID()
+	if left := leftovers(t, dir, launcher); len(left) < 8 {
+		t.Errorf("only these processes and cgroups of running machines were found: %v", left)
+	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
-	if left := leftovers(t, dir, groupsBefore); len(left) > 0 {
+	if left := leftovers(t, dir, launcher); len(left) > 0 {
 		t.Errorf("left after Close:\n%s", strings.Join(left, "\n"))
 	}
 	after := hostSettings(t)
@@ -246,7 +235,6 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 // TestMachineTerminatesWithItsProgram checks that the reason for the end of a machine is reported, and that nothing is left.
 func TestMachineTerminatesWithItsProgram(t *testing.T) {
 	ctx, dir := newContext(t), t.TempDir()
-	groupsBefore := groups(t)
 	m := start(ctx, t, outerSpec(dir))
 	broken := innerSpec(dir, "broken", "10.77.0.11")
 	broken.Programs = append(broken.Programs, Program{Name: "broken", Path: "/bin/sh", Args: []string{"-c", "exit 7"}, Log: filepath.Join(dir, "broken.log")})
@@ -264,7 +252,7 @@ func TestMachineTerminatesWithItsProgram(t *testing.T) {
 		t.Errorf("the end of the outer machine: %v", err)
 	}
 	_ = m.Close()
-	if left := leftovers(t, dir, groupsBefore); len(left) > 0 {
+	if left := leftovers(t, dir, m.launcher.PID()); len(left) > 0 {
 		t.Errorf("left:\n%s", strings.Join(left, "\n"))
 	}
 }
@@ -296,7 +284,6 @@ func TestMachineTerminatesWithItsStarter(t *testing.T) {
 	for _, victim := range []string{"starter", "launcher"} {
 		t.Run(victim, func(t *testing.T) {
 			ctx, dir := newContext(t), t.TempDir()
-			groupsBefore := groups(t)
 			program, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -330,7 +317,7 @@ func TestMachineTerminatesWithItsStarter(t *testing.T) {
 				}
 			}
 			eventually.Before(ctx, t, "nothing is left", func() error {
-				if left := leftovers(t, dir, groupsBefore); len(left) > 0 {
+				if left := leftovers(t, dir, launcher); len(left) > 0 {
 					return fmt.Errorf("left:\n%s", strings.Join(left, "\n"))
 				}
 				return nil
