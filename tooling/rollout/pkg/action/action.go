@@ -80,8 +80,8 @@ func ClassOf(err error) Class {
 	return ClassFailed
 }
 
-// classOfStatus returns the class of an HTTP status that is an error.
-func classOfStatus(status int) Class {
+// ClassOfStatus returns the class of an HTTP status that is an error.
+func ClassOfStatus(status int) Class {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return Throttled
@@ -93,8 +93,8 @@ func classOfStatus(status int) Class {
 	return ClassFailed
 }
 
-// decode converts the parameters of a request.
-func decode(r Request, into any) error {
+// Decode converts the parameters of a request.
+func Decode(r Request, into any) error {
 	text, err := json.Marshal(r.With)
 	if err == nil {
 		err = json.Unmarshal(text, into)

@@ -64,7 +64,7 @@ func (g Gates) metric(ctx context.Context, gate definition.MetricGate) error {
 		}
 	}
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Status != "success" {
-		return &Error{classOfStatus(response.StatusCode), fmt.Errorf("querying %s: %s %s", gate.Query, response.Status, answer.Error)}
+		return &Error{ClassOfStatus(response.StatusCode), fmt.Errorf("querying %s: %s %s", gate.Query, response.Status, answer.Error)}
 	}
 	return within(gate, answer.Data.ResultType, answer.Data.Result)
 }

@@ -43,7 +43,7 @@ type httpParameters struct {
 // Run waits for the status.
 func (h HTTP) Run(ctx context.Context, r Request) (map[string]string, error) {
 	var with httpParameters
-	if err := decode(r, &with); err != nil {
+	if err := Decode(r, &with); err != nil {
 		return nil, err
 	}
 	return nil, until(ctx, func(ctx context.Context) error { return h.expect(ctx, with.URL, with.Status) })
@@ -57,7 +57,7 @@ func (h HTTP) expect(ctx context.Context, url string, status int) error {
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20))
 	_ = response.Body.Close()
 	if response.StatusCode != status {
-		return &Error{classOfStatus(response.StatusCode), fmt.Errorf("GET %s returned %s; expected %d", url, response.Status, status)}
+		return &Error{ClassOfStatus(response.StatusCode), fmt.Errorf("GET %s returned %s; expected %d", url, response.Status, status)}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type shellParameters struct {
 // Run runs the command of the step.
 func (Shell) Run(ctx context.Context, r Request) (map[string]string, error) {
 	var with shellParameters
-	if err := decode(r, &with); err != nil {
+	if err := Decode(r, &with); err != nil {
 		return nil, err
 	}
 	out := &limited{limit: maxOutput}
@@ -55,7 +55,7 @@ func (Shell) Run(ctx context.Context, r Request) (map[string]string, error) {
 // Rollback runs the command for rollbacks.
 func (Shell) Rollback(ctx context.Context, r Request) error {
 	var with shellParameters
-	if err := decode(r, &with); err != nil {
+	if err := Decode(r, &with); err != nil {
 		return err
 	}
 	return runCommand(ctx, r, with.RollbackCommand, with, r.Log)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/runner"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -52,9 +54,29 @@ func (e *environment) session(name string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	actions, err := available(client, instances)
+	if err != nil {
+		return nil, err
+	}
 	s := &session{environment: e, configuration: configuration, region: region, instances: instances, client: client}
-	s.planner = plan.Planner{Root: root, Actions: action.Available(client), SecretsDir: e.secretsDir, Record: func(i *plan.Instance) (state.Record, bool) { return s.storeOf(i).Step(i.ID) }}
+	s.planner = plan.Planner{Root: root, Actions: actions, SecretsDir: e.secretsDir, Record: func(i *plan.Instance) (state.Record, bool) { return s.storeOf(i).Step(i.ID) }}
 	return s, s.read()
+}
+
+// available returns the actions of this program. Those of Azure need a configuration with the endpoints of the cloud.
+func available(client *http.Client, instances []*plan.Instance) (map[string]action.Action, error) {
+	actions := action.Available(client)
+	values := instances[0].Values
+	manager, authority := values.Get("endpoints", "resourceManager"), values.Get("endpoints", "authority")
+	if manager == nil || authority == nil {
+		return actions, nil
+	}
+	connection, err := azure.Connect(fmt.Sprint(manager.Value), fmt.Sprint(authority.Value), client)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(actions, azure.Actions(connection))
+	return actions, nil
 }
 
 // read reads the state again.

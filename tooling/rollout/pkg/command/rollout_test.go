@@ -148,6 +148,9 @@ func TestOneRolloutAtATime(t *testing.T) {
 	}
 }
 
+// missingActions are the actions that the program does not have yet.
+var missingActions = []string{"Helm", "Infrastructure"}
+
 // TestEveryRegionCanBePlanned plans each region of the repository. A step may only be blocked by an action that does not exist yet, or
 // by an image that was not published.
 func TestEveryRegionCanBePlanned(t *testing.T) {
@@ -179,8 +182,8 @@ func TestEveryRegionCanBePlanned(t *testing.T) {
 				agents++
 			}
 			for _, reason := range step.Reasons {
-				known := slices.ContainsFunc([]string{"it has not run yet", "does not exist in this program yet", ".digest, which"}, func(part string) bool { return strings.Contains(reason, part) })
-				if !known {
+				missing := strings.HasSuffix(reason, "does not exist in this program yet") && slices.Contains(missingActions, step.Action)
+				if !missing && reason != "it has not run yet" && !strings.Contains(reason, ".image.digest, which") {
 					t.Errorf("%s: %s: %s", target, step.Step, reason)
 				}
 			}

@@ -363,6 +363,35 @@ steps:
 	}
 }
 
+// TestTimeoutEndsAnAttempt runs a program that does not end.
+func TestTimeoutEndsAnAttempt(t *testing.T) {
+	dir := rollouttest.Write(t, map[string]string{rollouttest.GlobalPipeline: `group: global
+steps:
+- name: registry
+  action: Shell
+  timeout: 1s
+  retry: {errors: [timeout], attempts: 2, pause: 1s}
+  outputs: [address]
+  with: {command: [tail, -f, /dev/null]}
+`})
+	r, err := newRunner(dir, &killer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	retried := false
+	r.Report = func(e runner.Event) {
+		last, retried = e.Text, retried || strings.HasPrefix(e.Text, "attempt 1 failed (timeout), retrying")
+	}
+	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Run(t.Context(), instances); !errors.Is(err, runner.ErrFailed) || !retried || last != "failed: tail was stopped: context deadline exceeded" {
+		t.Errorf("%v; retried %t; the last event is %q", err, retried, last)
+	}
+}
+
 func TestOutputsAreChecked(t *testing.T) {
 	for reason, c := range map[string]struct{ output, want string }{
 		"no JSON":         {"hello", "standard output is not a JSON object"},
