@@ -237,11 +237,11 @@ func looseSchemas(at string, node map[string]any) []string {
 
 // deployedPrograms are the programs of a region in Azure, with the folders that define their flags.
 var deployedPrograms = map[string][]string{
-	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation"},
+	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer"},
 	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer"},
 	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer"},
 	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer"},
-	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres"},
+	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer"},
 	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
 }
 

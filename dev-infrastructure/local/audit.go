@@ -42,7 +42,9 @@ func AuditFoldersOf(stateDir string) AuditFolders {
 }
 
 // auditedServices are the services that write audit records.
-func auditedServices() []string { return []string{"admin", "backend", "cluster-service"} }
+func auditedServices() []string {
+	return []string{"admin", "backend", "cluster-service", "maestro-server", "frontend", "eventgrid-emulator"}
+}
 
 func (r *Region) auditKeyFile(service string) string {
 	return r.state.path("secrets", "audit-"+service+".key")

@@ -112,6 +112,7 @@ func (r *Region) eventGridEmulator() supervisor.Spec {
 		"--listen="+r.address(mqttPort),
 		"--identity-dir="+r.identityDir("eventgrid-emulator"),
 	)
+	spec.Args = append(spec.Args, r.auditFlags("eventgrid-emulator")...)
 	spec.Ports["mqtt"] = r.port(mqttPort)
 	if r.config.Faults {
 		spec.Args = append(spec.Args, "--enable-faults", "--faults-listen="+r.address(mqttFaults))
@@ -161,7 +162,7 @@ func (r *Region) maestroServer() supervisor.Spec {
 		"--mqtt-address="+r.address(mqttPort),
 		"--mqtt-identity-dir="+identity,
 	)
-	spec.Args = append(spec.Args, r.databaseFlags(MaestroDatabase)...)
+	spec.Args = slices.Concat(spec.Args, r.databaseFlags(MaestroDatabase), r.auditFlags("maestro-server"))
 	spec.Needs = []string{"postgres", "eventgrid-emulator"}
 	spec.Ports["grpc"], spec.Ports["rest"] = r.port(maestroGRPCPort), r.port(maestroRESTPort)
 	spec.Settle = r.registerConsumers
@@ -234,7 +235,7 @@ func (r *Region) backend() supervisor.Spec {
 }
 
 func (r *Region) frontend() supervisor.Spec {
-	spec := r.ours("frontend", "frontend", frontendOps, append(append(r.cosmosFlags(), r.tracing()...),
+	spec := r.ours("frontend", "frontend", frontendOps, append(slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("frontend")),
 		"--listen="+r.address(frontendPort),
 		"--identity-dir="+r.identityDir("frontend"),
 		"--cluster-service-address="+r.address(clusterServicePort),

@@ -23,7 +23,7 @@ func NewIntent(o *database.AdminOperationDocument, roles []string, elevation *da
 	end := elevation.ExpirationTime.UTC().Truncate(time.Second)
 	i := &intent.Intent{
 		OperationID: o.OperationID, ObjectID: o.Actor.ObjectID, TenantID: o.Actor.TenantID, Name: o.Actor.Name, Roles: roles,
-		Elevation: intent.Elevation{ID: elevation.ElevationID, Role: elevation.Actor.Role, ExpiresAt: end},
+		Elevation: intent.Elevation{ID: elevation.ElevationID, Role: elevation.Actor.Role, ExpiresAt: end, Emergency: elevation.Emergency},
 		Reason:    o.Actor.Reason, Ticket: o.Actor.Ticket, Action: o.Action, Target: targetOf(o), Parameters: parameters,
 		IssuedAt: now.UTC().Truncate(time.Second), ExpiresAt: end,
 	}

@@ -30,7 +30,8 @@ const (
 
 // Record describes one action: who did what, to which object, why, and with which outcome.
 type Record struct {
-	// Peer is the verified identity of the calling workload; empty if the caller has only a token, or if no call caused the action.
+	// Peer is the verified identity of the calling workload; empty if the caller has only a token, or if no call caused the action. A
+	// client of the broker also has its name: maestro-agent/mgmt-1.
 	Peer string `json:"peer,omitempty"`
 	// Person is the person in whose name the action was requested.
 	Person Person `json:"person,omitzero"`

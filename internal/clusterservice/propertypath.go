@@ -10,7 +10,7 @@ import (
 var propertyPaths = map[string]string{
 	"uid": "", "cluster_uid": "", "resource_id": "id", "generation": "", "spec": "", "class": "", "requester": "", "reason": "",
 	"spec.tenant_id": "", "spec.identity_url": "", "spec.platform.subscription_id": "", "spec.platform.resource_group": "",
-	"spec.class": "", "spec.lifetime": "", "spec.requester": "", "spec.reason": "", "spec.not_after": "", "spec.level": "", "spec.elevation": "", "must_exist": "",
+	"spec.class": "", "spec.lifetime": "", "spec.requester": "", "spec.reason": "", "spec.not_after": "", "spec.level": "", "spec.elevation": "", "spec.emergency": "", "must_exist": "",
 
 	"spec.name":                  "name",
 	"spec.location":              "location",

@@ -47,6 +47,8 @@ type Elevation struct {
 	Role string
 	// ExpiresAt is when the elevation ends unless the engineer ends it before. It has a precision of seconds.
 	ExpiresAt time.Time
+	// Emergency is set if the elevation waived the approval of a second person.
+	Emergency bool
 }
 
 // Target is the object of an action.

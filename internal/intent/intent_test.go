@@ -109,7 +109,8 @@ func asked(t testing.TB) *Intent {
 func TestVerifyReturnsSignedIntent(t *testing.T) {
 	signer := newTestSigner(t)
 	var ahead atomic.Int64
-	for name, change := range map[string]func(*Intent){"all fields": func(*Intent) {}, "without a call": func(i *Intent) { i.Call, i.Roles = nil, []string{} }} {
+	for name, change := range map[string]func(*Intent){"all fields": func(*Intent) {}, "without a call": func(i *Intent) { i.Call, i.Roles = nil, []string{} },
+		"emergency": func(i *Intent) { i.Elevation.Emergency = true }} {
 		want := asked(t)
 		change(want)
 		got, err := publish(t, signer).verifier(&ahead).Verify(t.Context(), sign(t, signer, want))

@@ -118,7 +118,7 @@ func (s *Signer) Sign(i *Intent) (string, error) {
 	typ, issued, expires := typeHeader, i.IssuedAt.Truncate(time.Second), i.ExpiresAt.Truncate(time.Second)
 	custom := map[string]any{
 		claimTenant: i.TenantID, claimName: i.Name, claimRoles: list(i.Roles), claimReason: i.Reason, claimTicket: i.Ticket, claimAction: i.Action,
-		claimElevation:  map[string]any{"id": i.Elevation.ID, "role": i.Elevation.Role, "exp": i.Elevation.ExpiresAt.Unix()},
+		claimElevation:  map[string]any{"id": i.Elevation.ID, "role": i.Elevation.Role, "exp": i.Elevation.ExpiresAt.Unix(), "emergency": i.Elevation.Emergency},
 		claimTarget:     map[string]any{"kind": i.Target.Kind, "id": i.Target.ID, "resourceId": i.Target.ResourceID, "clusterUid": i.Target.ClusterUID},
 		claimParameters: i.Parameters,
 	}

@@ -170,6 +170,8 @@ type claims struct {
 		ID      string `json:"id"`
 		Role    string `json:"role"`
 		Expires int64  `json:"exp"`
+		// Emergency is absent in intents of earlier releases.
+		Emergency bool `json:"emergency"`
 	} `json:"elevation"`
 	Reason     string `json:"reason"`
 	Ticket     string `json:"ticket"`
@@ -188,7 +190,7 @@ func parse(content []byte, now time.Time) (*Intent, error) {
 		return nil, errors.New("its claims cannot be read")
 	}
 	i := &Intent{OperationID: c.OperationID, ObjectID: c.ObjectID, TenantID: c.TenantID, Name: c.Name, Roles: c.Roles,
-		Elevation: Elevation{ID: c.Elevation.ID, Role: c.Elevation.Role, ExpiresAt: time.Unix(c.Elevation.Expires, 0).UTC()},
+		Elevation: Elevation{ID: c.Elevation.ID, Role: c.Elevation.Role, ExpiresAt: time.Unix(c.Elevation.Expires, 0).UTC(), Emergency: c.Elevation.Emergency},
 		Reason:    c.Reason, Ticket: c.Ticket, Action: c.Action, Target: c.Target, Parameters: c.Parameters, Call: c.Call,
 		IssuedAt: time.Unix(c.IssuedAt, 0).UTC(), ExpiresAt: time.Unix(c.ExpiresAt, 0).UTC()}
 	if i.IssuedAt.After(now.Add(leeway)) {

@@ -21,8 +21,7 @@ const ReasonNotAuthorized = "NOT_AUTHORIZED"
 const errorDomain = "mesh.hcpmesh"
 
 // Authorizer enforces the rules of one server. It refuses every call that no rule allows, and logs an audit record of each
-// refusal. It requires that the server's connections use Identity.ServerTLS, which verifies certificates. It is safe for
-// concurrent use.
+// refusal. It requires that the server's connections use its ServerTLS, which verifies certificates. It is safe for concurrent use.
 type Authorizer struct {
 	server  Peer
 	clients []Peer
@@ -37,11 +36,19 @@ type Authorizer struct {
 	log      *slog.Logger
 }
 
+// Connect is the method of a connection that a server refuses, because no rule allows the workload any call.
+const Connect = "connect"
+
 // Refusal is a refused call of a verified workload.
 type Refusal struct {
+	// Client is the workload. One of another trust domain has its whole SPIFFE ID.
 	Client Peer
-	// Method is the full name of a gRPC method, or the method and path of an HTTP request.
+	// Name is the client's name at the broker; empty for other protocols.
+	Name string
+	// Method is the full name of a gRPC method, the pattern of an HTTP request, the action and the channel of a topic, or Connect.
 	Method string
+	// Object is the path of an HTTP request or the topic of an MQTT client; empty for gRPC methods.
+	Object string
 	// Engineer is the name of the engineer who asked for exactly this call, if that is proven.
 	Engineer string
 	Err      error
@@ -104,7 +111,7 @@ func (a *Authorizer) WithRefusals(record func(context.Context, Refusal)) *Author
 }
 
 // Clients returns the workloads that may call the server at all, in a stable order. The server accepts connections of no
-// other workload; see Identity.ServerTLS.
+// other workload; see ServerTLS.
 func (a *Authorizer) Clients() []Peer { return slices.Clone(a.clients) }
 
 // condition returns the condition under which client may use a method, or an error if it may not.
@@ -122,26 +129,44 @@ func (a *Authorizer) denied(client Peer, method, limit string) error {
 }
 
 // audit logs a refused call, and passes it on.
-func (a *Authorizer) audit(ctx context.Context, client Peer, method string, err error) {
-	a.auditEngineer(ctx, client, method, "", err)
-}
-
-// auditEngineer is audit for a call that a proven engineer asked for.
-func (a *Authorizer) auditEngineer(ctx context.Context, client Peer, method, engineer string, err error) {
-	attributes := []any{logkey.Record, "audit", logkey.Action, method, logkey.Client, string(client), logkey.Outcome, "refused", logkey.Error, err}
-	if engineer != "" {
-		attributes = append(attributes, logkey.Actor, engineer)
+func (a *Authorizer) audit(ctx context.Context, r Refusal) {
+	attributes := []any{logkey.Record, "audit", logkey.Action, r.Method, logkey.Client, string(r.Client), logkey.Outcome, "refused", logkey.Error, r.Err}
+	if r.Engineer != "" {
+		attributes = append(attributes, logkey.Actor, r.Engineer)
+	}
+	if r.Name != "" {
+		attributes = append(attributes, logkey.Name, r.Name)
+	}
+	if r.Object != "" {
+		attributes = append(attributes, logkey.Target, r.Object)
 	}
 	a.log.WarnContext(ctx, "audit", attributes...)
-	if a.refusals != nil && client != "" {
-		a.refusals(ctx, Refusal{Client: client, Method: method, Engineer: engineer, Err: err})
+	if a.refusals != nil && r.Client != "" {
+		a.refusals(ctx, r)
 	}
+}
+
+// TopicMethod returns the method of an action on a channel, for example publish agentevents.
+func TopicMethod(action, channel string) string { return action + " " + channel }
+
+// RefuseTopic records that the broker refused a client an action on a topic. The action Connect refuses the
+// connection.
+func (a *Authorizer) RefuseTopic(ctx context.Context, client Peer, name, action, channel, topic string) {
+	method, denied := action, action
+	switch {
+	case action == Connect:
+		denied = "any topic"
+	case channel != "":
+		method = TopicMethod(action, channel)
+		denied = method
+	}
+	a.audit(ctx, Refusal{Client: client, Name: name, Method: method, Object: topic[:min(len(topic), maxLoggedPath)], Err: a.denied(client, denied, "")})
 }
 
 // Topic reports whether a client of the broker may publish or subscribe to the channel of a consumer; see MQTT. The name is
 // the client's name at the broker. A consumer with a wildcard stands for several consumers.
 func (a *Authorizer) Topic(client Peer, name, action, consumer, channel string) bool {
-	condition, err := a.condition(MQTT, action+" "+channel, client)
+	condition, err := a.condition(MQTT, TopicMethod(action, channel), client)
 	switch {
 	case err != nil, condition.OwnConsumer && consumer != name:
 		return false

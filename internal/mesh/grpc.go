@@ -18,7 +18,7 @@ import (
 // authorize each call before any other interceptor, and the limits of streams and metadata. gRPC itself refuses methods that the server does not have.
 func (a *Authorizer) ServerOptions(identity *Identity) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(identity.ServerTLS(a.clients...))),
+		grpc.Creds(credentials.NewTLS(a.ServerTLS(identity))),
 		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream, newStreamLimit().stream),
 		grpc.MaxConcurrentStreams(maxConnectionCalls), grpc.MaxHeaderListSize(maxHeaderBytes),
 	}
@@ -93,12 +93,12 @@ func (s *authorizedStream) SendMsg(message any) error {
 func (a *Authorizer) admit(ctx context.Context, method string) (context.Context, Condition, error) {
 	id, err := grpcPeer(ctx)
 	if err != nil {
-		a.audit(ctx, id.Peer, method, err)
+		a.audit(ctx, Refusal{Client: id.Peer, Method: method, Err: err})
 		return nil, Condition{}, apierror.ToGRPC(err, errorDomain)
 	}
 	condition, err := a.condition(GRPC, method, id.Peer)
 	if err != nil {
-		a.audit(ctx, id.Peer, method, err)
+		a.audit(ctx, Refusal{Client: id.Peer, Method: method, Err: err})
 		return nil, Condition{}, apierror.ToGRPC(err, errorDomain)
 	}
 	return ContextWithPeer(ctx, id), condition, nil
@@ -133,7 +133,7 @@ func (a *Authorizer) checkRequest(ctx context.Context, method string, condition 
 // refuseCall logs an audit record of a refused call and returns its error in the form of gRPC. engineer is the person who asked
 // for the call, if that is proven.
 func (a *Authorizer) refuseCall(ctx context.Context, method, engineer string, err error) error {
-	a.auditEngineer(ctx, ClientPeer(ctx), method, engineer, err)
+	a.audit(ctx, Refusal{Client: ClientPeer(ctx), Method: method, Engineer: engineer, Err: err})
 	return apierror.ToGRPC(err, errorDomain)
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// maxLoggedPath bounds the path of a refused request in its audit record, in bytes.
+// maxLoggedPath bounds the path or topic of a refused request in its audit record, in bytes.
 const maxLoggedPath = 256
 
 // Handler returns a handler that calls next for requests that a rule allows, with the identity of the caller in their context.
@@ -25,12 +25,13 @@ func (a *Authorizer) Handler(next http.Handler) http.Handler {
 // for a request, or Unrouted.
 func (a *Authorizer) HandlerFor(next http.Handler, patternOf func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pattern := patternOf(r)
 		id, err := httpPeer(r)
 		if err == nil {
-			_, err = a.condition(HTTP, patternOf(r), id.Peer)
+			_, err = a.condition(HTTP, pattern, id.Peer)
 		}
 		if err != nil {
-			a.refuse(w, r, id.Peer, err)
+			a.refuse(w, r, id.Peer, pattern, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(ContextWithPeer(r.Context(), id)))
@@ -38,13 +39,16 @@ func (a *Authorizer) HandlerFor(next http.Handler, patternOf func(*http.Request)
 }
 
 // refuse responds to a request that no rule allows. The body has the form of ARM's errors.
-func (a *Authorizer) refuse(w http.ResponseWriter, r *http.Request, client Peer, err error) {
+func (a *Authorizer) refuse(w http.ResponseWriter, r *http.Request, client Peer, pattern string, err error) {
 	e := apierror.As(err)
 	if e.Kind == apierror.PermissionDenied {
 		e = apierror.As(a.denied(client, "this method and path", ""))
 	}
+	if pattern == "" || pattern == Unrouted {
+		pattern = r.Method[:min(len(r.Method), maxLoggedPath)] + " " + Unrouted
+	}
 	path := r.URL.Path
-	a.audit(r.Context(), client, r.Method+" "+path[:min(len(path), maxLoggedPath)], e)
+	a.audit(r.Context(), Refusal{Client: client, Method: pattern, Object: path[:min(len(path), maxLoggedPath)], Err: e})
 	body, _ := json.Marshal(map[string]any{"error": map[string]string{"code": e.Kind.ARMCode(), "message": e.Message}}) // strings
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Kind.HTTPStatus())

@@ -113,9 +113,24 @@ func (i *Identity) verify(state tls.ConnectionState, peers []Peer, usage x509.Ex
 		return fmt.Errorf("verifying the certificate of %s: %w", id.URL(), err)
 	}
 	if id.TrustDomain != i.id.TrustDomain || !slices.Contains(peers, id.Peer) {
-		return fmt.Errorf("connection between %s and %s is not allowed", id.URL(), i.id.URL())
+		return &notAllowedError{from: id, to: i.id}
 	}
 	return nil
+}
+
+// notAllowedError is the error of a connection with a verified workload that is not one of the expected ones.
+type notAllowedError struct{ from, to ID }
+
+func (e *notAllowedError) Error() string {
+	return fmt.Sprintf("connection between %s and %s is not allowed", e.from.URL(), e.to.URL())
+}
+
+// client returns the workload of the other side; with its SPIFFE ID if it belongs to another trust domain.
+func (e *notAllowedError) client() Peer {
+	if e.from.TrustDomain != e.to.TrustDomain {
+		return Peer(e.from.URL().String())
+	}
+	return e.from.Peer
 }
 
 func idOf(certificate *x509.Certificate) (ID, error) {

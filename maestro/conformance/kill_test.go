@@ -19,6 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
@@ -47,11 +48,11 @@ func (r *region) buildServer() *program {
 	if err := os.WriteFile(url, []byte(r.Database+"\n"), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	return &program{t: r.t, binary: binary, args: []string{
+	return &program{t: r.t, binary: binary, args: append(audittest.Flags(audittest.Options(r.t)),
 		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--die-with-parent",
 		"--identity-dir", filepath.Join(r.Dir, "maestro-server"), "--database-url-file", url,
 		"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, "maestro-server"), "--resend-after", "2s",
-	}}
+	)}
 }
 
 // start runs the program and returns its addresses.

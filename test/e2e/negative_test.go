@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	_ "google.golang.org/grpc/health/grpc_health_v1"
 	_ "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
@@ -63,6 +65,20 @@ func TestOnlyAllowedCallsPass(t *testing.T) {
 			t.Errorf("allowed requests of %s (-table +server):\n%s", server, diff)
 		}
 	}
+	awaitAudit(t, "the servers have recorded the refusals", func(records map[string][]audit.Record) error {
+		for server, want := range map[mesh.Peer]audit.Record{
+			mesh.ClusterService: {Peer: string(mesh.MaestroServer), Action: mesh.Connect},
+			mesh.MaestroServer:  {Peer: string(mesh.Admin), Action: "Publish"},
+			mesh.Frontend:       {Peer: string(mesh.Backend), Action: mesh.Connect},
+		} {
+			if !slices.ContainsFunc(records[string(server)], func(r audit.Record) bool {
+				return r.Peer == want.Peer && r.Action == want.Action && r.Outcome == audit.Refused
+			}) {
+				return fmt.Errorf("%s has no record of %s of %s", server, want.Action, want.Peer)
+			}
+		}
+		return nil
+	})
 }
 
 // tableOf returns the calls of a server that the authorization table allows for empty requests, each as workload and request. request

@@ -396,7 +396,10 @@ type BreakGlassCredentialSpec struct {
 	Level BreakGlassLevel `protobuf:"varint,7,opt,name=level,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassLevel" json:"level,omitempty"`
 	// The elevation with which the credential was requested. Output only; Cluster Service reads it from the signed intent.
 	// Absent for customers.
-	Elevation     string `protobuf:"bytes,8,opt,name=elevation,proto3" json:"elevation,omitempty"`
+	Elevation string `protobuf:"bytes,8,opt,name=elevation,proto3" json:"elevation,omitempty"`
+	// Whether that elevation waived the approval of a second person. Output only; Cluster Service reads it from the signed
+	// intent. Audit records have it.
+	Emergency     bool `protobuf:"varint,9,opt,name=emergency,proto3" json:"emergency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,6 +488,13 @@ func (x *BreakGlassCredentialSpec) GetElevation() string {
 		return x.Elevation
 	}
 	return ""
+}
+
+func (x *BreakGlassCredentialSpec) GetEmergency() bool {
+	if x != nil {
+		return x.Emergency
+	}
+	return false
 }
 
 // BreakGlassCredentialStatus is the observed state of a credential.
@@ -959,7 +969,7 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x06status\x18\x04 \x01(\v25.hcpmesh.clusterservice.v1.BreakGlassCredentialStatusR\x06status\x12\x1a\n" +
 	"\brevision\x18\x05 \x01(\x03R\brevision\x12;\n" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\xa2\x03\n" +
+	"createTime\"\xc0\x03\n" +
 	"\x18BreakGlassCredentialSpec\x12@\n" +
 	"\x05class\x18\x01 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12>\n" +
 	"\x1bcertificate_signing_request\x18\x02 \x01(\tR\x19certificateSigningRequest\x125\n" +
@@ -968,7 +978,8 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x127\n" +
 	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\x12@\n" +
 	"\x05level\x18\a \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassLevelR\x05level\x12\x1c\n" +
-	"\televation\x18\b \x01(\tR\televation\"\x88\x05\n" +
+	"\televation\x18\b \x01(\tR\televation\x12\x1c\n" +
+	"\temergency\x18\t \x01(\bR\temergency\"\x88\x05\n" +
 	"\x1aBreakGlassCredentialStatus\x12J\n" +
 	"\x05state\x18\x01 \x01(\x0e24.hcpmesh.clusterservice.v1.BreakGlassCredentialStateR\x05state\x12D\n" +
 	"\n" +

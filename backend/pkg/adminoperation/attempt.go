@@ -61,7 +61,7 @@ func record(o *database.AdminOperationDocument, asked *intent.Intent, failure er
 	}
 	if asked != nil {
 		r.Person = audit.Person{Name: asked.Name, ObjectID: asked.ObjectID, TenantID: asked.TenantID, Role: asked.Elevation.Role, Elevation: asked.Elevation.ID}
-		r.Reason, r.Ticket = asked.Reason, asked.Ticket
+		r.Reason, r.Ticket, r.Emergency = asked.Reason, asked.Ticket, asked.Elevation.Emergency
 	}
 	if failure != nil {
 		r.Outcome, r.Code = audit.Failed, apierror.KindOf(failure).ARMCode()

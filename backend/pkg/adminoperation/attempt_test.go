@@ -3,6 +3,7 @@ package adminoperation_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -15,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
 // TestAttemptsAreRecorded executes one operation that succeeds and one that Cluster Service refuses.
@@ -39,6 +41,26 @@ func TestAttemptsAreRecorded(t *testing.T) {
 		t.Error(diff)
 	}
 	h.trail.Verify(t)
+}
+
+// TestEmergencyIsRecorded executes an operation with an elevation that nobody approved.
+func TestEmergencyIsRecorded(t *testing.T) {
+	h := newEnvironment(t)
+	h.run(t, adminoperation.Options{})
+	o := operation("emergency")
+	elevation := intenttest.Elevation(&o, time.Hour)
+	elevation.Emergency = true
+	h.admin.Sign(t, &o, &elevation)
+	h.await(t, h.insert(t, o, &elevation), database.AdminSucceeded)
+	records := h.trail.Records(t)
+	for _, r := range records {
+		if !r.Emergency {
+			t.Errorf("a record is not marked: %+v", r)
+		}
+	}
+	if len(records) != 2 {
+		t.Errorf("%d records, want 2", len(records))
+	}
 }
 
 // TestOperationWaitsForTheAudit fills the audit queue: the operation must not have its effect until its record is stored.

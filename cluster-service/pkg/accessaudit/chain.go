@@ -109,7 +109,7 @@ func chained(ctx context.Context, r fleet.AccessRecord) audit.Record {
 	case r.Credential != nil:
 		record.Object.Kind, record.Object.ID, record.Operation = "credential", r.Credential.UID, r.Credential.UID
 		record.Person.Name, record.Reason = r.Credential.Spec.GetRequester(), r.Credential.Spec.GetReason()
-		record.Level = levelOf(r.Credential)
+		record.Level, record.Person.Elevation, record.Emergency = levelOf(r.Credential), r.Credential.Spec.GetElevation(), r.Credential.Spec.GetEmergency()
 	case r.Use != nil:
 		record.Object.Kind, record.Object.ID, record.Person.Name = "certificate", r.Use.Fingerprint, r.Use.User
 	}

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,34 @@ func TestCallWaitsForTheAudit(t *testing.T) {
 
 	r.records.SinkAway(false)
 	untilDone(t, func(context.Context) error { _, err := service.UpdateProvisionShard(ctx, request); return err })
+	r.records.Verify(t)
+}
+
+// TestEmergencyIsRecorded requests a credential with an elevation that nobody approved. The records of the call, of the request and of
+// the certificate are marked, and name the elevation.
+func TestEmergencyIsRecorded(t *testing.T) {
+	r := newMeshRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	request := credentialRequest(t, cluster, sre)
+	signed := r.admin.Call(t, csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, request, func(i *intent.Intent) { i.Elevation.Emergency = true })
+	if _, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	untilDone(t, func(context.Context) error {
+		missing := map[string]bool{"test": true, "credentials.requested": true, "credentials.issued": true}
+		for _, record := range r.records.Records(t) {
+			if record.Emergency && record.Person.Elevation == "elevation" {
+				delete(missing, record.Action)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("no marked record of %v", missing)
+		}
+		return nil
+	})
 	r.records.Verify(t)
 }
 

@@ -156,6 +156,7 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 		"after the elevation":         {"it ends half a minute later", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = durationpb.New(13 * time.Minute) }, "spec.lifetime"},
 		"long lifetime":               {"a revoked certificate works until it expires", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = durationpb.New(16 * time.Minute) }, "spec.lifetime"},
 		"elevation set by the caller": {"Cluster Service reads it from the intent", func(s *csv1.BreakGlassCredentialSpec) { s.Elevation = "other" }, "spec.elevation"},
+		"emergency set by the caller": {"Cluster Service reads it from the intent", func(s *csv1.BreakGlassCredentialSpec) { s.Emergency = true }, "spec.emergency"},
 		"default lifetime":            {"a day is longer than any elevation", func(s *csv1.BreakGlassCredentialSpec) { s.Lifetime = nil }, "spec.lifetime"},
 		"end set by the caller":       {"Cluster Service sets it", func(s *csv1.BreakGlassCredentialSpec) { s.NotAfter = timestamppb.New(end) }, "spec.not_after"},
 	} {

@@ -7,7 +7,6 @@ package callaudit
 
 import (
 	"context"
-	"path"
 
 	"google.golang.org/grpc"
 
@@ -55,7 +54,7 @@ func record(ctx context.Context, asked *intent.Intent, failure error) audit.Reco
 	r := audit.Record{
 		Peer:   mesh.ClientName(ctx),
 		Person: audit.Person{Name: asked.Name, ObjectID: asked.ObjectID, TenantID: asked.TenantID, Role: asked.Elevation.Role, Elevation: asked.Elevation.ID},
-		Action: asked.Action, Reason: asked.Reason, Ticket: asked.Ticket, Operation: asked.OperationID, Trace: tracing.Reference(ctx),
+		Action: asked.Action, Reason: asked.Reason, Ticket: asked.Ticket, Emergency: asked.Elevation.Emergency, Operation: asked.OperationID, Trace: tracing.Reference(ctx),
 		Object:  audit.Object{Kind: asked.Target.Kind, ID: asked.Target.ID, ResourceID: asked.Target.ResourceID, Cluster: asked.Target.ClusterUID},
 		Outcome: audit.Succeeded,
 	}
@@ -74,9 +73,4 @@ func record(ctx context.Context, asked *intent.Intent, failure error) audit.Reco
 // Refused records a refused call, and counts repeated ones: a workload that repeats a refused call has two records in a minute. The call
 // stays refused if the record cannot be stored; the Authorizer has logged it. The engineer is known only if the intent proves who asked
 // for the call.
-func (a *Auditor) Refused(ctx context.Context, r mesh.Refusal) {
-	a.refusals.Refused(ctx, audit.Record{
-		Peer: string(r.Client), Person: audit.Person{Name: r.Engineer}, Action: path.Base(r.Method), Outcome: audit.Refused,
-		Code: apierror.KindOf(r.Err).ARMCode(), Trace: tracing.Reference(ctx),
-	})
-}
+func (a *Auditor) Refused(ctx context.Context, r mesh.Refusal) { a.refusals.Call(ctx, r) }

@@ -76,7 +76,7 @@ func sameCredential(known *fleet.Credential, clusterUID string, spec *csv1.Break
 	var c check
 	c.immutable("cluster_uid", known.ClusterUID == clusterUID)
 	requested := proto.CloneOf(known.Spec)
-	requested.NotAfter, requested.Elevation = nil, "" // Cluster Service sets them
+	requested.NotAfter, requested.Elevation, requested.Emergency = nil, "", false // Cluster Service sets them
 	c.immutable("spec", proto.Equal(requested, spec))
 	return apierror.InvalidFields(c.violations)
 }
@@ -92,7 +92,7 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 			return nil, err
 		}
 		spec = proto.CloneOf(spec)
-		spec.NotAfter, spec.Elevation = timestamppb.New(asked.Elevation.ExpiresAt), asked.Elevation.ID
+		spec.NotAfter, spec.Elevation, spec.Emergency = timestamppb.New(asked.Elevation.ExpiresAt), asked.Elevation.ID, asked.Elevation.Emergency
 		if t.RevokedElevation(spec.Elevation) != nil {
 			return nil, failedPrecondition(ReasonElevationRevoked, "A credential of the elevation "+spec.Elevation+" was revoked: no further one is issued for this cluster. Elevate again.")
 		}
@@ -265,6 +265,9 @@ func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Viol
 	}
 	if spec.GetElevation() != "" {
 		c.fail("spec.elevation", "Forbidden: Cluster Service sets it")
+	}
+	if spec.GetEmergency() {
+		c.fail("spec.emergency", "Forbidden: Cluster Service sets it")
 	}
 	c.level("spec.level", spec)
 	c.certificateRequest("spec.certificate_signing_request", spec)

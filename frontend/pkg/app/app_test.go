@@ -19,9 +19,11 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -29,7 +31,8 @@ import (
 
 func TestOptions(t *testing.T) {
 	complete := []string{"--identity-dir", "d", "--cluster-service-address", "a:1", "--location", "westus3",
-		"--cosmos-endpoint", "https://localhost:8081", "--authentication", "off"}
+		"--cosmos-endpoint", "https://localhost:8081", "--authentication", "off",
+		"--audit-queue-dir=q", "--audit-sink-dir=s", "--audit-witness-dir=w", "--audit-signing-key-file=k"}
 	cases := map[string]struct {
 		reason string
 		args   []string
@@ -47,6 +50,7 @@ func TestOptions(t *testing.T) {
 		"issuer URL": {reason: "an issuer's keys must be read with TLS", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c",
 			"--authentication-issuer", "http://issuer"), want: "--authentication-issuer"},
 		"quota":             {reason: "a quota is not negative", args: append(complete, "--clusters-per-subscription", "-1"), want: "--clusters-per-subscription"},
+		"audit":             {reason: "refused requests are audited", args: append(complete, "--audit-queue-dir", ""), want: "--audit-queue-dir"},
 		"trace ratio":       {reason: "a ratio is at most 1", args: append(complete, "--trace-ratio", "2"), want: "--trace-ratio"},
 		"collector":         {reason: "a collector is a URL", args: append(complete, "--otlp-endpoint", "localhost:4317"), want: "--otlp-endpoint"},
 		"unknown":           {reason: "an unknown flag is rejected", args: append(complete, "--colour", "red"), want: "colour"},
@@ -78,6 +82,8 @@ type region struct {
 	stop     context.CancelFunc
 	client   func(peer mesh.Peer) *http.Client
 	log      logBuffer
+	// audit has the audit of the service.
+	audit *writer.Options
 }
 
 // logBuffer stores the log of the service.
@@ -118,7 +124,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 		return dir
 	}
 	options := app.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3", ClustersPerSubscription: 100,
-		Authentication: authn.Options{Mode: "off"}}
+		Authentication: authn.Options{Mode: "off"}, Audit: *audittest.Options(t)}
 	options.Database.Endpoint, options.Database.Key = account.URL, emulator.WellKnownKey
 	for _, change := range changes {
 		change(&options)
@@ -129,7 +135,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
-	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop}
+	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop, audit: &options.Audit}
 	go func() {
 		r.frontend <- app.Serve(ctx, process.New("frontend", slog.New(slog.NewJSONHandler(&r.log, nil))), options, listener)
 	}()

@@ -19,15 +19,19 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestServeToken: the service is not ready before it has read the issuer's keys, and /readyz reports the reason. Afterwards
-// it accepts requests with ARM's token only.
+// it accepts requests with ARM's token only. The requests without one, and the connection of another workload, are in the audit.
 func TestServeToken(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -94,8 +98,20 @@ func TestServeToken(t *testing.T) {
 		}
 	}
 	arm.CloseIdleConnections()
+	if response, err := r.client(mesh.Backend).Get(r.url + "/healthz"); err == nil {
+		_ = response.Body.Close()
+		t.Error("the backend received a response")
+	}
 	r.stop()
 	if err := <-r.frontend; err != nil {
 		t.Errorf("stopping: %v", err)
+	}
+	refused := audit.Record{Peer: string(mesh.ARMFrontDoor), Action: "Microsoft.RedHatOpenShift/operations/read",
+		Object: audit.Object{ID: "/providers/Microsoft.RedHatOpenShift/operations"}, Outcome: audit.Refused, Code: "Unauthorized"}
+	repeated := refused
+	repeated.Count = 1
+	want := []audit.Record{refused, {Peer: string(mesh.Backend), Action: mesh.Connect, Outcome: audit.Refused, Code: "Forbidden"}, repeated}
+	if diff := cmp.Diff(want, audittest.Stored(t, r.audit, string(mesh.Frontend)), cmpopts.IgnoreFields(audit.Record{}, "Request", "Trace")); diff != "" {
+		t.Errorf("audit records (-want +got):\n%s", diff)
 	}
 }

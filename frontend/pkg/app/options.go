@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -19,6 +20,7 @@ type Options struct {
 	Database       database.Options
 	Tracing        tracing.Options
 	Authentication authn.Options
+	Audit          writer.Options
 	Notifications  asyncoperation.Policy
 	// Listen is the host:port of the API, which uses mutual TLS.
 	Listen string
@@ -45,6 +47,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
+	o.Audit.AddFlags(flags)
 	o.Notifications.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` (host:port) of the ARM resource provider API, which uses mutual TLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with the process's identity: tls.crt, tls.key and ca.crt")
@@ -80,6 +83,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--clusters-per-subscription: %d: must be 0 to %d", o.ClustersPerSubscription, database.MaxClusterQuota)
 	}
 	if err := o.Authentication.Validate(); err != nil {
+		return err
+	}
+	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {

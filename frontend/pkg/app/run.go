@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -90,6 +91,13 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		p.Ready("authentication", authenticator.Ready)
 	}
 
+	refused, stopAudit, err := refusals.Start(ctx, &options.Audit, string(mesh.Frontend), p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
+	// The audit ends after the last request.
+	defer stopAudit()
+
 	schema := &schema{db: db}
 	p.Ready("cosmos-db", schema.ready)
 	// Cluster Service is not needed to respond to ARM: the backend sends what the dispatcher cannot send.
@@ -113,12 +121,13 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Health:                  p.OpsHandler(),
 		Healthy:                 func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
 		Log:                     p.Log,
+		Refused:                 refused.Refused,
 		Metrics:                 p.Metrics,
 	})
-	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log)
+	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log).WithRefusals(refused.Call)
 	httpServer := &http.Server{
 		Handler:           authorizer.HandlerFor(handler, handler.Pattern),
-		TLSConfig:         identity.ServerTLS(authorizer.Clients()...),
+		TLSConfig:         authorizer.ServerTLS(identity),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       60 * time.Second,
 		WriteTimeout:      60 * time.Second,

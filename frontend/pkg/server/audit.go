@@ -8,20 +8,33 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// audit writes one audit record for every request for a change: the calling workload, the caller, the action, the target and
+// logAudit logs one audit record for every request for a change: the calling workload, the caller, the action, the target and
 // the result. The record contains nothing of the request's or the response's body. It is written when the request ends, also
 // for rejected and failed requests.
-func audit(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
+func logAudit(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	if !rq.audited() {
 		next(ctx)
 		return
 	}
 	defer func() { s.Audit.LogAttrs(ctx, slog.LevelInfo, "audit", rq.auditRecord()...) }()
 	next(ctx)
+}
+
+// recordRefusal stores an audit record of a request whose sender was not authenticated or not permitted. What such a request says about
+// its customer is not proven, so that the record names only the workload in the sender's certificate.
+func recordRefusal(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
+	next(ctx)
+	status := rq.responseStatus()
+	if s.Refused == nil || status != http.StatusUnauthorized && status != http.StatusForbidden {
+		return
+	}
+	s.Refused(ctx, audit.Record{Peer: mesh.ClientName(rq.http.Context()), Action: rq.action(), Object: audit.Object{ID: truncated(rq.http.URL.Path)},
+		Outcome: audit.Refused, Code: rq.w.Header().Get(armheader.ErrorCode), Request: rq.requestID, Trace: rq.traceParent})
 }
 
 // audited reports whether the request needs an audit record. Reads and preflights change nothing and have none.
@@ -65,7 +78,7 @@ func (rq *request) auditRecord() []slog.Attr {
 
 // action returns the requested action with its name in ARM's operations list.
 func (rq *request) action() string {
-	verb := map[string]string{http.MethodPut: "write", http.MethodPatch: "write", http.MethodDelete: "delete", http.MethodPost: "action"}[rq.http.Method]
+	verb := map[string]string{http.MethodGet: "read", http.MethodHead: "read", http.MethodPut: "write", http.MethodPatch: "write", http.MethodDelete: "delete", http.MethodPost: "action"}[rq.http.Method]
 	if verb == "" {
 		verb = "other"
 	}

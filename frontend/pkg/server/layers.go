@@ -19,15 +19,16 @@ import (
 type layer func(s *Server, ctx context.Context, rq *request, next func(ctx context.Context))
 
 // layers returns the layers around a request, the outermost first. They see every request, also rejected ones and
-// panics: each request gets a response, metrics, a log record, IDs, a span in its trace and, if it requested a change,
-// an audit record.
+// panics: each request gets a response, metrics, a log record, IDs, a span in its trace and, if it requested a change
+// or was refused, an audit record.
 func layers() []layer {
 	return []layer{
 		recoverPanic,
 		observe,
 		correlate,
 		traced,
-		audit,
+		logAudit,
+		recordRefusal,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -64,8 +65,10 @@ type Config struct {
 	// Healthy returns the value of the metric frontend_health; nil means healthy.
 	Healthy func(ctx context.Context) bool
 	Log     *slog.Logger
-	// Audit receives the audit records; nil means Log.
-	Audit   *slog.Logger
+	// Audit receives the audit records of changes in the log; nil means Log.
+	Audit *slog.Logger
+	// Refused stores the audit record of a request that the Authenticator refused; nil means that it is only logged.
+	Refused func(context.Context, audit.Record)
 	Metrics prometheus.Registerer
 	// ClustersPerSubscription is the quota of subscriptions for which no engineer has set another one.
 	ClustersPerSubscription int

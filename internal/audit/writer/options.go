@@ -42,6 +42,11 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.Int64Var(&o.QueueLimit, "audit-queue-limit", DefaultBytes, "largest size of the audit queue in `bytes`; a full queue rejects requests that must be audited")
 }
 
+// Enabled reports whether a flag of the audit is set.
+func (o *Options) Enabled() bool {
+	return o.QueueDir+o.SinkDir+o.SinkURL+o.WitnessDir+o.WitnessURL+o.KeyFile != ""
+}
+
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
 	for _, required := range []struct{ flag, value string }{

@@ -67,6 +67,9 @@ type Config struct {
 	Heartbeat, Resend, MaxResend, SafetyPoll, Sweep, TombstoneAge time.Duration
 	ResyncWindow                                                  int
 
+	// Refused records the calls that no rule allows; nil means that they are only logged.
+	Refused func(context.Context, mesh.Refusal)
+
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -110,7 +113,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	s := &Server{c: c, id: uuid.NewString(), authorizer: mesh.NewAuthorizer(mesh.MaestroServer, c.Rules, c.Log)}
+	s := &Server{c: c, id: uuid.NewString(), authorizer: mesh.NewAuthorizer(mesh.MaestroServer, c.Rules, c.Log).WithRefusals(c.Refused)}
 	var err error
 	if s.store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseAuthentication, c.MaxConnections, c.Log); err != nil {
 		return nil, err
@@ -256,7 +259,7 @@ func (s *Server) serveREST(ctx context.Context) error {
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
-	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.Identity.ServerTLS(s.authorizer.Clients()...)), restShutdownTimeout)
+	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.authorizer.ServerTLS(s.c.Identity)), restShutdownTimeout)
 }
 
 // followNotifications wakes the deliveries and the hub on notifications of other replicas. After each connect it wakes all

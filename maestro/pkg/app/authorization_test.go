@@ -91,10 +91,13 @@ func TestPublishRefusesHiddenSource(t *testing.T) {
 }
 
 // serve runs a server whose database and broker are unreachable.
-func serve(t *testing.T) (region *meshtest.Region, grpcAddress, restAddress string) {
+func serve(t *testing.T, changes ...func(*app.Config)) (region *meshtest.Region, grpcAddress, restAddress string) {
 	t.Helper()
 	region = meshtest.New(t)
 	config := unreachable(t, region)
+	for _, change := range changes {
+		change(&config)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	server, err := app.New(ctx, config)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
@@ -18,6 +20,7 @@ import (
 // Options are the flags of maestro-server.
 type Options struct {
 	Process process.Options
+	Audit   writer.Options
 
 	grpc, rest, identity            string
 	database                        postgres.Settings
@@ -35,6 +38,7 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.flags = flags
 	o.Process.AddFlags(flags)
+	o.Audit.AddFlags(flags)
 	flags.StringVar(&o.grpc, "listen-grpc", "127.0.0.1:8090", "`address` of the CloudEvents gRPC service")
 	flags.StringVar(&o.rest, "listen-rest", "127.0.0.1:8000", "`address` of the REST API")
 	flags.StringVar(&o.identity, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt: the server's SPIFFE identity")
@@ -56,6 +60,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 // Validate returns an error that names the first required flag without a value, or a flag with an unsupported value.
 func (o *Options) Validate() error {
 	if err := process.Required(o.flags, "identity-dir", "database-url-file", "mqtt-address", "mqtt-identity-dir"); err != nil {
+		return err
+	}
+	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
 	return o.database.Validate()
@@ -91,13 +98,20 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	}
 	defer restListener.Close()
 
+	refused, stopAudit, err := refusals.Start(ctx, &o.Audit, string(mesh.MaestroServer), p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
+	// The audit ends after the last call.
+	defer stopAudit()
+
 	s, err := New(ctx, Config{
 		DatabaseURL: url, DatabaseAuthentication: authentication, AwaitMigration: !o.migrate, MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
 		GRPC: grpcListener, REST: restListener, Identity: identity, Rules: mesh.Rules(),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
 		ResyncWindow: o.window, TombstoneAge: o.tombstoneAge,
-		Registry: p.Metrics, Log: p.Log,
+		Refused: refused.Call, Registry: p.Metrics, Log: p.Log,
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
@@ -25,6 +28,7 @@ type Options struct {
 	MaxSessions  int
 	EnableFaults bool
 	FaultsListen string
+	Audit        writer.Options
 }
 
 // AddFlags registers the options with flags.
@@ -34,15 +38,20 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.SourceID, "source-id", "maestro", "the Maestro server's `name` in topics")
 	flags.IntVar(&o.MaxSessions, "max-sessions", 1000, "maximum `number` of sessions")
 	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "serve fault injection on --faults-listen, for tests")
+	o.Audit.AddFlags(flags)
 	flags.StringVar(&o.FaultsListen, "faults-listen", "127.0.0.1:0", "`address` of fault injection, plain HTTP")
 }
 
-// Validate returns an error that names the first missing flag.
+// Validate returns an error that names the first missing or invalid flag. The flags of the audit are optional, but they need each other:
+// Azure has its own audit of Event Grid.
 func (o *Options) Validate() error {
 	if o.IdentityDir == "" {
 		return errors.New("--identity-dir is required")
 	}
-	return nil
+	if !o.Audit.Enabled() {
+		return nil
+	}
+	return o.Audit.Validate()
 }
 
 // Run serves until ctx ends.
@@ -52,12 +61,22 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
 	p.Metrics.MustRegister(identity.Collector())
+	var refused func(context.Context, mesh.Refusal)
+	if o.Audit.Enabled() {
+		records, stop, err := refusals.Start(ctx, &o.Audit, string(mesh.EventGridEmulator), p.Log, p.Metrics)
+		if err != nil {
+			return err
+		}
+		// The audit ends after the last client.
+		defer stop()
+		refused = records.Call
+	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	b, err := broker.Start(listener, broker.Options{
-		TLS: identity.TLS(), Source: o.SourceID, MaxSessions: o.MaxSessions, Log: p.Log,
+		TLS: identity.TLS(), Source: o.SourceID, MaxSessions: o.MaxSessions, Refused: refused, Log: p.Log,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

@@ -50,7 +50,9 @@ type Options struct {
 	Source string
 	// MaxSessions bounds the number of sessions, connected or not; 0 means 1000.
 	MaxSessions int
-	Log         *slog.Logger
+	// Refused records the connections and topics that no rule allows a verified workload; nil means that they are only logged.
+	Refused func(context.Context, mesh.Refusal)
+	Log     *slog.Logger
 }
 
 // Broker is a running MQTT broker. It is safe for concurrent use.
@@ -103,7 +105,7 @@ func Start(listener net.Listener, o Options) (*Broker, error) {
 		}),
 		addr: listener.Addr(),
 	}
-	b.hook = &eventGridHook{permissions: newPermissions(o.Source), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients}
+	b.hook = &eventGridHook{permissions: newPermissions(o), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients}
 	if err := b.server.AddHook(b.hook, nil); err != nil {
 		return nil, fmt.Errorf("installing the broker's hook: %w", err)
 	}
@@ -224,6 +226,7 @@ func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 		return h.reject(cl, packets.ErrNotAuthorized, err.Error())
 	}
 	if !h.permissions.connect(from) {
+		h.permissions.refuse(from, mesh.Connect, "")
 		return h.reject(cl, packets.ErrNotAuthorized, "the workload "+string(from.workload)+" is not authorized for any topic")
 	}
 	if pk.Connect.ClientIdentifier == "" {
@@ -234,6 +237,7 @@ func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 		return h.reject(cl, packets.ErrQuotaExceeded, "the maximum number of sessions is reached")
 	}
 	if pk.Connect.WillFlag && !h.permissions.topic(from, pk.Connect.WillTopic, true) {
+		h.permissions.refuse(from, mesh.Publish, pk.Connect.WillTopic)
 		return h.reject(cl, packets.ErrNotAuthorized, "the client is not authorized for the topic of its will")
 	}
 	return nil
@@ -248,11 +252,7 @@ func (h *eventGridHook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bo
 		return true
 	}
 	h.rejected.Add(1)
-	action := "subscribe"
-	if write {
-		action = "publish"
-	}
-	h.log.Warn("topic rejected", logkey.Client, cl.ID, logkey.Topic, topic, logkey.Action, action)
+	h.permissions.refuse(clientOf(cl.ID), actionOf(write), topic)
 	return false
 }
 

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -23,8 +24,8 @@ type permissions struct {
 	rules  *mesh.Authorizer
 }
 
-func newPermissions(source string) *permissions {
-	return &permissions{source: source, rules: mesh.NewAuthorizer(mesh.EventGridEmulator, mesh.Rules(), nil)}
+func newPermissions(o Options) *permissions {
+	return &permissions{source: o.Source, rules: mesh.NewAuthorizer(mesh.EventGridEmulator, mesh.Rules(), o.Log).WithRefusals(o.Refused)}
 }
 
 // connect reports whether a client may connect, because it may use some topic.
@@ -32,13 +33,24 @@ func (p *permissions) connect(c client) bool { return slices.Contains(p.rules.Cl
 
 // topic reports whether a client may publish to a topic, or subscribe to a filter and receive matching messages.
 func (p *permissions) topic(c client, topic string, publish bool) bool {
-	action := mesh.Subscribe
-	if publish {
-		action = mesh.Publish
-	}
 	if rest, shared := strings.CutPrefix(topic, "$share/"); shared && !publish {
 		_, topic, _ = strings.Cut(rest, "/")
 	}
 	source, consumer, channel, ok := maestroapi.ParseTopic(topic)
-	return ok && source == p.source && p.rules.Topic(c.workload, c.name, action, consumer, channel)
+	return ok && source == p.source && p.rules.Topic(c.workload, c.name, actionOf(publish), consumer, channel)
+}
+
+// actionOf returns the action of the rules.
+func actionOf(publish bool) string {
+	if publish {
+		return mesh.Publish
+	}
+	return mesh.Subscribe
+}
+
+// refuse records that a client was refused an action on a topic, or the connection.
+func (p *permissions) refuse(c client, action, topic string) {
+	_, _, channel, _ := maestroapi.ParseTopic(topic)
+	// The engine has no context of a client.
+	p.rules.RefuseTopic(context.Background(), c.workload, c.name, action, channel, topic)
 }
