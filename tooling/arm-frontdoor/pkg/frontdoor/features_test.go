@@ -12,11 +12,7 @@ func TestCustomerCannotApproveOwnFeature(t *testing.T) {
 	const name = "Microsoft.RedHatOpenShift/ExperimentalReleaseFeatures"
 	feature := "/subscriptions/" + subscription + "/providers/Microsoft.Features/providers/Microsoft.RedHatOpenShift/features/ExperimentalReleaseFeatures"
 	const version = "?api-version=2021-07-01"
-	text, err := h.issuer.Issue(armClient.TenantID, armClient.ClientID, armClient.ClientSecret, "https://management.azure.com/.default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := http.Header{"Authorization": {"Bearer " + text}}
+	provider := h.asARM(t)
 	for _, step := range []struct {
 		reason       string
 		header       http.Header

@@ -129,6 +129,16 @@ func (h *environment) options() *arm.ClientOptions {
 }
 
 // do sends a request with a token and returns the status and the decoded body.
+// asARM returns the header of requests of the client that identifies ARM.
+func (h *environment) asARM(t *testing.T) http.Header {
+	t.Helper()
+	text, err := h.issuer.Issue(armClient.TenantID, armClient.ClientID, armClient.ClientSecret, "https://management.azure.com/.default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.Header{"Authorization": {"Bearer " + text}}
+}
+
 func (h *environment) do(t *testing.T, method, path string, header http.Header, body any) (*http.Response, map[string]any) {
 	t.Helper()
 	data, err := json.Marshal(body)

@@ -159,7 +159,11 @@ func TestGroupDeletionInDeletedSubscription(t *testing.T) {
 		{http.MethodGet, clusterID("one") + "?api-version=" + apiVersion, nil, http.StatusBadRequest},
 		{http.MethodDelete, group, nil, http.StatusAccepted},
 	} {
-		if response, body := h.do(t, step.method, step.path, nil, step.body); response.StatusCode != step.status {
+		var header http.Header
+		if body, ok := step.body.(map[string]string); ok && body["state"] != "" {
+			header = h.asARM(t)
+		}
+		if response, body := h.do(t, step.method, step.path, header, step.body); response.StatusCode != step.status {
 			t.Fatalf("%s %s: %d %v", step.method, step.path, response.StatusCode, body)
 		}
 	}

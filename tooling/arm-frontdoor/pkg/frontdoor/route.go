@@ -217,8 +217,8 @@ func (d *FrontDoor) listLocations(s directory.Subscription) *response {
 	}}})
 }
 
-// putSubscription creates a subscription or changes its state, which other services do in Azure. Local regions create their
-// subscriptions this way, and tests warn, suspend or delete them.
+// putSubscription creates a subscription of the caller's tenant, or changes its name, which other services do in Azure. Only the client that
+// identifies ARM sets the state: in Azure, it follows from the contract and the payments of the customer.
 func (d *FrontDoor) putSubscription(r *request) *response {
 	if !uuidPattern.MatchString(r.path.subscription) {
 		return newError(http.StatusBadRequest, "InvalidSubscriptionId", "The provided subscription identifier '%s' is malformed or invalid.", r.path.subscription)
@@ -236,8 +236,13 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 		return newError(http.StatusBadRequest, "InvalidRequestContent", "The state '%s' is invalid. Supported values are Registered, Warned, Suspended and Deleted.", body.State)
 	}
 	before, exists := d.options.Directory.Subscription(r.path.subscription)
-	if exists && !asciifold.Equal(before.TenantID, r.caller.TenantID) {
+	provider := d.isProvider(r.caller)
+	if exists && !provider && !asciifold.Equal(before.TenantID, r.caller.TenantID) || !exists && provider {
 		return newError(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", r.path.subscription)
+	}
+	if body.State != "" && !provider {
+		return newError(http.StatusForbidden, "AuthorizationFailed",
+			"The client with object id '%s' does not have authorization to set the state of the subscription '%s'. Only Azure Resource Manager sets it.", r.caller.ObjectID, r.path.subscription)
 	}
 	if body.State != "" && before.State != body.State {
 		if before.Provider != directory.Registered {
@@ -249,7 +254,13 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 		}
 	}
 	after, err := d.options.Directory.Update(r.path.subscription, func(s *directory.Subscription) error {
-		s.TenantID = r.caller.TenantID
+		switch {
+		case s.TenantID == "":
+			s.TenantID = r.caller.TenantID
+		case !provider && !asciifold.Equal(s.TenantID, r.caller.TenantID):
+			// Another tenant has created it in the meantime.
+			return newError(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", r.path.subscription)
+		}
 		if body.DisplayName != "" {
 			s.Name = body.DisplayName
 		}
@@ -300,10 +311,13 @@ func (d *FrontDoor) respondForRegistration(r *request, s directory.Subscription)
 }
 
 // register notifies the resource provider before it stores the registration, so that the provider knows every registered
-// subscription.
+// subscription. A registration must not end the state that ARM has set.
 func (d *FrontDoor) register(r *request, s directory.Subscription, registration, state string) *response {
 	if r.Method != http.MethodPost {
 		return methodNotAllowed(http.MethodPost)
+	}
+	if slices.Contains([]string{"Warned", "Suspended", "Deleted"}, s.State) {
+		return newError(http.StatusConflict, "ReadOnlyDisabledSubscription", "The subscription '%s' is disabled and therefore marked as read only. You cannot perform any write actions on this subscription until it is re-enabled.", s.ID)
 	}
 	if s.Provider == registration {
 		return newResponse(http.StatusOK, d.providerBody(s.ID, s.Provider))
