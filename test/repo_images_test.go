@@ -15,8 +15,10 @@ var programsWithoutImage = map[string]string{
 	"dev-infrastructure/kubernetes/cmd/kubernetes-node": "starts the nodes on which images run",
 	"dev-infrastructure/kubernetes/cmd/pause":           "the nodes import it before they can pull images",
 	"tooling/configure/cmd/configure":                   "runs in a checkout",
+	"tooling/image-sync/cmd/image-sync":                 "runs in a pipeline's checkout",
 	"tooling/images/cmd/images":                         "runs in a checkout",
 	"tooling/mesh-policies/cmd/mesh-policies":           "runs in a checkout",
+	"tooling/registry/cmd/registry":                     "serves the images to the nodes",
 	"tooling/rollout/cmd/rollout":                       "runs in a checkout",
 	"tooling/supplychain/cmd/supplychain":               "runs in a checkout",
 }

@@ -1,0 +1,537 @@
+package mirror_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/release/signature"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
+	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
+	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+)
+
+// registry is a running registry whose responses a test can change.
+type registry struct {
+	t    *testing.T
+	host string
+	// fault is called before each request. It returns true if it has responded.
+	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	// uploads is the number of blobs whose content was sent.
+	uploads atomic.Int32
+}
+
+func startRegistry(t *testing.T, dir string) *registry {
+	t.Helper()
+	content, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &registry{t: t}
+	handler := server.New(content, access.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if fault := r.fault.Load(); fault != nil && (*fault)(w, request) {
+			return
+		}
+		if request.Method == http.MethodPatch {
+			r.uploads.Add(1)
+		}
+		handler.ServeHTTP(w, request)
+	}))
+	t.Cleanup(s.Close)
+	r.host = strings.TrimPrefix(s.URL, "http://")
+	return r
+}
+
+// setFault sets the fault; nil removes it.
+func (r *registry) setFault(fault func(http.ResponseWriter, *http.Request) bool) {
+	if fault == nil {
+		r.fault.Store(nil)
+		return
+	}
+	r.fault.Store(&fault)
+}
+
+// push stores an image or an index and returns its name.
+func (r *registry) push(repository string, content remote.Taggable) string {
+	r.t.Helper()
+	described, ok := content.(interface{ Digest() (v1.Hash, error) })
+	if !ok {
+		r.t.Fatalf("%T has no digest", content)
+	}
+	digest, err := described.Digest()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reference := r.digest(repository + "@" + digest.String())
+	switch c := content.(type) {
+	case v1.ImageIndex:
+		err = remote.WriteIndex(reference, c)
+	case v1.Image:
+		err = remote.Write(reference, c)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reference.Name()
+}
+
+func (r *registry) digest(text string) name.Digest {
+	r.t.Helper()
+	d, err := name.NewDigest(r.host+"/"+text, name.Insecure)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return d
+}
+
+// has reports whether the registry shows an image.
+func (r *registry) has(repository, image string) bool {
+	r.t.Helper()
+	_, digest, _ := strings.Cut(image, "@")
+	_, err := remote.Head(r.digest(repository + "@" + digest))
+	return err == nil
+}
+
+// region is a source with a release of two architectures and a single image with an attached document, and a target.
+type region struct {
+	t                *testing.T
+	source, target   *registry
+	release          string
+	components       []string
+	single, attached string
+	key              *signature.Key
+	signatures       string
+}
+
+func newRegion(t *testing.T, targetDir string) *region {
+	t.Helper()
+	r := &region{t: t, source: startRegistry(t, t.TempDir()), target: startRegistry(t, targetDir), signatures: t.TempDir()}
+	for n := range 3 {
+		r.components = append(r.components, r.source.push("ocp/art", randomImage(t, 20_000, 2+n)))
+	}
+	index := v1.ImageIndex(empty.Index)
+	for n, architecture := range []string{"amd64", "arm64"} {
+		// The architectures share one component, and each has one of its own.
+		child := payload(t, architecture, map[string]string{"shared": r.components[0], "own": r.components[1+n]})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: child, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}}})
+	}
+	r.release = r.source.push("ocp/release", index)
+	image := randomImage(t, 20_000, 2)
+	r.single = r.source.push("tools/hypershift", image)
+	r.attached = r.source.push("tools/hypershift", attachTo(t, image))
+	var err error
+	if r.key, err = signature.NewKey(signature.KeyOptions{Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func digestOf(image string) string {
+	_, digest, _ := strings.Cut(image, "@")
+	return digest
+}
+
+func randomImage(t *testing.T, size int64, layers int) v1.Image {
+	t.Helper()
+	image, err := random.Image(size, int64(layers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// payload returns a release image that refers to components.
+func payload(t *testing.T, architecture string, components map[string]string) v1.Image {
+	t.Helper()
+	var tags []string
+	for what, image := range components {
+		tags = append(tags, fmt.Sprintf(`{"name": %q, "from": {"kind": "DockerImage", "name": %q}}`, what, image))
+	}
+	return fileImage(t, architecture, "release-manifests/image-references", `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "spec": {"tags": [`+strings.Join(tags, ",")+`]}}`)
+}
+
+// fileImage returns an image with two layers, of which the last one has a file.
+func fileImage(t *testing.T, architecture, file, text string) v1.Image {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: file, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(randomImage(t, 5000, 1), layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", architecture
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// attachTo returns a document that refers to an image.
+func attachTo(t *testing.T, image v1.Image) v1.Image {
+	t.Helper()
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := image.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cyclonedx+json")
+	return mutate.Subject(document, v1.Descriptor{MediaType: types.DockerManifestSchema2, Digest: digest, Size: size}).(v1.Image)
+}
+
+// options returns the options to mirror everything.
+func (r *region) options() mirror.Options {
+	r.t.Helper()
+	text := fmt.Sprintf("mirrors:\n- {source: %[1]q, target: mirror/release}\n- {source: %[2]q, target: mirror/art}\nreleases: [{image: %[3]q}]\nimages: [{image: %[4]q, target: mirror/hypershift}]\n",
+		r.source.host+"/ocp/release", r.source.host+"/ocp/art", r.release, r.single)
+	p, err := plan.Parse([]byte(text), name.Insecure)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	public, err := r.key.PublicKey()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	root, err := signature.ParseTrustRoot(public)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	signatures, err := signature.OpenStore("file://"+r.signatures, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	target, err := name.NewRegistry(r.target.host, name.Insecure)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// Requests are repeated once, at once.
+	fast := []remote.Option{remote.WithRetryBackoff(remote.Backoff{Duration: time.Millisecond, Steps: 2})}
+	return mirror.Options{Plan: p, Target: target, SourceName: []name.Option{name.Insecure}, Source: fast, Destination: fast,
+		Verifier: signature.NewVerifier(root, signatures, nil), Parallel: 3}
+}
+
+// sync mirrors everything and compares the numbers of images in each state.
+func (r *region) sync(want map[report.State]int) *report.Report {
+	r.t.Helper()
+	return r.syncWith(r.options(), want)
+}
+
+func (r *region) syncWith(o mirror.Options, want map[report.State]int) *report.Report {
+	r.t.Helper()
+	result, err := mirror.Run(r.t.Context(), o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, state := range []report.State{report.Copied, report.Present, report.Missing, report.Withheld, report.Failed} {
+		if got := result.Count(state); got != want[state] {
+			var table bytes.Buffer
+			_ = result.Table(&table)
+			r.t.Fatalf("%d images are %s, want %d\n%s", got, state, want[state], table.String())
+		}
+	}
+	return result
+}
+
+// invisible fails the test if the target shows something of the release.
+func (r *region) invisible() {
+	r.t.Helper()
+	if r.target.has("mirror/release", r.release) {
+		r.t.Error("the target shows the release")
+	}
+	for _, component := range r.components {
+		if r.target.has("mirror/art", component) {
+			r.t.Errorf("the target shows the component %s", component)
+		}
+	}
+}
+
+// complete fails the test unless the target has everything, with the right content.
+func (r *region) complete() {
+	r.t.Helper()
+	index, err := remote.Index(r.target.digest("mirror/release@" + digestOf(r.release)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		r.t.Error(err)
+	}
+	for _, component := range append(r.components, r.single) {
+		repository := "mirror/art@"
+		if component == r.single {
+			repository = "mirror/hypershift@"
+		}
+		image, err := remote.Image(r.target.digest(repository + digestOf(component)))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if err := validate.Image(image); err != nil {
+			r.t.Errorf("%s: %v", component, err)
+		}
+	}
+	if !r.target.has("mirror/hypershift", r.attached) {
+		r.t.Error("the target has no attached document")
+	}
+}
+
+// everything is the number of images: the release, three components, the single image and its attached document.
+const everything = 6
+
+func TestMirror(t *testing.T) {
+	r := newRegion(t, t.TempDir())
+	o := r.options()
+	o.DryRun = true
+	r.syncWith(o, map[report.State]int{report.Missing: everything})
+	r.invisible()
+	result := r.sync(map[report.State]int{report.Copied: everything})
+	r.complete()
+	if result.Blobs.Copied == 0 || result.Blobs.Bytes < 5*20_000 {
+		t.Errorf("%+v", result.Blobs)
+	}
+	before := r.target.uploads.Load()
+	result = r.sync(map[report.State]int{report.Present: everything})
+	if after := r.target.uploads.Load(); after != before || result.Blobs.Copied != 0 {
+		t.Errorf("the second run uploaded %d blobs", after-before)
+	}
+	var text, table bytes.Buffer
+	if err := result.JSON(&text); err != nil || !strings.Contains(text.String(), `"state": "present"`) {
+		t.Errorf("%v: %s", err, text.String())
+	}
+	if err := result.Table(&table); err != nil || !strings.Contains(table.String(), "0 copied, 6 present, 0 missing, 0 withheld, 0 failed") {
+		t.Errorf("%v: %s", err, table.String())
+	}
+}
+
+func TestReleaseNeedsASignature(t *testing.T) {
+	r := newRegion(t, t.TempDir())
+	other, err := signature.NewKey(signature.KeyOptions{Name: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(r.signatures, strings.Replace(digestOf(r.release), ":", "=", 1), "signature-1")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	check := func(reason string) {
+		t.Helper()
+		result := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2})
+		if cause := result.Images[0].Cause; !strings.Contains(cause, "has no valid signature") {
+			t.Errorf("%s: %s", reason, cause)
+		}
+		r.invisible()
+		if requests := r.target.uploads.Load(); requests > 4 { // those of the single image and its document
+			t.Errorf("%s: %d blobs were uploaded", reason, requests)
+		}
+		r.target = startRegistry(t, t.TempDir())
+	}
+	check("no signature")
+	if err := other.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
+		t.Fatal(err)
+	}
+	check("the signature of another key")
+}
+
+func TestFaultsOfTheSource(t *testing.T) {
+	for reason, c := range map[string]struct {
+		fault func(r *region, blob string) func(http.ResponseWriter, *http.Request) bool
+		cause string
+	}{
+		"a missing blob": {func(_ *region, blob string) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, request *http.Request) bool {
+				if strings.HasSuffix(request.URL.Path, blob) {
+					http.Error(w, `{"errors": [{"code": "BLOB_UNKNOWN", "message": "gone"}]}`, http.StatusNotFound)
+					return true
+				}
+				return false
+			}
+		}, "BLOB_UNKNOWN"},
+		"a corrupted blob": {func(_ *region, blob string) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, request *http.Request) bool {
+				if strings.HasSuffix(request.URL.Path, blob) && request.Method == http.MethodGet {
+					_, _ = w.Write(bytes.Repeat([]byte("x"), 30_000))
+					return true
+				}
+				return false
+			}
+		}, "blob sha256:"},
+		"a cut connection": {func(_ *region, blob string) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, request *http.Request) bool {
+				if strings.HasSuffix(request.URL.Path, blob) && request.Method == http.MethodGet {
+					w.Header().Set("Content-Length", "30000")
+					_, _ = w.Write([]byte("the beginning"))
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			}
+		}, "blob sha256:"},
+		"a registry that stops": {func(*region, string) func(http.ResponseWriter, *http.Request) bool {
+			var mu sync.Mutex
+			served := 0
+			return func(http.ResponseWriter, *http.Request) bool {
+				mu.Lock()
+				served++
+				stopped := served > 12
+				mu.Unlock()
+				if stopped {
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			}
+		}, "EOF"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			r := newRegion(t, t.TempDir())
+			image, err := remote.Image(r.source.digest("ocp/art@" + digestOf(r.components[2])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			last, err := image.ConfigName() // the last blob that is copied
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.source.setFault(c.fault(r, last.String()))
+			result, err := mirror.Run(t.Context(), r.options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Count(report.Failed) == 0 || !strings.Contains(causes(result), c.cause) {
+				t.Errorf("%+v", result.Images)
+			}
+			r.invisible()
+			r.source.setFault(nil)
+			before := r.target.uploads.Load()
+			result, err = mirror.Run(t.Context(), r.options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Count(report.Failed)+result.Count(report.Withheld) > 0 {
+				t.Errorf("%+v", result.Images)
+			}
+			r.complete()
+			if sent := int(r.target.uploads.Load() - before); sent != result.Blobs.Copied {
+				t.Errorf("%d blobs were sent and %d are reported", sent, result.Blobs.Copied)
+			}
+			if reason != "a registry that stops" && result.Blobs.Copied != 1 {
+				t.Errorf("the second run copied %d blobs and not only the missing one", result.Blobs.Copied)
+			}
+		})
+	}
+}
+
+// causes returns the causes of all failures.
+func causes(result *report.Report) string {
+	var all strings.Builder
+	for _, image := range result.Images {
+		all.WriteString(image.Cause + "\n")
+	}
+	return all.String()
+}
+
+func TestComponentOutsideOfTheMirrorsIsRefused(t *testing.T) {
+	r := newRegion(t, t.TempDir())
+	elsewhere := r.source.push("elsewhere/art", randomImage(t, 100, 1))
+	r.release = r.source.push("ocp/release", payload(t, "amd64", map[string]string{"a": r.components[0], "b": elsewhere}))
+	if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
+		t.Fatal(err)
+	}
+	result := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2})
+	if cause := result.Images[0].Cause; !strings.Contains(cause, "component b: mirrors has no source "+r.source.host+"/elsewhere/art") {
+		t.Error(cause)
+	}
+	r.invisible()
+}
+
+func TestImageThatIsNoReleaseIsRefused(t *testing.T) {
+	for reason, c := range map[string]struct {
+		image func(t *testing.T) v1.Image
+		cause string
+	}{
+		"no list": {func(t *testing.T) v1.Image { return randomImage(t, 100, 2) }, "it is not a release image"},
+		"no JSON": {func(t *testing.T) v1.Image { return fileImage(t, "amd64", "release-manifests/image-references", "x") }, "image-references"},
+		"another kind": {func(t *testing.T) v1.Image {
+			return fileImage(t, "amd64", "release-manifests/image-references", `{"kind": "List"}`)
+		}, "kind: is"},
+		"no components": {func(t *testing.T) v1.Image { return payload(t, "amd64", nil) }, "spec.tags: there is none"},
+		"a tag":         {func(t *testing.T) v1.Image { return payload(t, "amd64", map[string]string{"a": "quay.io/a:latest"}) }, "spec.tags[0].from"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			r := newRegion(t, t.TempDir())
+			r.release = r.source.push("ocp/release", c.image(t))
+			if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
+				t.Fatal(err)
+			}
+			if cause := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2}).Images[0].Cause; !strings.Contains(cause, c.cause) {
+				t.Errorf("%s, want %s", cause, c.cause)
+			}
+		})
+	}
+}
+
+func TestFullDiskOfTheTarget(t *testing.T) {
+	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
+		r := newRegion(t, filepath.Join(dir, "registry"))
+		filler := smalldisk.Fill(t, dir)
+		result, err := mirror.Run(t.Context(), r.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Count(report.Failed) == 0 || result.Count(report.Copied) > 0 || !strings.Contains(causes(result), "the disk of the registry is full") {
+			t.Errorf("%+v", result.Images)
+		}
+		r.invisible()
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		r.sync(map[report.State]int{report.Copied: everything})
+		r.complete()
+	})
+}

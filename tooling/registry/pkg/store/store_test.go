@@ -1,0 +1,253 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func open(t *testing.T, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// putBlob stores a blob.
+func putBlob(s *store.Store, repository string, text []byte) error {
+	u, err := s.Begin(repository, now)
+	if err != nil {
+		return err
+	}
+	if _, err := u.Append(bytes.NewReader(text), -1, now); err != nil {
+		s.Cancel(u)
+		return err
+	}
+	return s.Commit(u, store.DigestOf(text))
+}
+
+const (
+	imageType = "application/vnd.oci.image.manifest.v1+json"
+	indexType = "application/vnd.oci.image.index.v1+json"
+)
+
+// image returns a manifest with a configuration and one layer.
+func image(config, layer, more string) []byte {
+	return fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": %q, "config": {"mediaType": "application/x", "digest": %q, "size": %d}, "layers": [{"mediaType": "application/y", "digest": %q, "size": %d}]%s}`,
+		imageType, store.DigestOf([]byte(config)), len(config), store.DigestOf([]byte(layer)), len(layer), more)
+}
+
+func TestContentSurvivesARestart(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, text := range []string{"config", "layer"} {
+		if err := putBlob(s, "a/b", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unfinished, err := s.Begin("a/b", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unfinished.Append(strings.NewReader("part"), -1, now); err != nil {
+		t.Fatal(err)
+	}
+	manifest := image("config", "layer", "")
+	if _, err := s.PutManifest("a/b", "v1", imageType, manifest); err != nil {
+		t.Fatal(err)
+	}
+	referrer := image("config", "layer", `, "artifactType": "application/z", "subject": {"mediaType": "x", "digest": "`+store.DigestOf(manifest)+`", "size": 1}`)
+	if _, err := s.PutManifest("a/b", store.DigestOf(referrer), imageType, referrer); err != nil {
+		t.Fatal(err)
+	}
+
+	s = open(t, dir)
+	for _, reference := range []string{"v1", store.DigestOf(manifest)} {
+		if m, err := s.Manifest("a/b", reference); err != nil || !bytes.Equal(m.Text, manifest) || m.MediaType != imageType || m.Digest != store.DigestOf(manifest) {
+			t.Errorf("%s: %+v, %v", reference, m, err)
+		}
+	}
+	if tags, more, err := s.Tags("a/b", "", -1); err != nil || more || len(tags) != 1 || tags[0] != "v1" {
+		t.Errorf("%v, %v, %v", tags, more, err)
+	}
+	if found, err := s.Referrers("a/b", store.DigestOf(manifest), ""); err != nil || len(found) != 1 || found[0].Digest != store.DigestOf(referrer) || found[0].ArtifactType != "application/z" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if found, err := s.Referrers("a/b", store.DigestOf(manifest), "application/other"); err != nil || len(found) != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	file, err := s.Blob(store.DigestOf([]byte("layer")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if text, err := io.ReadAll(file); err != nil || string(text) != "layer" {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err := s.Upload("a/b", unfinished.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the upload of the earlier process: %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "uploads")); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+func TestWrongContentIsRefused(t *testing.T) {
+	s := open(t, t.TempDir())
+	for _, text := range []string{"config", "layer"} {
+		if err := putBlob(s, "a", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := s.Begin("a", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Append(strings.NewReader("corrupted"), 0, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(u, store.DigestOf([]byte("other"))); !errors.Is(err, store.ErrDigest) {
+		t.Errorf("a blob with another digest: %v", err)
+	}
+	if _, err := s.Blob(store.DigestOf([]byte("other"))); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the blob is stored: %v", err)
+	}
+	good := image("config", "layer", "")
+	for reason, c := range map[string]struct {
+		reference, mediaType string
+		text                 []byte
+		want                 error
+	}{
+		"another digest":          {store.DigestOf([]byte("x")), imageType, good, store.ErrDigest},
+		"a bad reference":         {"a/b", imageType, good, store.ErrName},
+		"no JSON":                 {"v1", imageType, []byte("{"), store.ErrManifest},
+		"another media type":      {"v1", indexType, good, store.ErrManifest},
+		"an unknown media type":   {"v1", "text/plain", good, store.ErrManifest},
+		"no configuration":        {"v1", imageType, []byte(`{"schemaVersion": 2}`), store.ErrManifest},
+		"schema version 1":        {"v1", imageType, []byte(`{"schemaVersion": 1}`), store.ErrManifest},
+		"a missing layer":         {"v1", imageType, image("config", "missing", ""), store.ErrReference},
+		"a missing configuration": {"v1", imageType, image("missing", "layer", ""), store.ErrReference},
+		"a layer of another size": {"v1", imageType, bytes.Replace(good, []byte(`"size": 5`), []byte(`"size": 6`), 1), store.ErrReference},
+		"a path for a digest":     {"v1", imageType, bytes.Replace(good, []byte(store.DigestOf([]byte("layer"))), []byte("sha256:../../x"), 1), store.ErrManifest},
+		"a missing manifest": {"v1", indexType, fmt.Appendf(nil, `{"schemaVersion": 2, "manifests": [{"mediaType": %q, "digest": %q, "size": %d}]}`, imageType, store.DigestOf(good), len(good)),
+			store.ErrReference},
+		"too large": {"v1", imageType, make([]byte, store.MaxManifest+1), store.ErrManifest},
+	} {
+		if _, err := s.PutManifest("a", c.reference, c.mediaType, c.text); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", reason, err, c.want)
+		}
+	}
+	if _, err := s.Manifest("a", "v1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a refused manifest is stored: %v", err)
+	}
+	for _, name := range []string{"", "A", "../a", "a/../b", "a//b", "_tags", "a/_tags", "/a", strings.Repeat("a/", 200) + "a"} {
+		if err := putBlob(s, name, []byte("x")); !errors.Is(err, store.ErrName) {
+			t.Errorf("the repository %q: %v", name, err)
+		}
+	}
+}
+
+func TestUploadInParts(t *testing.T) {
+	s := open(t, t.TempDir())
+	u, err := s.Begin("a", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := u.Append(strings.NewReader("one"), 0, now); err != nil || size != 3 {
+		t.Fatal(size, err)
+	}
+	if _, err := u.Append(strings.NewReader("x"), 4, now); !errors.Is(err, store.ErrRange) {
+		t.Errorf("a part after a gap: %v", err)
+	}
+	// The connection is cut: what arrived remains, and the client continues after it.
+	cut := errors.New("cut")
+	if size, err := u.Append(io.MultiReader(strings.NewReader("tw"), failing{cut}), 3, now); !errors.Is(err, cut) || size != 5 {
+		t.Errorf("%d, %v", size, err)
+	}
+	if size, err := u.Append(strings.NewReader("o"), 5, now); err != nil || size != 6 {
+		t.Errorf("%d, %v", size, err)
+	}
+	if _, err := s.Upload("b", u.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an upload of another repository: %v", err)
+	}
+	if err := s.Commit(u, store.DigestOf([]byte("onetwo"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(u, store.DigestOf([]byte("onetwo"))); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the second commit: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+func TestUploadsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	begin := func(at time.Time) (n int) {
+		for {
+			if _, err := s.Begin("a", at); errors.Is(err, store.ErrUploads) {
+				return n
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	if n := begin(now); n != 1000 {
+		t.Errorf("%d uploads", n)
+	}
+	if n := begin(now.Add(2 * time.Hour)); n != 1000 {
+		t.Errorf("%d uploads after the idle ones ended", n)
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "uploads")); err != nil || len(entries) != 1000 {
+		t.Errorf("%d files, %v", len(entries), err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
+		s := open(t, filepath.Join(dir, "registry"))
+		if err := putBlob(s, "a", []byte("config")); err != nil {
+			t.Fatal(err)
+		}
+		if err := putBlob(s, "a", []byte("layer")); err != nil {
+			t.Fatal(err)
+		}
+		filler := smalldisk.Fill(t, dir)
+		large := bytes.Repeat([]byte("x"), 1<<20)
+		if err := putBlob(s, "a", large); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("a blob on a full disk: %v", err)
+		}
+		if _, err := s.PutManifest("a", "v1", imageType, image("config", "layer", "")); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("a manifest on a full disk: %v", err)
+		}
+		if _, err := s.Manifest("a", "v1"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the manifest is stored: %v", err)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		if err := putBlob(s, "a", large); err != nil {
+			t.Errorf("a blob when there is space: %v", err)
+		}
+		if _, err := s.PutManifest("a", "v1", imageType, image("config", "layer", "")); err != nil {
+			t.Errorf("a manifest when there is space: %v", err)
+		}
+	})
+}
