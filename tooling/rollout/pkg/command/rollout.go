@@ -54,12 +54,18 @@ func (e *environment) session(name string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	secretsDir := e.secretsDir
+	if secretsDir != "" { // programs run in another folder
+		if secretsDir, err = filepath.Abs(secretsDir); err != nil {
+			return nil, err
+		}
+	}
 	actions, err := available(client, instances)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{environment: e, configuration: configuration, region: region, instances: instances, client: client}
-	s.planner = plan.Planner{Root: root, Actions: actions, SecretsDir: e.secretsDir, Record: func(i *plan.Instance) (state.Record, bool) { return s.storeOf(i).Step(i.ID) }}
+	s.planner = plan.Planner{Root: root, Actions: actions, SecretsDir: secretsDir, Record: func(i *plan.Instance) (state.Record, bool) { return s.storeOf(i).Step(i.ID) }}
 	return s, s.read()
 }
 

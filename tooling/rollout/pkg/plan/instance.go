@@ -44,6 +44,9 @@ func Instances(topology *definition.Topology, configuration *deployment.Configur
 	}
 	b := &builder{topology: topology, byStep: map[*definition.Step][]*Instance{}}
 	b.add(definition.ScopeEnvironment, region[:layer.Environment], "", regionValues)
+	if err := b.shared(configuration, region); err != nil {
+		return nil, err
+	}
 	b.add(definition.ScopeRegion, region, "", regionValues)
 	for _, stamp := range configuration.Tree.At(layer.Stamp, region) {
 		values, err := configuration.Render(stamp)
@@ -73,6 +76,33 @@ func (b *builder) add(scope definition.Scope, target layer.Target, suffix string
 			b.all = append(b.all, instance)
 		}
 	}
+}
+
+// shared checks that the inputs of the environment's steps have the same values in all its regions. Otherwise each region would run
+// these steps again with its own values.
+func (b *builder) shared(configuration *deployment.Configuration, region layer.Target) error {
+	for _, other := range configuration.Tree.At(layer.Region, region[:layer.Environment]) {
+		values, problems, err := configuration.Merge(other)
+		if err == nil {
+			err = problems.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("comparing the values that %s shares with %s: %w", region, other, err)
+		}
+		for _, instance := range b.all {
+			for name, in := range instance.Step.Inputs {
+				key := in.Configuration + in.Secret
+				if key == "" {
+					continue
+				}
+				here, there := instance.Values.Get(document.Split(key)...), values.Get(document.Split(key)...)
+				if (here == nil) != (there == nil) || here != nil && textOf(here, in.Secret != "") != textOf(there, in.Secret != "") {
+					return fmt.Errorf("%s: the input %s needs one value for the environment, and the key %s differs between %s and %s", instance.ID, name, key, region, other)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // of returns the instances of a step that an instance of a target depends on: that of the same stamp, or all of them.

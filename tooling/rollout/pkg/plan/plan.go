@@ -3,12 +3,13 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
-	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
 
@@ -81,8 +82,10 @@ func (p *Planner) Decide(instance *Instance, outputs func(*Instance) (map[string
 	if p.Actions[instance.Step.Action] == nil {
 		d.block(fmt.Sprintf("the action %s does not exist in this program yet", instance.Step.Action))
 	}
-	if p.SecretsDir == "" && slices.ContainsFunc(slices.Collect(maps.Values(instance.Step.Inputs)), func(in definition.Input) bool { return in.Secret != "" }) {
-		d.block("an input is a secret, and no folder with secrets is set")
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		if instance.Step.Inputs[name].Secret != "" {
+			p.secret(&d, name, inputs[name])
+		}
 	}
 	var err error
 	if d.Content.Definition, err = definitionHash(instance.Step); err != nil {
@@ -97,6 +100,17 @@ func (p *Planner) Decide(instance *Instance, outputs func(*Instance) (map[string
 	record, found := p.Record(instance)
 	d.judge(record, found, waiting)
 	return d, nil
+}
+
+// secret blocks a step whose secret has no file.
+func (p *Planner) secret(d *Decision, name, reference string) {
+	if p.SecretsDir == "" {
+		d.block(fmt.Sprintf("the input %s is a secret, and no folder with secrets is set", name))
+		return
+	}
+	if info, err := os.Stat(filepath.Join(p.SecretsDir, filepath.FromSlash(reference))); err != nil || !info.Mode().IsRegular() {
+		d.block(fmt.Sprintf("the input %s needs the secret %s, which has no file in the folder with secrets", name, reference))
+	}
 }
 
 func (d *Decision) block(reason string) {

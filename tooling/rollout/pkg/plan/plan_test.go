@@ -142,13 +142,27 @@ steps:
 	if d := decide(t, dir, nil, shellOnly, "")["stamp@1/agent"]; d.Verdict != plan.Blocked {
 		t.Errorf("without a folder: %s", d.Verdict)
 	}
-	d := decide(t, dir, nil, shellOnly, "/secrets")["stamp@1/agent"]
-	with, _, err := d.Arguments(d.Content.Inputs, "/secrets")
+	secrets := t.TempDir()
+	if d := decide(t, dir, nil, shellOnly, secrets)["stamp@1/agent"]; d.Verdict != plan.Blocked || !strings.Contains(d.Reasons[0], "the input key needs the secret service/frontend-key, which has no file") {
+		t.Errorf("without the file: %s %v", d.Verdict, d.Reasons)
+	}
+	rollouttest.Change(t, secrets, "service/frontend-key", "hunter2")
+	d := decide(t, dir, nil, shellOnly, secrets)["stamp@1/agent"]
+	with, _, err := d.Arguments(d.Content.Inputs, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"command": []any{"cat", "/secrets/service/frontend-key"}}, with); diff != "" || d.Content.Inputs["key"] != "service/frontend-key" {
-		t.Errorf("inputs %v, arguments (-want +got):\n%s", d.Content.Inputs, diff)
+	if diff := cmp.Diff(map[string]any{"command": []any{"cat", secrets + "/service/frontend-key"}}, with); diff != "" || d.Content.Inputs["key"] != "service/frontend-key" || d.Verdict != plan.Run {
+		t.Errorf("%s: inputs %v, arguments (-want +got):\n%s", d.Verdict, d.Content.Inputs, diff)
+	}
+}
+
+// TestEnvironmentsHaveOneValue sets a key, which the schema allows for environments, to a text that depends on the region.
+func TestEnvironmentsHaveOneValue(t *testing.T) {
+	dir := rollouttest.Write(t, map[string]string{"config/clouds/public/dev.yaml": "shared: \"s-${region}\"\n"})
+	_, _, err := rollouttest.Instances(dir, rollouttest.Region)
+	if err == nil || !strings.Contains(err.Error(), "global/registry: the input shared needs one value for the environment, and the key shared differs between public/dev/west and public/dev/east") {
+		t.Errorf("got %v", err)
 	}
 }
 
