@@ -37,7 +37,7 @@ test: ## lint, then run all tests, crash sweeps in part (see sweeps, cascade, co
 
 # The race detector makes tests several times slower, so two packages run at the same time. -short tries each crash sweep at a
 # few of its points.
-race: kubectl postgresql ## run the tests and one end-to-end test with Go's race detector (half an hour)
+race: nodes postgresql ## run the tests and one end-to-end test with Go's race detector (half an hour)
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
 	go test -race -short -p 2 -parallel 4 -timeout 40m $(units) || status=1; \

@@ -40,8 +40,8 @@ type Cluster struct {
 	kubeconfig string
 
 	mu sync.Mutex
-	// started holds when each node was started last.
-	started map[string]time.Time
+	// runs holds the last run of each node.
+	runs map[string]*nodeRun
 
 	// stop ends the goroutines in running.
 	stop    context.CancelFunc
@@ -54,7 +54,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, failed error) {
 	if err := errors.Join(options.validate(), options.Check()); err != nil {
 		return nil, err
 	}
-	c := &Cluster{options: options, started: map[string]time.Time{}}
+	c := &Cluster{options: options, runs: map[string]*nodeRun{}}
 	if err := c.createFolders(); err != nil {
 		return nil, err
 	}
@@ -85,10 +85,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, failed error) {
 	// The nodes start while the API server does: kubelet retries until it responds.
 	group, starting := errgroup.WithContext(ctx)
 	for _, n := range options.Nodes {
-		group.Go(func() error {
-			_, err := c.StartNode(starting, n.Name)
-			return err
-		})
+		group.Go(func() error { return c.StartNode(starting, n.Name) })
 	}
 	group.Go(func() error { return c.startControllers(starting) })
 	if err := group.Wait(); err != nil {
@@ -149,11 +146,25 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 }
 
 // AwaitReady waits until the kubelet of a node has reported that it is Ready since StartNode. What it reported before is not considered.
+// It returns an error when the node or the control plane terminates.
 func (c *Cluster) AwaitReady(ctx context.Context, name string) error {
-	c.mu.Lock()
-	started := c.started[name].Truncate(time.Second) // the precision of times in objects
-	c.mu.Unlock()
-	return c.AwaitNode(ctx, name, "Ready", func(n *corev1.Node) bool {
+	run, err := c.run(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-run.exited:
+			cancel(run.err)
+		case <-c.outer.Exited():
+			cancel(c.outer.Err())
+		case <-ctx.Done():
+		}
+	}()
+	started := run.started.Truncate(time.Second) // the precision of times in objects
+	err = c.AwaitNode(ctx, name, "Ready", func(n *corev1.Node) bool {
 		for _, condition := range n.Status.Conditions {
 			if condition.Type == corev1.NodeReady {
 				return condition.Status == corev1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(started)
@@ -161,6 +172,10 @@ func (c *Cluster) AwaitReady(ctx context.Context, name string) error {
 		}
 		return false
 	})
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
 }
 
 // AwaitNode waits until a Node fulfils a condition, which has a name for the error.

@@ -129,6 +129,34 @@ func TestClusterTerminatesWithItsStarter(t *testing.T) {
 	})
 }
 
+// TestStartReportsTerminatedProgram checks that Start names the program of a node that terminates, instead of waiting for the node.
+func TestStartReportsTerminatedProgram(t *testing.T) {
+	if !*all {
+		t.Skip("make deploy-test runs it")
+	}
+	o := options(t, kubernetes.Node{Name: "node-1"})
+	programs := t.TempDir()
+	entries, err := os.ReadDir(o.ThirdParty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if err := os.Symlink(filepath.Join(o.ThirdParty, entry.Name()), filepath.Join(programs, entry.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := filepath.Join(programs, "kubelet")
+	if err := errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\nexit 7\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	o.ThirdParty = programs
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if _, err := kubernetes.Start(ctx, o); err == nil || !strings.Contains(err.Error(), "kubelet terminated: exit status 7") {
+		t.Errorf("Start with a broken kubelet: %v", err)
+	}
+}
+
 // launcherOf returns the process ID of the launcher that a process has started.
 func launcherOf(t *testing.T, starter int) int {
 	t.Helper()

@@ -161,24 +161,65 @@ func (c *Cluster) machine(n node) (machine.Spec, error) {
 	return spec, nil
 }
 
+// nodeRun is the time between the start of a node and its end.
+type nodeRun struct {
+	started time.Time
+	// exited is closed when the node has terminated, for the reason err.
+	exited chan struct{}
+	err    error
+}
+
 // StartNode starts a node that is not running, as at the start of the cluster or after KillNode. It returns when kubelet is started,
-// which is before the Node is Ready. The channel receives why the node terminated.
-func (c *Cluster) StartNode(ctx context.Context, name string) (<-chan error, error) {
+// which is before the Node is Ready.
+func (c *Cluster) StartNode(ctx context.Context, name string) error {
 	n, err := c.node(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.configure(n); err != nil {
-		return nil, fmt.Errorf("configuring node %s: %w", name, err)
+		return fmt.Errorf("configuring node %s: %w", name, err)
 	}
 	spec, err := c.machine(n)
 	if err != nil {
-		return nil, fmt.Errorf("configuring node %s: %w", name, err)
+		return fmt.Errorf("configuring node %s: %w", name, err)
+	}
+	run := &nodeRun{started: time.Now(), exited: make(chan struct{})}
+	terminated, err := c.outer.StartMachine(ctx, spec)
+	if err != nil {
+		return err
 	}
 	c.mu.Lock()
-	c.started[name] = time.Now()
+	c.runs[name] = run
 	c.mu.Unlock()
-	return c.outer.StartMachine(ctx, spec)
+	c.running.Go(func() {
+		run.err = <-terminated
+		close(run.exited)
+	})
+	return nil
+}
+
+// run returns the last run of a node.
+func (c *Cluster) run(name string) (*nodeRun, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if run := c.runs[name]; run != nil {
+		return run, nil
+	}
+	return nil, fmt.Errorf("node %q was not started", name)
+}
+
+// NodeErr waits until a node has terminated and returns the reason, for example the end of its kubelet. A killed node has one, too.
+func (c *Cluster) NodeErr(ctx context.Context, name string) error {
+	run, err := c.run(name)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-run.exited:
+		return run.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // KillNode kills a node with everything on it, as if its power failed. It returns when nothing of the node is left but its files. The

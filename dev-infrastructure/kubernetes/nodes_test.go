@@ -130,6 +130,9 @@ func TestPodsMoveBetweenNodes(t *testing.T) {
 		if err := c.KillNode(c.ctx, "node-2"); err != nil {
 			t.Fatal(err)
 		}
+		if err := c.NodeErr(c.ctx, "node-2"); err == nil {
+			t.Error("a killed node has no reason for its end")
+		}
 		if _, err := c.Dial(c.ctx, "10.77.0.12:10250"); err == nil {
 			t.Error("the kubelet of a killed node accepts connections")
 		}
@@ -150,7 +153,7 @@ func TestPodsMoveBetweenNodes(t *testing.T) {
 			}
 			return nil
 		})
-		if _, err := c.StartNode(c.ctx, "node-2"); err != nil {
+		if err := c.StartNode(c.ctx, "node-2"); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.AwaitReady(c.ctx, "node-2"); err != nil {

@@ -170,8 +170,9 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 	probe.Programs = append(probe.Programs, Program{Name: "probe", Path: "/bin/bash", Log: filepath.Join(dir, "probe.log"), Args: []string{"-c", `
 		exec 3<>/dev/tcp/` + outerAddress + `/8000; read -r line <&3; echo "seen as ${line%:*}"
 		echo "host name $(cat /proc/sys/kernel/hostname)"
-		echo 3 >/proc/sys/kernel/panic
-		(echo 99 >/proc/sys/vm/swappiness) 2>/dev/null || echo "swappiness is protected"
+		grep -q " /proc/sys/kernel/panic " /proc/mounts && echo "panic is $(cat /proc/sys/kernel/panic)"
+		value=$(cat /proc/sys/vm/swappiness)
+		(echo "$value" >/proc/sys/vm/swappiness) 2>/dev/null || echo "swappiness is protected"
 		echo "forwards $(cat /proc/sys/net/ipv4/ip_forward)"
 		(exec 3<>/dev/tcp/192.0.2.1/80) 2>&1 | grep -o unreachable
 		[ -e /home ] || echo "no /home"
@@ -182,7 +183,7 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"seen as 10.77.0.11", "host name inner", "swappiness is protected", "forwards 1", "unreachable", "no /home", "own cgroups: /sys/fs/cgroup/memory/probe/", "Read-only"}
+	want := []string{"seen as 10.77.0.11", "host name inner", "panic is 10", "swappiness is protected", "forwards 1", "unreachable", "no /home", "own cgroups: /sys/fs/cgroup/memory/probe/", "Read-only"}
 	eventually.Before(ctx, t, "the probe's output", func() error {
 		output, err := os.ReadFile(filepath.Join(dir, "probe.log"))
 		if err == nil && !strings.Contains(string(output), "\ndone\n") {
