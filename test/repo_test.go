@@ -355,7 +355,7 @@ func TestAlertsUseExportedMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metric := regexp.MustCompile(`\b(?:admin|audit|backend|cluster_service|frontend|maestro|hypershift|management_audit|workload)_[a-z_]+`)
+	metric := regexp.MustCompile(`\b(?:admin|audit|backend|cluster_service|egress|frontend|maestro|hypershift|management_audit|workload)_[a-z_]+`)
 	expression, matchers := regexp.MustCompile(`(?m)^\s+expr: (.+)$`), regexp.MustCompile(`\{[^}]*\}`)
 	walk(t, func(name string) {
 		if !strings.HasSuffix(name, ".rules.yaml") {

@@ -18,6 +18,7 @@ var mains = map[string]string{
 	"backend":            "backend/cmd/backend",
 	"cluster-service":    "cluster-service/cmd/cluster-service",
 	"cosmos-emulator":    "tooling/cosmos-emulator/cmd/cosmos-emulator",
+	"egress-proxy":       "hypershift/cmd/egress-proxy",
 	"eventgrid-emulator": "tooling/eventgrid-emulator/cmd/eventgrid-emulator",
 	"frontend":           "frontend/cmd/frontend",
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",

@@ -207,7 +207,7 @@ func (c *Config) processNames() []string {
 		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin",
 	}
 	for _, cluster := range c.managementClusters() {
-		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit")
+		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit")
 	}
 	return names
 }

@@ -118,6 +118,7 @@ func (r *Region) Endpoints() Endpoints {
 		e.Ops[name+"-maestro-agent"] = r.address(management(i, maestroAgentOps))
 		e.EngineerKubeconfigs[name] = r.state.path("management", name, engineerClient+".kubeconfig")
 		e.Ops[name+"-management-audit"] = r.address(management(i, managementAuditOps))
+		e.Ops[name+"-egress-proxy"] = r.address(management(i, egressOps))
 		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
 	}
 	for name := range workloads {

@@ -65,6 +65,9 @@ func (r *Region) issueIdentities() error {
 	if err := r.issueEtcd(); err != nil {
 		return fmt.Errorf("issuing the certificates of etcd: %w", err)
 	}
+	if err := r.issueEgress(); err != nil {
+		return fmt.Errorf("issuing the certificates of the egress proxies: %w", err)
+	}
 	if err := r.issueAll(); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ const (
 	mqttFaults         service = 17
 	updateGraphPort    service = 18
 	updateGraphOps     service = 19
-	// Management clusters do not use the upper half of their ports.
+	// Management clusters do not use the last two of their ports.
 	adminPort            service = 28
 	adminOps             service = 29
 	azurePort            service = 38
@@ -46,6 +46,8 @@ const (
 	maestroAgentOps      service = 2
 	hypershiftOps        service = 3
 	managementAuditOps   service = 4
+	egressPort           service = 5
+	egressOps            service = 6
 )
 
 // Hosted API servers use ranges outside of the region's block, one range for each management cluster.

@@ -17,6 +17,8 @@ type managementCluster struct {
 	index int
 	pki   *kubeapi.Authority
 	etcd  kubeapi.EtcdTLS
+	// egress issues the certificates of the egress proxy and of the control planes that use it.
+	egress *kubeapi.EgressAuthority
 }
 
 func (m *managementCluster) apiServerName() string { return m.name + "-kube-apiserver" }
@@ -45,6 +47,7 @@ func (r *Region) issue(m *managementCluster) error {
 		kubeapi.Admin:       "hcpctl",
 		kubeapi.Controllers: "system:kube-controller-manager",
 		"hypershift":        "hypershift",
+		egressClient:        "egress-proxy",
 	} {
 		if err := pki.Client(client, m.name, server, user, "system:masters"); err != nil {
 			return err

@@ -34,7 +34,7 @@ func (r *Region) specs() ([]supervisor.Spec, error) {
 		if err != nil {
 			return nil, err
 		}
-		specs = append(specs, api, controllers, r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m))
+		specs = append(specs, api, controllers, r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
@@ -102,7 +102,7 @@ func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 		"--state-dir="+r.state.path("hosted", m.name),
 		fmt.Sprintf("--hosted-ports=%d-%d", first, first+hostedPortsPerCluster-1),
 	)
-	spec.Args = append(spec.Args, r.releaseCatalog()...)
+	spec.Args = append(append(spec.Args, r.releaseCatalog()...), r.egressFlags(m)...)
 	spec.Needs = []string{m.apiServerName(), "etcd"}
 	return spec
 }
@@ -345,6 +345,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 		add(name+"-kube-apiserver", name+"'s kube-apiserver", management(i, managementAPI))
 		add(name+"-kube-controller-manager", name+"'s kube-controller-manager", management(i, managementController))
 		add(name+"-maestro-agent", name+"'s maestro-agent's metrics", management(i, maestroAgentOps))
+		add(name+"-egress-proxy", name+"'s egress-proxy", management(i, egressPort))
+		add(name+"-egress-proxy", name+"'s egress-proxy's metrics", management(i, egressOps))
 		add(name+"-management-audit", name+"'s management-audit's metrics", management(i, managementAuditOps))
 		add(name+"-hypershift-runtime", name+"'s hypershift-runtime's metrics", management(i, hypershiftOps))
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 )
 
 // The headers of ARM's asynchronous notifications. A request names the URI to notify, and the response confirms the
@@ -145,23 +147,6 @@ func (p *Policy) Client() *http.Client {
 	}
 }
 
-// notPublic are the IPv4 ranges besides those that netip classifies as private, loopback, link-local or multicast: this
-// network, carrier-grade NAT, protocol assignments, documentation, benchmarks, translation, and reserved addresses.
-var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
-	// Azure's virtual address for services of the host.
-	netip.MustParsePrefix("168.63.129.16/32"),
-}
-
-// globalUnicast is the routed part of IPv6. The ranges in translated contain IPv4 addresses or documentation and are
-// rejected.
-var (
-	globalUnicast = netip.MustParsePrefix("2000::/3")
-	translated    = []netip.Prefix{netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16")}
-)
-
 // checkAddress returns an error if an address, host:port, is not public.
 func (p *Policy) checkAddress(hostport string) error {
 	parsed, err := netip.ParseAddrPort(hostport)
@@ -172,27 +157,8 @@ func (p *Policy) checkAddress(hostport string) error {
 	if p.Loopback && address.IsLoopback() {
 		return nil
 	}
-	if !isPublic(address) {
-		return fmt.Errorf("connecting to %s for a notification: the address is not public", address)
+	if kind := publicaddress.Kind(address); kind != "" {
+		return fmt.Errorf("connecting to %s for a notification: the address is not public (%s)", address, kind)
 	}
 	return nil
-}
-
-func isPublic(address netip.Addr) bool {
-	if !address.IsGlobalUnicast() || address.IsPrivate() || address.Zone() != "" {
-		return false
-	}
-	prefixes := notPublic
-	if address.Is6() {
-		if !globalUnicast.Contains(address) {
-			return false
-		}
-		prefixes = translated
-	}
-	for _, prefix := range prefixes {
-		if prefix.Contains(address) {
-			return false
-		}
-	}
-	return true
 }

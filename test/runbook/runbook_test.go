@@ -132,7 +132,7 @@ func startRegion(t *testing.T, dir string) *local.Region {
 	defer cancel()
 	without := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
-		without = append(without, cluster+"-hypershift-runtime", cluster+"-maestro-agent")
+		without = append(without, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent")
 	}
 	region, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: new(int), Throwaway: true, Without: without})
 	if err != nil {

@@ -241,6 +241,14 @@ func TestSituations(t *testing.T) {
 			f.records = append(f.records, newRecord(clusterID+"/externalAuths/entra", 1, "AwaitingSecret"))
 			f.operations = append(f.operations, inProgress(updateID, "Create", clusterID+"/externalAuths/entra", 26*time.Minute, time.Hour))
 		}),
+		"issuer-refused": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
+			f.externalAuths = []*csv1.ExternalAuth{{Uid: "0f6cf2d5-8a57-4d65-b1c7-1b0f0c4de931", ResourceId: clusterID + "/externalAuths/entra", Generation: 1, Status: &csv1.ExternalAuthStatus{
+				Phase: csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, ObservedGeneration: 1,
+				Progress: entries(layer("placement", "Placed", "", time.Hour), layer("maestro", "Published", "", time.Hour), layer("management-cluster", "Applied", "", time.Hour),
+					layer("control-plane", "IssuerRefused", "The control plane cannot read the keys of the issuer at login.example.com:443: control planes connect only to public addresses, and the host has none.", 26*time.Minute)),
+			}}}
+			f.records = append(f.records, newRecord(clusterID+"/externalAuths/entra", 1, "Succeeded"))
+		}),
 		"update-rolling-out": createdYesterday(cluster(func(c *csv1.Cluster) {
 			c.Generation, c.Status.Phase, c.Status.ActiveVersions = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, []string{"4.21.4", "4.20.16"}
 			c.Status.Progress[3] = layer("control-plane", "RollingOut", "Waiting for the control plane to complete its release.", 11*time.Minute)

@@ -155,6 +155,18 @@ var waits = map[[2]string]wait{
 		action:  "create the Secret in the cluster, with the client secret of the identity provider",
 		outcome: "The cluster already accepts tokens of the issuer. The sign-in of the component works once the Secret exists.",
 	},
+	{layerControlPlane, "IssuerRefused"}: {
+		summary:  "The {noun} {name} is configured, but the cluster's control plane has not been permitted to connect to its issuer {since}.",
+		reporter: "The egress proxy of {shard}", responsible: adminv1.PartyCustomer,
+		action:  "use an issuer with a public address at port 443, or correct its DNS records",
+		outcome: "The control plane keeps retrying. It accepts tokens only with keys that it has read before.",
+	},
+	{layerControlPlane, "IssuerUnreachable"}: {
+		summary:  "The {noun} {name} is configured, but the cluster's control plane has not been able to connect to its issuer {since}.",
+		reporter: "The egress proxy of {shard}", responsible: adminv1.PartyCustomer,
+		action:  "check that the name of the issuer resolves and that it accepts connections from the internet at port 443",
+		outcome: "The control plane keeps retrying. It accepts tokens only with keys that it has read before.",
+	},
 	{layerControlPlane, "WaitingForControlPlane"}: {
 		awaits: "the first start of the cluster's control plane", responsible: adminv1.PartyService, outcome: "It is sent once the cluster is ready.",
 	},

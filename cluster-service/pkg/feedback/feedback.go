@@ -13,6 +13,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 )
 
 // Condition is one condition of an observed object.
@@ -97,6 +98,8 @@ type Observed struct {
 
 	// Uses are the uses of break-glass credentials at the hosted API server, latest first.
 	Uses []credentialuse.Use `json:"uses,omitempty"`
+	// EgressFailures are the connections that the egress proxy did not make for the control plane, latest first.
+	EgressFailures []egressreport.Failure `json:"egressFailures,omitempty"`
 
 	// Finalizers are those of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
@@ -212,6 +215,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.ServingCA = certificates(v)
 	case nameUses:
 		o.Uses = credentialuse.Decode(text(v)).Uses()
+	case nameEgress:
+		o.EgressFailures = egressreport.Decode(text(v)).Failures()
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
 	}

@@ -11,6 +11,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 )
 
 // DigestAnnotation is the annotation of a work's main object with the digest of the rendering. One server-side apply sets it
@@ -38,6 +39,7 @@ const (
 	nameCertificate = "certificate"
 	nameServingCA   = "servingCA"
 	nameUses        = "credentialUses"
+	nameEgress      = "egressFailures"
 	nameFinalizers  = "finalizers"
 	nameCreateTime  = "createTime"
 	nameDeleteTime  = "deleteTime"
@@ -130,7 +132,8 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		workv1.JsonPath{Name: nameKubeconfig, Path: ".status.kubeconfig.name"},
 		workv1.JsonPath{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		workv1.JsonPath{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
-		workv1.JsonPath{Name: nameUses, Path: annotationPath(credentialuse.Annotation)})
+		workv1.JsonPath{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
+		workv1.JsonPath{Name: nameEgress, Path: annotationPath(egressreport.Annotation)})
 }
 
 // NodePoolRules returns the values of a NodePool that its state machine needs.

@@ -13,6 +13,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 )
 
 // configured returns the report of a HostedCluster whose control plane validated a generation of its configuration.
@@ -30,6 +31,11 @@ func TestExternalAuthPhases(t *testing.T) {
 	without.Available, without.Degraded, without.Reason = "Unknown", "True", "OIDCClientSecretGet"
 	see := func(o feedback.Observed) func(*fleet.ClusterAggregate) {
 		return func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Observed = o }
+	}
+	withEgressFailure := func(target string) feedback.Observed {
+		o := configured("cluster-1", "True", 1, 1, console)
+		o.EgressFailures = []egressreport.Failure{{Target: target, Outcome: egressreport.Address, First: start, Last: start}}
+		return o
 	}
 	ready := see(configured("cluster-1", "True", 1, 1, console))
 	change := func(t *fleet.ClusterAggregate) { t.ExternalAuths[0].Generation, t.Cluster.Generation = 2, 2 } // the digest of these tests is of the cluster's generation
@@ -49,7 +55,13 @@ func TestExternalAuthPhases(t *testing.T) {
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
 		"Another digest": {"the report is for another desired state", []func(*fleet.ClusterAggregate){see(configured("cluster-0", "True", 1, 1, console))},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Ready":              {"the control plane accepts tokens and the secret exists", []func(*fleet.ClusterAggregate){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
+		"Ready": {"the control plane accepts tokens and the secret exists", []func(*fleet.ClusterAggregate){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
+		"Refused issuer": {"the egress proxy does not connect to the issuer", []func(*fleet.ClusterAggregate){see(withEgressFailure("login.example.com:443"))},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "Unknown False True"},
+		"Refused, then reached": {"the report has no failure any more", []func(*fleet.ClusterAggregate){see(withEgressFailure("login.example.com:443")), ready},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
+		"Another target refused": {"the failure is not about the issuer", []func(*fleet.ClusterAggregate){see(withEgressFailure("webhook.example.com:443"))},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
 		"No secret":          {"the customer has not created it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
 		"No client reported": {"a client without a report counts as missing its secret", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
 		"Secret removed":     {"the customer can delete it later", []func(*fleet.ClusterAggregate){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
@@ -66,7 +78,7 @@ func TestExternalAuthPhases(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			aggregate := placed(t)
-			aggregate.ExternalAuths = []*fleet.ExternalAuth{{UID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{Name: "Entra", Clients: []*csv1.OidcClient{
+			aggregate.ExternalAuths = []*fleet.ExternalAuth{{UID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{Name: "Entra", Issuer: &csv1.TokenIssuer{Url: "https://Login.example.com/t"}, Clients: []*csv1.OidcClient{
 				{ComponentName: "console", ComponentNamespace: "openshift-console", Type: csv1.OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL},
 				{ComponentName: "cli", ComponentNamespace: "openshift-console", Type: csv1.OidcClientType_OIDC_CLIENT_TYPE_PUBLIC}}}}}
 			settle(t, aggregate, versions{})

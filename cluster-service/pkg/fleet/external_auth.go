@@ -111,10 +111,11 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 	default:
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING
 	}
-	s.Conditions = setConditions(s.Conditions, now, a.Generation, externalAuthAvailable(s), externalAuthProgressing(s), externalAuthDegraded(s, work, invalid),
+	problem := issuerProblemOf(a, seen)
+	s.Conditions = setConditions(s.Conditions, now, a.Generation, externalAuthAvailable(s, problem), externalAuthProgressing(s), externalAuthDegraded(s, work, invalid, problem),
 		appliedCondition(work), validCondition(took, invalid), secretsCondition(s))
 	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid))
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid, problem))
 }
 
 // invalidConfiguration returns HyperShift's condition on the configuration of a HostedCluster: the operator's if it is
@@ -127,10 +128,14 @@ func invalidConfiguration(seen *feedback.Observed) feedback.Condition {
 }
 
 // externalAuthAvailable returns the condition Available: whether the API server accepts tokens of the issuer. Customers see
-// Available, Progressing and Degraded. A control plane uses its last valid configuration while a newer one is pending.
-func externalAuthAvailable(s *csv1.ExternalAuthStatus) condition {
-	if s.GetObservedGeneration() == 0 {
+// Available, Progressing and Degraded. A control plane uses its last valid configuration while a newer one is pending. While it cannot
+// read the issuer's keys, it accepts tokens only with keys that it has read before.
+func externalAuthAvailable(s *csv1.ExternalAuthStatus, problem *issuerFailure) condition {
+	switch {
+	case s.GetObservedGeneration() == 0:
 		return condition{"Available", "False", "NotConfigured", "The control plane does not accept tokens of the issuer yet."}
+	case problem != nil:
+		return condition{"Available", "Unknown", problem.reason, problem.message}
 	}
 	return condition{"Available", "True", "AsExpected", "The control plane accepts tokens of the issuer."}
 }
@@ -145,8 +150,10 @@ func externalAuthProgressing(s *csv1.ExternalAuthStatus) condition {
 	return condition{"Progressing", "False", "AsExpected", "No change is in progress."}
 }
 
-func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedback.Condition) condition {
+func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedback.Condition, problem *issuerFailure) condition {
 	switch {
+	case s.GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED && problem != nil:
+		return condition{"Degraded", "True", problem.reason, problem.message}
 	case s.GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
 		return condition{"Degraded", "False", "AsExpected", "No problem is reported."}
 	case work.Refused:
@@ -183,9 +190,12 @@ func awaitedMessage(s *csv1.ExternalAuthStatus) string {
 	return fmt.Sprintf("Waiting for the customer to create, in the cluster, with key %s: Secret %s.", ClientSecretKey, strings.Join(names, ", "))
 }
 
-func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition) layer {
+func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition, problem *issuerFailure) layer {
 	switch s.GetPhase() {
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY:
+		if problem != nil {
+			return layer{LayerControlPlane, problem.reason, problem.message}
+		}
 		return layer{LayerControlPlane, "Configured", "The control plane accepts tokens of the issuer."}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
 		return layer{LayerControlPlane, "AwaitingSecret", awaitedMessage(s)}

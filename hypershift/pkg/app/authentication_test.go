@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,15 +36,19 @@ type issuer struct {
 	*httptest.Server
 	authority []byte
 	key       *rsa.PrivateKey
+	requests  atomic.Int64
 }
 
-func newIssuer(t testing.TB) *issuer {
+func newIssuer(t testing.TB) *issuer { return newIssuerWithName(t, "") }
+
+// newIssuerWithName returns an issuer whose URL has a name that does not resolve to its address.
+func newIssuerWithName(t testing.TB, name string) *issuer {
 	t.Helper()
 	root, err := pki.NewAuthority("issuer-root", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := root.Server("issuer", []string{"127.0.0.1"}, time.Now())
+	pair, err := root.Server("issuer", append([]string{"127.0.0.1"}, strings.Fields(name)...), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +61,7 @@ func newIssuer(t testing.TB) *issuer {
 		t.Fatal(err)
 	}
 	respond := func(w http.ResponseWriter, v any) {
+		i.requests.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(v)
 	}
@@ -70,6 +77,9 @@ func newIssuer(t testing.TB) *issuer {
 	i.Server = httptest.NewUnstartedServer(mux)
 	i.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	i.StartTLS()
+	if name != "" {
+		i.URL = "https://" + name
+	}
 	t.Cleanup(i.Close)
 	return i
 }

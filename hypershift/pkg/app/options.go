@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
@@ -30,6 +31,9 @@ type Options struct {
 	EtcdServers string
 	// EtcdAuthority is the folder of the authority of etcd's users.
 	EtcdAuthority string
+	// EgressProxy is the https URL of the egress proxy, and EgressAuthority the folder of the authority of its clients; both empty if hosted
+	// API servers connect to token issuers directly.
+	EgressProxy, EgressAuthority string
 	// StateDir is the folder of the certificates, ports and logs of hosted API servers.
 	StateDir string
 	// Ports is the port range of hosted API servers.
@@ -51,6 +55,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.APIServer, "kube-apiserver", "", "`path` of the kube-apiserver program of hosted control planes")
 	flags.StringVar(&o.EtcdServers, "etcd-servers", "", "client `URLs` of the etcd that hosted control planes share, each with its own key prefix")
 	flags.StringVar(&o.EtcdAuthority, "etcd-authority-dir", "", "`folder` of the authority (ca.crt, ca.key) that issues the certificates of etcd's users, for this process and for hosted API servers")
+	flags.StringVar(&o.EgressProxy, "egress-proxy", "", "https `URL` of the proxy through which hosted API servers connect to token issuers; empty connects directly")
+	flags.StringVar(&o.EgressAuthority, "egress-authority-dir", "", "`folder` of the authority (ca.crt, ca.key) that issues the certificates of control planes for --egress-proxy")
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for the certificates, ports and logs of hosted API servers")
 	flags.Var(&o.Ports, "hosted-ports", "`range` of loopback ports for hosted API servers")
 	flags.IntVar(&o.ConcurrentStarts, "concurrent-starts", 2, "`number` of hosted API servers that may start at the same time")
@@ -71,6 +77,12 @@ func (o *Options) Validate() error {
 	if o.ConcurrentStarts < 1 {
 		return fmt.Errorf("--concurrent-starts: %d is less than 1", o.ConcurrentStarts)
 	}
+	switch {
+	case (o.EgressProxy == "") != (o.EgressAuthority == ""):
+		return errors.New("--egress-proxy and --egress-authority-dir are required together")
+	case o.EgressProxy != "" && !strings.HasPrefix(o.EgressProxy, "https://"):
+		return fmt.Errorf("--egress-proxy: %q is not an https URL", o.EgressProxy)
+	}
 	given := 0
 	for _, value := range []string{o.APIServer, o.EtcdServers, o.EtcdAuthority, o.StateDir} {
 		if value != "" {
@@ -81,6 +93,14 @@ func (o *Options) Validate() error {
 		return errors.New("--kube-apiserver, --etcd-servers, --etcd-authority-dir and --state-dir are required together for process fidelity")
 	}
 	return nil
+}
+
+// egress returns the proxy of hosted API servers; nil if there is none.
+func (o *Options) egress() *hostedapi.Egress {
+	if o.EgressProxy == "" {
+		return nil
+	}
+	return &hostedapi.Egress{URL: o.EgressProxy, AuthorityDir: o.EgressAuthority}
 }
 
 // canRunProcesses reports whether the runtime can run hosted API servers.

@@ -19,6 +19,9 @@ func TestOptions(t *testing.T) {
 		"NegativeTime":    {"a factor is not negative", "--kubeconfig=k --fidelity=status --time-scale=-1", "--time-scale"},
 		"BadPorts":        {"a range has two bounds", "--kubeconfig=k --hosted-ports=7", "hosted-ports"},
 		"UnknownFlag":     {"unknown flags are rejected", "--kubeconfig=k --fidelty=status", "fidelty"},
+		"EgressProxy":     {"the proxy accepts only certificates of its authority", "--kubeconfig=k --egress-proxy=https://p --egress-authority-dir=e" + process, ""},
+		"NoEgressAuth":    {"the proxy would refuse every control plane", "--kubeconfig=k --egress-proxy=https://p" + process, "--egress-authority-dir"},
+		"CleartextEgress": {"the certificate would not be sent", "--kubeconfig=k --egress-proxy=http://p --egress-authority-dir=e" + process, "--egress-proxy"},
 		"NoStartsAllowed": {"no server could start", "--kubeconfig=k --concurrent-starts=0" + process, "--concurrent-starts"},
 	}
 	for name, c := range cases {

@@ -203,7 +203,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, Log: r.log,
+		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, EgressProxy: r.options.EgressProxy != "", Log: r.log,
 		OnRemove: func(controlPlane string) {
 			nodes.Forget(controlPlane)
 			secrets.Forget(controlPlane)
@@ -218,7 +218,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		}
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, EtcdAuthority: r.options.EtcdAuthority, Dir: dir,
-			Ports: r.options.Ports, Probes: r.options.Probes, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
+			Egress: r.options.egress(), Ports: r.options.Ports, Probes: r.options.Probes, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
 			OnChange: func(name string) {
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
 					select {

@@ -336,7 +336,12 @@ func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the API server's log: %w", err)
 	}
-	command := exec.Command(s.supervisor.options.APIServer, s.arguments(&spec, etcd)...)
+	egress, err := s.egressArguments()
+	if err != nil {
+		_ = logFile.Close()
+		return nil, nil, err
+	}
+	command := exec.Command(s.supervisor.options.APIServer, append(s.arguments(&spec, etcd), egress...)...)
 	command.Dir = s.dir
 	command.Stdout, command.Stderr = logFile, logFile
 	// A start creates much garbage in a small heap, and collecting it is a quarter of the CPU time of the start. With

@@ -26,6 +26,8 @@ type Options struct {
 	// EtcdAuthority is the folder of the authority that issues the certificates of etcd's users: one user for each control plane, and
 	// etcdusers.Root for the Supervisor, which creates and deletes them.
 	EtcdAuthority string
+	// Egress is the proxy for connections to token issuers; nil connects directly.
+	Egress *Egress
 	// Dir contains one folder per control plane with its certificates, port, pid and log.
 	Dir string
 	// Ports is the range from which ports are picked.

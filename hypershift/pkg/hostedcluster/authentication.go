@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
 // HostedSecrets reads secrets inside hosted clusters. hostedsecrets.Watcher implements it.
@@ -64,6 +65,7 @@ type (
 		Audiences            []string `json:"audiences"`
 		AudienceMatchPolicy  string   `json:"audienceMatchPolicy"`
 		CertificateAuthority string   `json:"certificateAuthority,omitempty"`
+		EgressSelectorType   string   `json:"egressSelectorType,omitempty"`
 	}
 	jwtRule struct {
 		Claim         string `json:"claim"`
@@ -80,9 +82,9 @@ type (
 )
 
 // authenticationFile returns the authentication configuration file of the hosted API server. authorities holds the
-// issuers' certificate authorities by provider name. A configuration that the server would reject is an error: a
+// issuers' certificate authorities by provider name. With egressProxy, the server connects to issuers with its egress selection. A configuration that the server would reject is an error: a
 // running server would keep the previous configuration, but a new one would not start.
-func authenticationFile(spec *configv1.AuthenticationSpec, serviceAccountIssuer string, authorities map[string]string) ([]byte, error) {
+func authenticationFile(spec *configv1.AuthenticationSpec, serviceAccountIssuer string, authorities map[string]string, egressProxy bool) ([]byte, error) {
 	file := authenticationConfiguration{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthenticationConfiguration", JWT: []jwtAuthenticator{}}
 	if spec == nil {
 		return json.Marshal(file)
@@ -91,6 +93,9 @@ func authenticationFile(spec *configv1.AuthenticationSpec, serviceAccountIssuer 
 		jwt, err := authenticator(&provider, serviceAccountIssuer, authorities[provider.Name])
 		if err != nil {
 			return nil, fmt.Errorf("OIDC provider %s: %w", provider.Name, err)
+		}
+		if egressProxy {
+			jwt.Issuer.EgressSelectorType = kubeapi.EgressSelectorControlPlane
 		}
 		file.JWT = append(file.JWT, *jwt)
 	}
@@ -184,7 +189,7 @@ func (r *Reconciler) decideAuthentication(ctx context.Context, hc *hyperv1.Hoste
 			return err
 		}
 	}
-	o.Authentication, o.ConfigurationProblem = authenticationFile(spec, hcp.Spec.IssuerURL, authorities)
+	o.Authentication, o.ConfigurationProblem = authenticationFile(spec, hcp.Spec.IssuerURL, authorities, r.EgressProxy)
 	return nil
 }
 

@@ -36,10 +36,11 @@ func TestAuthenticationFile(t *testing.T) {
 		ca     string
 		want   []jwtAuthenticator
 		fails  bool
+		egress bool
 	}{
-		"None":   {"a cluster without external authentication accepts only its own tokens", nil, "", []jwtAuthenticator{}, false},
-		"Plain":  {"the platform's prefix is the issuer's URL", provider(func(*configv1.OIDCProvider) {}), "", []jwtAuthenticator{plain}, false},
-		"E-mail": {"e-mail addresses have no prefix", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.Claim = "email" }), "", with(func(j *jwtAuthenticator) { j.ClaimMappings.Username = jwtMapping{Claim: "email"} }), false},
+		"None":   {"a cluster without external authentication accepts only its own tokens", nil, "", []jwtAuthenticator{}, false, false},
+		"Plain":  {"the platform's prefix is the issuer's URL", provider(func(*configv1.OIDCProvider) {}), "", []jwtAuthenticator{plain}, false, false},
+		"E-mail": {"e-mail addresses have no prefix", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.Claim = "email" }), "", with(func(j *jwtAuthenticator) { j.ClaimMappings.Username = jwtMapping{Claim: "email"} }), false, false},
 		"Everything": {"all fields are copied", provider(func(p *configv1.OIDCProvider) {
 			p.Issuer.CertificateAuthority.Name = "ca"
 			p.ClaimMappings.Username.PrefixPolicy, p.ClaimMappings.Username.Prefix = configv1.Prefix, &configv1.UsernamePrefix{PrefixString: "x:"}
@@ -50,19 +51,20 @@ func TestAuthenticationFile(t *testing.T) {
 			j.Issuer.CertificateAuthority = string(root.Cert)
 			j.ClaimMappings = jwtMappings{Username: jwtMapping{"sub", "x:"}, Groups: &jwtMapping{"groups", "g:"}}
 			j.ClaimValidationRules = []jwtRule{{"tid", "1"}}
-		}), false},
-		"OwnIssuer":     {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.URL = "https://own.example.com" }), "", nil, true},
-		"Query":         {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.URL += "?x=1" }), "", nil, true},
-		"NoCertificate": {"the API server would not start", provider(func(*configv1.OIDCProvider) {}), "x", nil, true},
-		"UnknownPolicy": {"an unknown value is an error", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.PrefixPolicy = "Guess" }), "", nil, true},
+		}), false, false},
+		"Egress":        {"the server connects to the issuer through the proxy", provider(func(*configv1.OIDCProvider) {}), "", with(func(j *jwtAuthenticator) { j.Issuer.EgressSelectorType = "controlplane" }), false, true},
+		"OwnIssuer":     {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.URL = "https://own.example.com" }), "", nil, true, false},
+		"Query":         {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.URL += "?x=1" }), "", nil, true, false},
+		"NoCertificate": {"the API server would not start", provider(func(*configv1.OIDCProvider) {}), "x", nil, true, false},
+		"UnknownPolicy": {"an unknown value is an error", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.PrefixPolicy = "Guess" }), "", nil, true, false},
 		"UnknownRule": {"an unknown value is an error", provider(func(p *configv1.OIDCProvider) {
 			p.ClaimValidationRules = []configv1.TokenClaimValidationRule{{Type: "Guess"}}
-		}), "", nil, true},
-		"AudienceTwice": {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.Audiences = append(p.Issuer.Audiences, "a") }), "", nil, true},
+		}), "", nil, true, false},
+		"AudienceTwice": {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.Audiences = append(p.Issuer.Audiences, "a") }), "", nil, true, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			text, err := authenticationFile(tc.spec, "https://own.example.com", map[string]string{"entra": tc.ca})
+			text, err := authenticationFile(tc.spec, "https://own.example.com", map[string]string{"entra": tc.ca}, tc.egress)
 			if (err != nil) != tc.fails {
 				t.Fatalf("error %v: %s", err, tc.reason)
 			}

@@ -48,6 +48,8 @@ type Reconciler struct {
 	// Fidelity is the fidelity of clusters without an annotation. Process fidelity needs ControlPlanes.
 	Fidelity      contract.Fidelity
 	ControlPlanes ControlPlanes
+	// EgressProxy states that hosted API servers connect to token issuers through the egress proxy.
+	EgressProxy bool
 	// HostedSecrets reads secrets inside clusters of process fidelity.
 	HostedSecrets HostedSecrets
 	// OnRemove is called before a control plane's API server or its certificates are removed, so that its clients stop.

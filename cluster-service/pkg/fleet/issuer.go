@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+)
+
+// The states of an external authentication whose issuer the control plane cannot read, also reasons of its conditions.
+const (
+	issuerRefused     = "IssuerRefused"
+	issuerUnreachable = "IssuerUnreachable"
+)
+
+// issuerTarget returns the target, host:port, of connections to an issuer; empty if the URL has none.
+func issuerTarget(issuer string) string {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port)
+}
+
+// issuerFailure is why a control plane cannot read the keys of an issuer. The message is for the customer: it does not contain the
+// addresses to which a name resolves.
+type issuerFailure struct{ reason, message string }
+
+// issuerProblemOf returns why the egress proxy does not connect the control plane to the issuer; nil if no failure is reported.
+func issuerProblemOf(a *ExternalAuth, seen *feedback.Observed) *issuerFailure {
+	target := issuerTarget(a.Spec.GetIssuer().GetUrl())
+	i := slices.IndexFunc(seen.EgressFailures, func(f egressreport.Failure) bool { return f.Target == target })
+	if i < 0 {
+		return nil
+	}
+	outcome, reason := seen.EgressFailures[i].Outcome, issuerUnreachable
+	if outcome.Refused() {
+		reason = issuerRefused
+	}
+	return &issuerFailure{reason, "The control plane cannot read the keys of the issuer at " + target + ": " + issuerCause(outcome) + "."}
+}
+
+func issuerCause(outcome egressreport.Outcome) string {
+	switch outcome {
+	case egressreport.Address:
+		return "control planes connect only to public addresses, and the host has none"
+	case egressreport.Port:
+		return "control planes connect to issuers only at port 443"
+	case egressreport.Unresolved:
+		return "the name of the host does not resolve"
+	case egressreport.Unreachable:
+		return "the host does not accept connections"
+	}
+	return "it is neither a DNS name nor an address"
+}

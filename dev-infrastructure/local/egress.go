@@ -1,0 +1,47 @@
+package local
+
+import (
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+)
+
+// egressAuthorityDir returns the folder of the authority of a management cluster's egress proxy. The runtime of hosted API servers uses
+// it too.
+func (r *Region) egressAuthorityDir(m *managementCluster) string {
+	return r.state.path("egress-ca", m.name)
+}
+
+// issueEgress issues the certificates of the egress proxies.
+func (r *Region) issueEgress() error {
+	for _, m := range r.clusters {
+		var err error
+		if m.egress, err = kubeapi.CreateEgressAuthority(r.egressAuthorityDir(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// egressProxy returns the proxy through which the hosted API servers of a management cluster connect to token issuers. The region's own
+// issuer, which is on this machine, is the only exception. The proxy reports to the management cluster when that is ready, and needs no
+// other process.
+func (r *Region) egressProxy(m *managementCluster) supervisor.Spec {
+	spec := r.ours(m.name+"-egress-proxy", "egress-proxy", management(m.index, egressOps),
+		"--listen="+r.address(management(m.index, egressPort)),
+		"--tls-cert="+m.egress.CertificateFile(),
+		"--tls-key="+m.egress.KeyFile(),
+		"--client-ca-file="+m.egress.CAFile(),
+		"--kubeconfig="+m.kubeconfig(egressClient),
+		"--allow="+r.address(frontDoorPort),
+	)
+	spec.Ports["https"] = r.port(management(m.index, egressPort))
+	return spec
+}
+
+// egressFlags returns the flags with which the runtime makes hosted API servers use the egress proxy.
+func (r *Region) egressFlags(m *managementCluster) []string {
+	return []string{"--egress-proxy=https://" + r.address(management(m.index, egressPort)), "--egress-authority-dir=" + r.egressAuthorityDir(m)}
+}
+
+// egressClient is the client of the management cluster that reports connections on HostedClusters.
+const egressClient = "egress-proxy"
