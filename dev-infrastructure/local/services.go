@@ -245,6 +245,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
 		"--credential-key-file="+r.credentialKeyFile(),
 		"--allow-loopback-notifications",
+		"--allow-loopback-issuers",
 	)...)
 	spec.Args = append(spec.Args, r.authentication()...)
 	spec.Needs = []string{"cosmos-emulator"}

@@ -37,6 +37,8 @@ type Options struct {
 	CredentialKeyFile string
 	// ClustersPerSubscription is the quota of subscriptions for which no engineer has set another one.
 	ClustersPerSubscription int
+	// AllowLoopbackIssuers permits token issuers on this machine.
+	AllowLoopbackIssuers bool
 	// ConfigFile is the configuration of the region's catalogue; empty means the built-in one.
 	ConfigFile string
 }
@@ -59,6 +61,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		"`file` with the Tink keyset that seals private keys of admin credentials; if empty, the process generates a key that no other replica has")
 	flags.IntVar(&o.ClustersPerSubscription, "clusters-per-subscription", 100,
 		"`number` of clusters that a subscription may have in the region, unless an engineer has set another quota for it")
+	flags.BoolVar(&o.AllowLoopbackIssuers, "allow-loopback-issuers", false, "also accept external authentications with an issuer at 127.0.0.1, at any port; for local regions only")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that the region offers; if empty, the built-in configuration")
 }
 

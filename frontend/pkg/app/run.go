@@ -103,12 +103,16 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	// Cluster Service is not needed to respond to ARM: the backend sends what the dispatcher cannot send.
 	clusterService := clusterservice.NewClient(connection).WithoutRecovery()
 	dispatcher := dispatch.New(clusterService, p.Log, p.Metrics)
+	rules := validation.NewRules(offer, options.Location)
+	if options.AllowLoopbackIssuers {
+		rules = rules.AllowLoopbackIssuers()
+	}
 	handler := server.New(server.Config{
 		Database:      db,
 		Dispatcher:    dispatcher,
 		Credentials:   clusterService,
 		Versions:      clusterService,
-		Rules:         validation.NewRules(offer, options.Location),
+		Rules:         rules,
 		Offer:         offer,
 		SkipTokens:    skiptoken.New(tokenKeys),
 		Sealer:        credentialKeys,

@@ -4,12 +4,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 )
 
 // ExternalAuthChange is a requested change of an external authentication.
@@ -24,11 +26,11 @@ type ExternalAuthChange struct {
 
 // ExternalAuth returns all violations of a change. All properties of an external authentication can be changed.
 func (r *Rules) ExternalAuth(change ExternalAuthChange) []apierror.Violation {
-	now := func(report *report) { externalAuth(report, change.New) }
+	now := func(report *report) { r.externalAuth(report, change.New) }
 	if change.Old == nil {
 		return validate(now, nil).violations()
 	}
-	return validate(now, func(report *report) { externalAuth(report, change.Old) }).violations()
+	return validate(now, func(report *report) { r.externalAuth(report, change.Old) }).violations()
 }
 
 // The limits of an external authentication.
@@ -43,16 +45,16 @@ const (
 	maxNamespace       = 63
 )
 
-func externalAuth(report *report, auth *hub.ExternalAuth) {
+func (r *Rules) externalAuth(report *report, auth *hub.ExternalAuth) {
 	p := &auth.Properties
-	tokenIssuer(report, &p.Issuer)
+	r.tokenIssuer(report, &p.Issuer)
 	oidcClients(report, p.Clients, p.Issuer.Audiences)
 	claims(report, &p.Claim)
 }
 
-func tokenIssuer(report *report, issuer *hub.TokenIssuer) {
+func (r *Rules) tokenIssuer(report *report, issuer *hub.TokenIssuer) {
 	const field = "properties.issuer."
-	issuerURL(report, field+"url", issuer.URL)
+	r.issuerURL(report, field+"url", issuer.URL)
 	audiences(report, field+"audiences", issuer.Audiences)
 	certificates(report, field+"ca", issuer.CA)
 }
@@ -79,8 +81,9 @@ func audiences(report *report, field string, audiences []string) {
 }
 
 // issuerURL validates the URL of an issuer. The URL must equal the claim `iss` of tokens and is the base of the discovery
-// document's URL (OpenID Connect Discovery 1.0, section 4).
-func issuerURL(report *report, field, text string) {
+// document's URL (OpenID Connect Discovery 1.0, section 4). Control planes connect only to public addresses at port 443. The
+// addresses of a name are checked when they connect.
+func (r *Rules) issuerURL(report *report, field, text string) {
 	if text == "" {
 		report.required(field)
 		return
@@ -99,7 +102,21 @@ func issuerURL(report *report, field, text string) {
 		report.invalid(field, text, "must not contain a user")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
 		report.invalid(field, text, "must not contain a query or a fragment")
+	case r.loopbackIssuers && u.Hostname() == "127.0.0.1":
+	case u.Port() != "" && u.Port() != "443":
+		report.invalid(field, text, "must have no port but 443")
+	case !isPublicHost(strings.ToLower(u.Hostname())):
+		report.invalid(field, text, "must have a public address or a DNS name with a domain as its host")
 	}
+}
+
+// isPublicHost reports whether a host, in lower case, is a public address, or a name that can have one.
+func isPublicHost(host string) bool {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return publicaddress.Kind(address) == ""
+	}
+	name := strings.TrimSuffix(host, ".")
+	return strings.Contains(name, ".") && !strings.HasSuffix(name, ".localhost") && !strings.Contains(name, ":")
 }
 
 // certificates validates a possibly empty list of PEM certificates.

@@ -25,11 +25,20 @@ const ExperimentalFeature = hub.ProviderNamespace + "/ExperimentalReleaseFeature
 type Rules struct {
 	offer    *config.Config
 	location string
+	// loopbackIssuers permits issuers of tokens on this machine.
+	loopbackIssuers bool
 }
 
 // NewRules returns the rules of the region at location with the given offer.
 func NewRules(offer *config.Config, location string) *Rules {
 	return &Rules{offer: offer, location: location}
+}
+
+// AllowLoopbackIssuers returns rules that also accept token issuers at 127.0.0.1, at any port. They are for local regions.
+func (r *Rules) AllowLoopbackIssuers() *Rules {
+	next := *r
+	next.loopbackIssuers = true
+	return &next
 }
 
 // normalLocation returns the form of a location for comparisons: "West US 3" is westus3.
