@@ -137,7 +137,7 @@ func refusal(decisions []plan.Decision, losses []plan.Loss) error {
 		}
 	}
 	if len(lines) > 0 {
-		return &inputError{fmt.Errorf("%d steps cannot run:\n%s", len(lines), strings.Join(lines, "\n"))}
+		return &inputError{fmt.Errorf("%d of %d steps cannot run:\n%s", len(lines), len(decisions), strings.Join(lines, "\n"))}
 	}
 	return nil
 }

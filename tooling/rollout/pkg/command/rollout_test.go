@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
@@ -105,7 +106,7 @@ func TestExitCodes(t *testing.T) {
 		"an unknown format":    {nil, []string{"plan", rollouttest.Region, "-o", "xml"}, ExitRefused, "--output"},
 		"no parallel steps":    {nil, []string{"run", rollouttest.Region, "--parallel", "0"}, ExitRefused, "--parallel: 0 is less than 1"},
 		"a wrong pipeline":     {map[string]string{rollouttest.StampPipeline: "group: cell\nsteps: []\n"}, []string{"run", rollouttest.Region}, ExitRefused, "stamp/pipeline.yaml:2: steps: minItems"},
-		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, ExitRefused, "1 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
+		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, ExitRefused, "1 of 5 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
 		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, ExitRefused, "--ca-file: the file has no certificate"},
 	} {
 		dir := rollouttest.Write(t, c.changed)
@@ -145,6 +146,42 @@ func TestOneRolloutAtATime(t *testing.T) {
 	defer func() { _ = shared.Release() }()
 	if _, err := in(t, dir, "run"); err != nil {
 		t.Errorf("while another region of the environment is deployed: %v", err)
+	}
+}
+
+// TestExplanationsAreGatesOfTheLastService checks that a step whose gate expects every component to be ready runs after all services.
+// Otherwise the first rollout of a region waits for components that are deployed later.
+func TestExplanationsAreGatesOfTheLastService(t *testing.T) {
+	e := &environment{}
+	_, topology, err := e.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained := 0
+	for _, g := range topology.Groups {
+		for _, s := range g.Steps {
+			if !slices.ContainsFunc(s.Gates, func(gate definition.Gate) bool { return gate.Explain != nil }) {
+				continue
+			}
+			explained++
+			earlier := map[string]bool{g.Name: true}
+			var visit func(*definition.Step)
+			visit = func(s *definition.Step) {
+				for _, before := range topology.Before(s) {
+					earlier[before.Group.Name] = true
+					visit(before)
+				}
+			}
+			visit(s)
+			for _, name := range []string{"maestro-agent", "maestro-server", "cluster-service", "backend", "admin", "frontend"} {
+				if !earlier[name] {
+					t.Errorf("%s has a gate that needs %s, which may be deployed later", s.ID(), name)
+				}
+			}
+		}
+	}
+	if explained == 0 {
+		t.Error("no step has an explanation as a gate")
 	}
 }
 
