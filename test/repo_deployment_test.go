@@ -104,6 +104,7 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"a vault of another region":        {"clouds/public/int/uksouth.yaml", "keyVaults: {service: hcpm-prod-uks-svc}", "keyVaults.service: hcpm-prod-uks-svc of public/prod/uksouth is also the value of public/int/uksouth"},
 		"a production without zones":       {"clouds/public/prod/westus3.yaml", "availabilityZones: [\"1\"]", "breaks the rule production-zones"},
 		"keys of two modes":                {"clouds/public/int.yaml", "frontend: {authentication: {mode: token}}", "frontend.authentication.audience: is required"},
+		"admin from everywhere":            {"clouds/public/int.yaml", "ingress: {admin: {sources: [\"0.0.0.0/0\"]}}", "ingress.admin.sources: breaks the rule admin-sources"},
 		"too many sessions":                {"clouds/public/int.yaml", "maestro: {server: {replicas: 9}}", "eventGrid.sessionsPerClient: breaks the rule mqtt-sessions"},
 		"too many connections":             {"clouds/public/int.yaml", "clusterService: {databaseConnections: 100}", "postgres.clusterService.maxConnections: breaks the rule cluster-service-database-connections"},
 	} {
