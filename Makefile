@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -88,6 +88,11 @@ outages: kubectl postgresql ## make each component of a region unavailable in tu
 
 rotation: kubectl postgresql ## replace the authority of a region several times while clusters come and go
 	go test -count=1 -timeout 60m -v ./test/rotation -rotations 10
+
+# OpenTofu and its provider for Azure compile for about seven minutes of CPU time once, so `make test` does not need them.
+infra-test: ## plan the infrastructure of all regions, and apply one to the Azure emulator with OpenTofu
+	tooling/third-party/build.sh opentofu
+	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 30m -parallel 2 -v ./tooling/infrastructure/pkg/tofu
 
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
 	$(needs-node) \

@@ -17,6 +17,7 @@ var programsWithoutImage = map[string]string{
 	"tooling/configure/cmd/configure":                   "runs in a checkout",
 	"tooling/image-sync/cmd/image-sync":                 "runs in a pipeline's checkout",
 	"tooling/images/cmd/images":                         "runs in a checkout",
+	"tooling/infrastructure/cmd/infrastructure":         "runs in a checkout",
 	"tooling/mesh-policies/cmd/mesh-policies":           "runs in a checkout",
 	"tooling/registry/cmd/registry":                     "serves the images to the nodes",
 	"tooling/rollout/cmd/rollout":                       "runs in a checkout",

@@ -7,10 +7,12 @@
 #   build.sh node       also what Kubernetes nodes and their clusters run: kubelet, kube-proxy, kube-scheduler, containerd, the CNI
 #                       plugins and CoreDNS
 #   build.sh maestro    also the published Maestro, with which ours is compared
+#   build.sh opentofu   also OpenTofu and its provider for Azure, for the templates of the infrastructure
 #
 #   .build/third-party/<name>-<key>/     the result for one set of pins; <key> is a hash of go.mod, go.sum and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (KUBEBUILDER_ASSETS of the tests)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
+#   .build/third-party/opentofu/         links to tofu and to the folder in which it finds its provider
 #
 # Programs are compiled with the same flags as ours, so that packages of the same version are compiled once for both.
 set -euo pipefail
@@ -67,6 +69,14 @@ coredns() {
 # etcd builds etcd, whose main package is the root of its module and would be called v3.
 etcd() { go build -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 
+# provider builds the provider azapi in the layout of a mirror of OpenTofu's registry.
+provider() {
+	local version && version=$(go list -m -f '{{.Version}}' github.com/Azure/terraform-provider-azapi)
+	local into="$dir/providers/registry.opentofu.org/azure/azapi/${version#v}/$(go env GOOS)_$(go env GOARCH)"
+	mkdir -p "$into"
+	go build -ldflags='-s -w' -o "$into/terraform-provider-azapi_$version" github.com/Azure/terraform-provider-azapi
+}
+
 # definitions MODULE FOLDER copies the YAML files below a folder of a module, with the folders that they are in.
 definitions() {
 	go mod download "$1" # a module that is not downloaded has no folder
@@ -100,7 +110,15 @@ for extra in "$@"; do
 		build cni-plugins cni-plugins tools
 		;;
 	maestro) build maestro maestro programs github.com/openshift-online/maestro/cmd/maestro ;;
-	*) echo "build.sh: unknown program $extra; it builds kubectl, maestro and node on request" >&2 && exit 2 ;;
+	opentofu)
+		mkdir -p "$out/opentofu"
+		build opentofu opentofu programs github.com/opentofu/opentofu/cmd/tofu
+		ln -sfn "$dir"/* "$out/opentofu/"
+		build azapi azapi provider
+		ln -sfn "$dir"/* "$out/opentofu/"
+		continue
+		;;
+	*) echo "build.sh: unknown program $extra; it builds kubectl, maestro, node and opentofu on request" >&2 && exit 2 ;;
 	esac
 	ln -sfn "$dir"/* "$out/bin/"
 done

@@ -4,6 +4,7 @@ package emulatortest
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -105,6 +106,9 @@ func (a *Azure) Close() error {
 
 // HTTP returns a client that trusts the emulator's certificate.
 func (a *Azure) HTTP() *http.Client { return a.server.Client() }
+
+// Certificate returns the emulator's certificate, for clients in other processes.
+func (a *Azure) Certificate() *x509.Certificate { return a.server.Certificate() }
 
 // Options returns the options for the SDK's clients. The clients do not retry, so that tests observe each error.
 func (a *Azure) Options() *arm.ClientOptions {

@@ -1,0 +1,133 @@
+# One management cluster (a stamp): hosted control planes run in it. Its configuration is the rendered document of the stamp.
+
+locals {
+  location     = var.config.region
+  stamp        = var.config.managementCluster
+  subscription = "/subscriptions/${var.config.subscriptions.management}"
+  group        = "${local.subscription}/resourceGroups/${local.stamp.resourceGroup}"
+  vault        = "${local.group}/providers/Microsoft.KeyVault/vaults/${local.stamp.keyVault}"
+  secretsUser  = "4633458b-17de-408a-b874-0445c86b69e6"
+}
+
+resource "azapi_resource" "group" {
+  type      = local.types.resourceGroup
+  parent_id = local.subscription
+  name      = local.stamp.resourceGroup
+  location  = local.location
+  lifecycle { prevent_destroy = !var.allow_loss }
+}
+
+module "cluster" {
+  source         = "../modules/kubernetes"
+  name           = local.stamp.name
+  group          = azapi_resource.group.id
+  location       = local.location
+  tenant         = var.config.tenantId
+  zones          = local.stamp.shard.zones
+  settings       = local.stamp
+  administrators = var.config.admin.groups["break-glass"]
+  registries     = { for name, registry in var.outer.global.registries : name => registry.id }
+  allow_loss     = var.allow_loss
+  # Clients reach hosted API servers; each of them authenticates its clients.
+  rules = { api-servers = { priority = 100, sources = ["Internet"], destination = "*", port = "443" } }
+}
+
+module "vault" {
+  source     = "../modules/vault"
+  name       = local.stamp.keyVault
+  group      = azapi_resource.group.id
+  location   = local.location
+  tenant     = var.config.tenantId
+  allow_loss = var.allow_loss
+}
+
+resource "azapi_resource" "agent" {
+  type                   = local.types.identity
+  parent_id              = azapi_resource.group.id
+  name                   = local.stamp.agent.managedIdentity
+  location               = local.location
+  body                   = {} # without a body, the provider returns its output as text
+  response_export_values = ["properties.principalId", "properties.clientId"]
+}
+
+resource "azapi_resource" "federated" {
+  type      = local.types.federatedCredential
+  parent_id = azapi_resource.agent.id
+  name      = local.stamp.name
+  body = {
+    properties = {
+      issuer    = module.cluster.issuer
+      subject   = "system:serviceaccount:${var.tables.serviceAccounts["maestro-agent"].namespace}:${var.tables.serviceAccounts["maestro-agent"].name}"
+      audiences = ["api://AzureADTokenExchange"]
+    }
+  }
+}
+
+module "secrets_role" {
+  source     = "../modules/role"
+  scope      = local.vault
+  role       = local.secretsUser
+  principal  = azapi_resource.agent.output.properties.principalId
+  purpose    = "maestro-agent"
+  depends_on = [module.vault]
+}
+
+# The agent's name at the broker. Event Grid gives it the topics of the consumer with this name.
+resource "azapi_resource" "event_client" {
+  type      = local.types.eventClient
+  parent_id = var.outer.region.events.id
+  name      = replace(local.stamp.agent.mqttCertificate.dnsName, ".", "-")
+  body = {
+    properties = {
+      authenticationName              = local.stamp.agent.mqttCertificate.dnsName
+      state                           = "Enabled"
+      clientCertificateAuthentication = { validationScheme = "DnsMatchesAuthenticationName" }
+      attributes                      = { workload = "maestro-agent" }
+    }
+  }
+}
+
+locals {
+  targets = {
+    events = { id = var.outer.region.events.id, kind = "topicspace", zone = "eventGrid" }
+    vault  = { id = local.vault, kind = "vault", zone = "vault" }
+  }
+}
+
+resource "azapi_resource" "private_zone" {
+  for_each  = local.targets
+  type      = local.types.privateZone
+  parent_id = azapi_resource.group.id
+  name      = local.cloud.privateZones[each.value.zone]
+  location  = "global"
+}
+
+resource "azapi_resource" "private_zone_link" {
+  for_each  = local.targets
+  type      = local.types.privateZoneLink
+  parent_id = azapi_resource.private_zone[each.key].id
+  name      = "network"
+  location  = "global"
+  body      = { properties = { virtualNetwork = { id = module.cluster.network }, registrationEnabled = false } }
+}
+
+module "endpoint" {
+  for_each   = local.targets
+  source     = "../modules/private-endpoint"
+  name       = "${local.stamp.name}-${each.key}"
+  group      = azapi_resource.group.id
+  location   = local.location
+  subnet     = module.cluster.endpoints_subnet
+  target     = each.value.id
+  kind       = each.value.kind
+  zone       = azapi_resource.private_zone[each.key].id
+  depends_on = [module.vault]
+}
+
+output "result" {
+  value = {
+    cluster = { id = module.cluster.id, fqdn = module.cluster.fqdn, issuer = module.cluster.issuer }
+    vault   = { id = local.vault, uri = module.vault.uri }
+    agent   = { id = azapi_resource.agent.id, name = azapi_resource.agent.name, clientId = azapi_resource.agent.output.properties.clientId }
+  }
+}

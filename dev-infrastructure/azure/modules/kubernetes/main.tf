@@ -1,0 +1,221 @@
+# An AKS cluster with its network: the service cluster or a management cluster. Nodes and pods have addresses of the network. The API server
+# accepts only identities of Entra ID.
+
+variable "name" { type = string }
+variable "group" {
+  description = "The ID of the resource group."
+  type        = string
+}
+variable "location" { type = string }
+variable "tenant" { type = string }
+variable "zones" { type = list(string) }
+variable "settings" {
+  description = "The configuration of the cluster: kubernetesVersion, systemPool, userPool, network."
+  type        = any
+}
+variable "mesh_revision" {
+  description = "The revision of Istio, or empty for a cluster without a mesh."
+  type        = string
+  default     = ""
+}
+variable "rules" {
+  description = "The security rules of the nodes, by name."
+  type        = any
+}
+variable "administrators" {
+  description = "The groups of Entra ID that administer the cluster."
+  type        = list(string)
+}
+variable "registries" {
+  description = "The IDs of the registries from which the kubelets pull, by name."
+  type        = map(string)
+}
+variable "allow_loss" { type = bool }
+
+locals {
+  network = "${var.group}/providers/Microsoft.Network/virtualNetworks/${var.name}"
+  roles = {
+    acrPull                 = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+    networkContributor      = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+    managedIdentityOperator = "f1a07417-d97a-45cb-824c-7a7467783830"
+  }
+  pools = {
+    system = merge(var.settings.systemPool, { mode = "System", taints = ["CriticalAddonsOnly=true:NoSchedule"] })
+    user   = merge(var.settings.userPool, { mode = "User", taints = [] })
+  }
+}
+
+resource "azapi_resource" "security" {
+  type      = local.types.securityGroup
+  parent_id = var.group
+  name      = var.name
+  location  = var.location
+  body = {
+    properties = {
+      securityRules = [
+        for name, rule in var.rules : {
+          name = name
+          properties = merge({
+            access          = "Allow"
+            direction       = "Inbound"
+            protocol        = "Tcp"
+            priority        = rule.priority
+            sourcePortRange = "*"
+            # One service tag is a prefix; several ranges are a list.
+            destinationAddressPrefix = rule.destination
+            destinationPortRange     = rule.port
+            }, { for key, value in { sourceAddressPrefix = rule.sources[0] } : key => value if length(rule.sources) == 1 },
+          { for key, value in { sourceAddressPrefixes = rule.sources } : key => value if length(rule.sources) > 1 })
+        }
+      ]
+    }
+  }
+}
+
+resource "azapi_resource" "network" {
+  type      = local.types.network
+  parent_id = var.group
+  name      = var.name
+  location  = var.location
+  body = {
+    properties = {
+      addressSpace = { addressPrefixes = [var.settings.network.vnet] }
+      subnets = [
+        {
+          name       = "nodes"
+          properties = { addressPrefix = var.settings.network.nodes, networkSecurityGroup = { id = azapi_resource.security.id } }
+        },
+        {
+          name = "pods"
+          properties = {
+            addressPrefix        = var.settings.network.pods
+            networkSecurityGroup = { id = azapi_resource.security.id }
+            delegations          = [{ name = "aks", properties = { serviceName = "Microsoft.ContainerService/managedClusters" } }]
+          }
+        },
+        {
+          name       = "privateEndpoints"
+          properties = { addressPrefix = var.settings.network.privateEndpoints, privateEndpointNetworkPolicies = "Disabled" }
+        },
+      ]
+    }
+  }
+}
+
+# The identities of the control plane and of the kubelets.
+resource "azapi_resource" "identity" {
+  for_each               = toset(["control-plane", "kubelet"])
+  type                   = local.types.identity
+  parent_id              = var.group
+  name                   = "${var.name}-${each.key}"
+  location               = var.location
+  body                   = {} # without a body, the provider returns its output as text
+  response_export_values = ["properties.principalId", "properties.clientId"]
+}
+
+module "network_role" {
+  source    = "../role"
+  scope     = azapi_resource.network.id
+  role      = local.roles.networkContributor
+  principal = azapi_resource.identity["control-plane"].output.properties.principalId
+  purpose   = "control-plane"
+}
+
+module "kubelet_role" {
+  source    = "../role"
+  scope     = azapi_resource.identity["kubelet"].id
+  role      = local.roles.managedIdentityOperator
+  principal = azapi_resource.identity["control-plane"].output.properties.principalId
+  purpose   = "control-plane"
+}
+
+module "pull_role" {
+  for_each  = var.registries
+  source    = "../role"
+  scope     = each.value
+  role      = local.roles.acrPull
+  principal = azapi_resource.identity["kubelet"].output.properties.principalId
+  purpose   = "${var.name}-kubelet"
+}
+
+resource "azapi_resource" "cluster" {
+  type      = local.types.aksCluster
+  parent_id = var.group
+  name      = var.name
+  location  = var.location
+  identity {
+    type         = "UserAssigned"
+    identity_ids = [azapi_resource.identity["control-plane"].id]
+  }
+  body = {
+    sku = { name = "Base", tier = "Standard" }
+    properties = {
+      kubernetesVersion    = var.settings.kubernetesVersion
+      dnsPrefix            = var.name
+      enableRBAC           = true
+      disableLocalAccounts = true
+      aadProfile           = { managed = true, enableAzureRBAC = true, tenantID = var.tenant, adminGroupObjectIDs = var.administrators }
+      agentPoolProfiles = [
+        for name in ["system", "user"] : {
+          name                = name
+          mode                = local.pools[name].mode
+          vmSize              = local.pools[name].vmSize
+          count               = local.pools[name].minCount
+          minCount            = local.pools[name].minCount
+          maxCount            = local.pools[name].maxCount
+          enableAutoScaling   = true
+          availabilityZones   = var.zones
+          osType              = "Linux"
+          osSKU               = "AzureLinux"
+          type                = "VirtualMachineScaleSets"
+          enableNodePublicIP  = false
+          maxPods             = 225
+          vnetSubnetID        = "${local.network}/subnets/nodes"
+          podSubnetID         = "${local.network}/subnets/pods"
+          nodeTaints          = local.pools[name].taints
+          upgradeSettings     = { maxSurge = "10%", drainTimeoutInMinutes = 60 }
+          kubeletDiskType     = "OS"
+          orchestratorVersion = var.settings.kubernetesVersion
+        }
+      ]
+      networkProfile = {
+        networkPlugin    = "azure"
+        networkPolicy    = "cilium"
+        networkDataplane = "cilium"
+        serviceCidr      = var.settings.network.services
+        dnsServiceIP     = cidrhost(var.settings.network.services, 10)
+        loadBalancerSku  = "standard"
+        outboundType     = "loadBalancer"
+      }
+      identityProfile = {
+        kubeletidentity = {
+          resourceId = azapi_resource.identity["kubelet"].id
+          clientId   = azapi_resource.identity["kubelet"].output.properties.clientId
+          objectId   = azapi_resource.identity["kubelet"].output.properties.principalId
+        }
+      }
+      oidcIssuerProfile   = { enabled = true }
+      securityProfile     = { workloadIdentity = { enabled = true }, imageCleaner = { enabled = true, intervalHours = 48 } }
+      serviceMeshProfile  = merge({ mode = var.mesh_revision == "" ? "Disabled" : "Istio" }, { for key, value in { istio = { revisions = [var.mesh_revision] } } : key => value if var.mesh_revision != "" })
+      addonProfiles       = { azureKeyvaultSecretsProvider = { enabled = true, config = { enableSecretRotation = "true" } } }
+      azureMonitorProfile = { metrics = { enabled = true } }
+      storageProfile      = { diskCSIDriver = { enabled = true }, fileCSIDriver = { enabled = false }, snapshotController = { enabled = true } }
+      # A rollout decides when a cluster is upgraded.
+      autoUpgradeProfile = { upgradeChannel = "none", nodeOSUpgradeChannel = "NodeImage" }
+    }
+  }
+  response_export_values = ["properties.fqdn", "properties.oidcIssuerProfile.issuerURL"]
+  # The control plane needs its roles before it creates nodes.
+  depends_on = [module.network_role, module.kubelet_role]
+  lifecycle { prevent_destroy = !var.allow_loss }
+}
+
+output "id" { value = azapi_resource.cluster.id }
+output "issuer" { value = azapi_resource.cluster.output.properties.oidcIssuerProfile.issuerURL }
+output "fqdn" { value = azapi_resource.cluster.output.properties.fqdn }
+output "network" { value = azapi_resource.network.id }
+output "endpoints_subnet" {
+  value      = "${local.network}/subnets/privateEndpoints"
+  depends_on = [azapi_resource.network]
+}
+output "kubelet" { value = azapi_resource.identity["kubelet"].output.properties.principalId }

@@ -1,0 +1,62 @@
+# Resources of a region that survive the loss of its clusters: data stores, vaults, zones, identities and the audit storage.
+
+locals {
+  location     = var.config.region
+  subscription = "/subscriptions/${var.config.subscriptions.region}"
+  group        = "${local.subscription}/resourceGroups/${var.config.resourceGroups.region}"
+  zonal        = length(var.config.availabilityZones) > 1
+
+  identities = {
+    "frontend"        = var.config.frontend.managedIdentity
+    "backend"         = var.config.backend.managedIdentity
+    "admin"           = var.config.admin.managedIdentity
+    "cluster-service" = var.config.clusterService.managedIdentity
+    "maestro-server"  = var.config.maestro.server.managedIdentity
+  }
+  principals = { for service, identity in azapi_resource.identity : service => identity.output.properties.principalId }
+
+  # Azure's built-in roles.
+  roles = {
+    vaultSecretsUser    = "4633458b-17de-408a-b874-0445c86b69e6"
+    certificatesOfficer = "a4417e6f-fecd-4de8-b567-7b0420556985"
+    dnsZoneContributor  = "befefa01-2a29-4197-83a8-272ff33ce314"
+    blobContributor     = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+  }
+}
+
+resource "azapi_resource" "group" {
+  type      = local.types.resourceGroup
+  parent_id = local.subscription
+  name      = var.config.resourceGroups.region
+  location  = local.location
+  lifecycle { prevent_destroy = !var.allow_loss }
+}
+
+resource "azapi_resource" "identity" {
+  for_each               = local.identities
+  type                   = local.types.identity
+  parent_id              = azapi_resource.group.id
+  name                   = each.value
+  location               = local.location
+  body                   = {} # without a body, the provider returns its output as text
+  response_export_values = ["properties.principalId", "properties.clientId"]
+}
+
+resource "azapi_resource" "monitor" {
+  type                   = local.types.monitorWorkspace
+  parent_id              = azapi_resource.group.id
+  name                   = var.config.telemetry.monitorWorkspace
+  location               = local.location
+  body                   = {} # without a body, the provider returns its output as text
+  response_export_values = ["properties.metrics.prometheusQueryEndpoint"]
+}
+
+# The registries have a replica in each region but that of the registries themselves.
+resource "azapi_resource" "registry_replica" {
+  for_each  = local.location == var.config.resourceGroups.globalLocation ? {} : var.outer.global.registries
+  type      = local.types.registryReplica
+  parent_id = each.value.id
+  name      = local.location
+  location  = local.location
+  body      = { properties = { regionEndpointEnabled = true, zoneRedundancy = var.config.production ? "Enabled" : "Disabled" } }
+}

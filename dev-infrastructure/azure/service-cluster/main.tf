@@ -1,0 +1,77 @@
+# The service cluster: the services of a region run in it. It can be deleted and created again; nothing that must survive is here.
+
+locals {
+  location     = var.config.region
+  subscription = "/subscriptions/${var.config.subscriptions.region}"
+  region       = var.outer.region
+}
+
+resource "azapi_resource" "group" {
+  type      = local.types.resourceGroup
+  parent_id = local.subscription
+  name      = var.config.resourceGroups.serviceCluster
+  location  = local.location
+  lifecycle { prevent_destroy = !var.allow_loss }
+}
+
+# The addresses of the ingress gateways: one for ARM, one for engineers.
+resource "azapi_resource" "address" {
+  for_each  = toset(["arm", "admin"])
+  type      = local.types.publicAddress
+  parent_id = azapi_resource.group.id
+  name      = "${var.config.serviceCluster.name}-${each.key}"
+  location  = local.location
+  body = {
+    sku        = { name = "Standard", tier = "Regional" }
+    zones      = var.config.availabilityZones
+    properties = { publicIPAllocationMethod = "Static", publicIPAddressVersion = "IPv4" }
+  }
+  response_export_values = ["properties.ipAddress"]
+}
+
+module "cluster" {
+  source         = "../modules/kubernetes"
+  name           = var.config.serviceCluster.name
+  group          = azapi_resource.group.id
+  location       = local.location
+  tenant         = var.config.tenantId
+  zones          = var.config.availabilityZones
+  settings       = var.config.serviceCluster
+  mesh_revision  = var.config.serviceCluster.meshRevision
+  administrators = var.config.admin.groups["break-glass"]
+  registries     = { services = var.outer.global.registries[var.config.registry.services].id }
+  allow_loss     = var.allow_loss
+  # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.
+  rules = merge(
+    { arm = { priority = 100, sources = ["AzureResourceManager"], destination = azapi_resource.address["arm"].output.properties.ipAddress, port = "443" } },
+    length(var.config.ingress.admin.sources) == 0 ? {} : {
+      admin = { priority = 110, sources = var.config.ingress.admin.sources, destination = azapi_resource.address["admin"].output.properties.ipAddress, port = "443" }
+    },
+  )
+}
+
+resource "azapi_resource" "name" {
+  for_each  = { arm = var.config.ingress.arm.host, admin = var.config.ingress.admin.host }
+  type      = local.types.dnsA
+  parent_id = local.region.zone.id
+  name      = trimsuffix(each.value, ".${var.config.dns.zone}")
+  body      = { properties = { TTL = 300, ARecords = [{ ipv4Address = azapi_resource.address[each.key].output.properties.ipAddress }] } }
+}
+
+# The service accounts of the services, and those that migrate the databases, may use their identities.
+resource "azapi_resource" "federated" {
+  for_each = merge(
+    { for service, identity in local.region.identities : service => { identity = identity.id, account = var.tables.serviceAccounts[service] } },
+    { for server, identity in local.region.migrations : "${server}-migration" => { identity = identity.id, account = var.tables.migrationAccounts[server] } },
+  )
+  type      = local.types.federatedCredential
+  parent_id = each.value.identity
+  name      = var.config.serviceCluster.name
+  body = {
+    properties = {
+      issuer    = module.cluster.issuer
+      subject   = "system:serviceaccount:${each.value.account.namespace}:${each.value.account.name}"
+      audiences = ["api://AzureADTokenExchange"]
+    }
+  }
+}

@@ -1,0 +1,266 @@
+package tofu_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
+)
+
+// apply applies the scope and returns the addresses of the resources that changed.
+func (d *deploy) apply(t *testing.T) []string {
+	t.Helper()
+	w := d.workspace(t)
+	plan, err := w.Plan(t.Context(), false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Check(nil); err != nil {
+		t.Fatal(err)
+	}
+	changed := []string{}
+	for _, change := range plan.Pending() {
+		changed = append(changed, strings.Join(change.Change.Actions, "+")+" "+change.Address)
+	}
+	if len(changed) > 0 {
+		if err := w.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.outputs[d.scope], err = w.Outputs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+// applyOnly applies the scope and checks that it changes one resource. A plan may list resources that refer to it, because its outputs are
+// not known before; they do not change when it is applied.
+func (d *deploy) applyOnly(t *testing.T, address string) {
+	t.Helper()
+	if changed := d.apply(t); !slices.Contains(changed, "update "+address) {
+		t.Errorf("the plan changes %q and not %s", changed, address)
+	}
+	if log := d.log.String(); !strings.Contains(log, address+": Modifications complete") || !strings.Contains(log, "0 added, 1 changed, 0 destroyed") {
+		t.Errorf("the change of %s changes more:\n%s", address, log[max(0, strings.LastIndex(log, "Plan: ")):])
+	}
+}
+
+// TestInfrastructureLifecycle applies all scopes of a region to an emulator of Azure, applies them again, changes values, and destroys them.
+func TestInfrastructureLifecycle(t *testing.T) {
+	azure := startAzure(t, 0)
+	outputs := map[variables.Scope]json.RawMessage{}
+	deploys := map[variables.Scope]*deploy{}
+	for _, scope := range variables.Scopes() {
+		d := &deploy{scope: scope, target: region, env: azure.env, outputs: outputs}
+		if scope == variables.ManagementCluster {
+			d.target += "/1"
+		}
+		deploys[scope] = d
+		if changed := d.apply(t); len(changed) == 0 {
+			t.Errorf("%s: nothing was created", scope)
+		} else {
+			t.Logf("%s: %d resources", scope, len(changed))
+		}
+	}
+	for scope, d := range deploys {
+		if changed := d.apply(t); len(changed) != 0 {
+			t.Errorf("%s: a second plan changes %q", scope, changed)
+		}
+	}
+	for scope, placeholder := range placeholders(t, parse(t, region)) {
+		if diff := cmp.Diff(form(t, outputs[scope]), form(t, placeholder)); diff != "" {
+			t.Errorf("%s: the outputs differ from the placeholders (-real, +placeholders):\n%s", scope, diff)
+		}
+	}
+
+	deploys[variables.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["backupTier"] = "Continuous7Days" }
+	deploys[variables.Region].applyOnly(t, "azapi_resource.cosmos")
+	deploys[variables.ServiceCluster].change = func(config map[string]any) {
+		config["serviceCluster"].(map[string]any)["userPool"].(map[string]any)["maxCount"] = 9
+	}
+	deploys[variables.ServiceCluster].applyOnly(t, "module.cluster.azapi_resource.cluster")
+
+	// Another name of the account would replace the data.
+	deploys[variables.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["account"] = "hcpm-other" }
+	plan, err := deploys[variables.Region].workspace(t).Plan(t.Context(), false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var loss *guard.LossError
+	if err := plan.Check(nil); !errors.As(err, &loss) || !slices.Contains(loss.Addresses, "azapi_resource.cosmos") || !slices.Contains(loss.Addresses, `azapi_resource.cosmos_container["Resources"]`) {
+		t.Errorf("a plan that replaces Cosmos DB is checked with %v", err)
+	}
+	deploys[variables.Region].change = nil
+
+	scopes := variables.Scopes()
+	slices.Reverse(scopes)
+	for _, scope := range scopes {
+		w := deploys[scope].workspace(t)
+		plan, err := w.Plan(t.Context(), true, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Check(nil); !errors.As(err, &loss) {
+			t.Errorf("%s: a plan that destroys everything is checked with %v", scope, err)
+		}
+		if err := plan.Check(plan.Loss()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := azure.Leftovers()
+	if err != nil || len(left) != 0 {
+		t.Errorf("after all scopes are destroyed, there are %q, %v", left, err)
+	}
+}
+
+// form returns JSON with its values replaced by their types.
+func form(t *testing.T, text json.RawMessage) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	var reduce func(value any) any
+	reduce = func(value any) any {
+		switch v := value.(type) {
+		case map[string]any:
+			for name := range v {
+				v[name] = reduce(v[name])
+			}
+			return v
+		case []any:
+			return "list"
+		}
+		return fmt.Sprintf("%T", value)
+	}
+	return reduce(value)
+}
+
+// TestPlansOfAllRegions validates the bodies of all scopes of all regions against Azure's type definitions, without calling a service.
+func TestPlansOfAllRegions(t *testing.T) {
+	programs(t)
+	for _, target := range open(t).Targets(nil) {
+		scopes := []variables.Scope{variables.Global, variables.Region, variables.ServiceCluster}
+		if target.Level() == layer.Stamp {
+			scopes = []variables.Scope{variables.ManagementCluster}
+		}
+		for _, scope := range scopes {
+			t.Run(target.String()+"/"+string(scope), func(t *testing.T) {
+				t.Parallel()
+				d := &deploy{scope: scope, target: target.String(), outputs: placeholders(t, target), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}}
+				plan, err := d.workspace(t).Plan(t.Context(), false, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(plan.Pending()) == 0 {
+					t.Error("the plan creates nothing")
+				}
+			})
+		}
+	}
+}
+
+// TestPlanRejectsWrongBodies checks that a plan finds a property that Azure does not have, without a network.
+func TestPlanRejectsWrongBodies(t *testing.T) {
+	programs(t)
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(templates)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(copied, "region", "cosmos.tf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Replace(string(text), "publicNetworkAccess ", "publicNetworkAcess ", 1)
+	if wrong == string(text) {
+		t.Fatal("the template has no publicNetworkAccess")
+	}
+	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &deploy{scope: variables.Region, target: region, templates: copied, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}}
+	if _, err := d.workspace(t).Plan(t.Context(), false, false); err == nil || !strings.Contains(err.Error(), "properties.publicNetworkAcess") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// placeholders returns outputs in place of those of applied outer scopes. TestInfrastructureLifecycle compares their form with that of real ones.
+func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.RawMessage {
+	t.Helper()
+	values, err := open(t).Render(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(keys ...string) string { return values.Get(keys...).Plain().(string) }
+	id := func(subscription, group, rest string) string {
+		return "/subscriptions/" + text("subscriptions", subscription) + "/resourceGroups/" + text("resourceGroups", group) + "/providers/" + rest
+	}
+	const principal = "00000000-0000-4000-8000-000000000001"
+	identity := func(name string) map[string]any {
+		return map[string]any{"id": id("region", "region", "Microsoft.ManagedIdentity/userAssignedIdentities/"+name), "name": name, "clientId": principal, "principalId": principal}
+	}
+	owner := func(name string) map[string]any {
+		all := identity(name)
+		delete(all, "principalId") // an administrator of its server, and without roles
+		return all
+	}
+	account := func(keys ...string) map[string]any {
+		return map[string]any{"id": id("region", "region", "Microsoft.Storage/storageAccounts/"+text(keys...)), "url": "https://" + text(keys...) + ".example/"}
+	}
+	server := func(name string) map[string]any {
+		return map[string]any{"id": id("region", "region", "Microsoft.DBforPostgreSQL/flexibleServers/"+text("postgres", name, "server")), "host": "example", "database": text("postgres", name, "database")}
+	}
+	registries, vaults, identities := map[string]any{}, map[string]any{}, map[string]any{}
+	for _, name := range []string{text("registry", "services"), text("registry", "openshift")} {
+		registries[name] = map[string]any{"id": id("global", "global", "Microsoft.ContainerRegistry/registries/"+name), "loginServer": name + ".example"}
+	}
+	for _, purpose := range []string{"service", "clusters", "identities"} {
+		vaults[purpose] = map[string]any{"id": id("region", "region", "Microsoft.KeyVault/vaults/"+text("keyVaults", purpose)), "uri": "https://example/"}
+	}
+	for _, service := range []string{"frontend", "backend", "admin", "cluster-service", "maestro-server"} {
+		identities[service] = identity(service)
+	}
+	zone := func(name string) map[string]any {
+		return map[string]any{"id": id("region", "region", "Microsoft.Network/dnsZones/"+name), "nameServers": []string{"ns1.example."}}
+	}
+	result := map[variables.Scope]any{
+		variables.Global: map[string]any{
+			"zone":       map[string]any{"id": id("global", "global", "Microsoft.Network/dnsZones/"+text("dns", "parentZone")), "nameServers": []string{"ns1.example."}},
+			"registries": registries,
+			"frontDoor":  id("global", "global", "Microsoft.Cdn/profiles/oidc"),
+		},
+		variables.Region: map[string]any{
+			"identities": identities, "migrations": map[string]any{"cluster-service": owner("cs-owner"), "maestro": owner("maestro-owner")},
+			"cosmos":   map[string]any{"id": id("region", "region", "Microsoft.DocumentDB/databaseAccounts/"+text("cosmos", "account")), "endpoint": "https://example/", "database": "hcp"},
+			"postgres": map[string]any{"cluster-service": server("clusterService"), "maestro": server("maestro")},
+			"events":   map[string]any{"id": id("region", "region", "Microsoft.EventGrid/namespaces/"+text("eventGrid", "namespace")), "mqttAddress": "example:8883"},
+			"vaults":   vaults, "zone": zone(text("dns", "zone")), "clustersZone": zone(text("dns", "clustersZone")),
+			"documents": account("oidc", "storageAccount"), "audit": map[string]any{"sink": account("audit", "sinkAccount"), "witness": account("audit", "witnessAccount")},
+			"metrics": map[string]any{"id": id("region", "region", "Microsoft.Monitor/accounts/m"), "query": "https://example"},
+		},
+	}
+	outputs := map[variables.Scope]json.RawMessage{}
+	for scope, value := range maps.All(result) {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs[scope] = text
+	}
+	return outputs
+}

@@ -1,0 +1,139 @@
+package variables_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
+)
+
+const (
+	configuration = "../../../../config"
+	templates     = "../../../../dev-infrastructure/azure"
+)
+
+func TestTables(t *testing.T) {
+	tables, err := variables.NewTables("maestro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]variables.Permission{
+		"maestro-server-publish-sourceevents":  {"maestro-server", "sourceevents-of-all", "Publisher"},
+		"maestro-server-subscribe-agentevents": {"maestro-server", "agentevents-of-all", "Subscriber"},
+		"maestro-agent-publish-agentevents":    {"maestro-agent", "agentevents-of-one", "Publisher"},
+		"maestro-agent-subscribe-sourceevents": {"maestro-agent", "sourceevents-of-one", "Subscriber"},
+	}
+	for name, permission := range want {
+		if tables.TopicPermissions[name] != permission {
+			t.Errorf("%s is %v, want %v", name, tables.TopicPermissions[name], permission)
+		}
+	}
+	if len(tables.TopicPermissions) != len(want) {
+		t.Errorf("there are permissions %v", tables.TopicPermissions)
+	}
+	// An agent has the topics of the consumer with its own name and no others.
+	if space := tables.TopicSpaces["sourceevents-of-one"]; len(space) != 1 || space[0] != "sources/maestro/consumers/${client.authenticationName}/sourceevents" {
+		t.Errorf("the topics of an agent are %q", space)
+	}
+	if tables.CosmosContainers["Billing"].PartitionKey != "/subscriptionId" || tables.ServiceAccounts["maestro-agent"].Namespace != "maestro-agent" {
+		t.Errorf("the tables are %+v", tables)
+	}
+}
+
+func TestNewRejectsWrongTargets(t *testing.T) {
+	opened, err := deployment.Open(configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		scope  variables.Scope
+		target layer.Target
+	}{
+		{variables.ManagementCluster, layer.Target{"public", "prod", "westus3"}},
+		{variables.Region, layer.Target{"public", "prod", "westus3", "1"}},
+		{variables.Global, layer.Target{"public", "prod"}},
+		{variables.Region, layer.Target{"public", "prod", "nowhere"}},
+	} {
+		if _, err := variables.New(opened, c.scope, c.target); err == nil || !strings.Contains(err.Error(), c.target.String()) {
+			t.Errorf("%s of %s: %v", c.scope, c.target, err)
+		}
+	}
+	values, err := variables.New(opened, variables.ServiceCluster, layer.Target{"public", "prod", "westus3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := values.SetOuter(variables.ServiceCluster, map[variables.Scope]json.RawMessage{variables.Global: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "region") {
+		t.Errorf("outputs of the region are missing: %v", err)
+	}
+}
+
+// TestTypesAreEmulated checks that the emulator of Azure has each type of the templates at their api-version. A type that it does not have
+// could not be applied in the test of the templates.
+func TestTypesAreEmulated(t *testing.T) {
+	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: emulatortest.Seed("example.com")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer azure.Close()
+	text, err := os.ReadFile(templates + "/types.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types map[string]string
+	if err := json.Unmarshal(text, &types); err != nil {
+		t.Fatal(err)
+	}
+	for name, versioned := range types {
+		kind, version, found := strings.Cut(versioned, "@")
+		if !found {
+			t.Errorf("%s: %s has no api-version", name, versioned)
+			continue
+		}
+		parts := strings.Split(kind, "/")
+		path := emulatortest.Group + "/providers/" + parts[0]
+		for _, part := range parts[1:] {
+			path += "/" + part + "/default"
+		}
+		if kind == "Microsoft.Resources/resourceGroups" {
+			path = emulatortest.Group
+		}
+		status, body := get(t, azure, path+"?api-version="+version)
+		if status != 404 && status != 200 {
+			t.Errorf("%s: %s: %d %s", name, versioned, status, body)
+		}
+	}
+}
+
+// get sends a request as the principal that owns everything.
+func get(t *testing.T, azure *emulatortest.Azure, path string) (int, string) {
+	t.Helper()
+	token, err := azure.Tokens.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, azure.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token.Token)
+	response, err := azure.HTTP().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
