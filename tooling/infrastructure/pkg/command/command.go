@@ -195,15 +195,10 @@ func (o *options) planned(c *cobra.Command, arguments []string, destroy bool) (*
 }
 
 func (o *options) apply() *cobra.Command {
+	var adopt bool
 	c := &cobra.Command{Use: "apply SCOPE TARGET", Short: "Create and change the resources of a scope", Args: cobra.ExactArgs(2), RunE: func(c *cobra.Command, arguments []string) error {
-		w, plan, d, err := o.planned(c, arguments, false)
+		w, d, err := o.applied(c, arguments, adopt)
 		if err != nil {
-			return err
-		}
-		if err := plan.Check(o.allowed); err != nil {
-			return err
-		}
-		if err := w.Apply(c.Context()); err != nil {
 			return err
 		}
 		outputs, err := w.Outputs(c.Context())
@@ -213,7 +208,27 @@ func (o *options) apply() *cobra.Command {
 		return os.WriteFile(o.outputs(d.scope, d.target), outputs, 0o600)
 	}}
 	o.allowLoss(c)
+	c.Flags().BoolVar(&adopt, "adopt", false, "add resources to the state that exist under the names of the templates, after an interrupted apply")
 	return c
+}
+
+// applied plans, checks and applies. With adopt, it repeats this with the resources in the state that exist; each time there are fewer.
+func (o *options) applied(c *cobra.Command, arguments []string, adopt bool) (*tofu.Workspace, *deploymentScope, error) {
+	w, plan, d, err := o.planned(c, arguments, false)
+	for err == nil {
+		if err = plan.Check(o.allowed); err != nil {
+			break
+		}
+		err = w.Apply(c.Context())
+		var exists *tofu.ExistsError
+		if !adopt || !errors.As(err, &exists) {
+			break
+		}
+		if err = w.Adopt(exists.Resources); err == nil {
+			plan, err = w.Plan(c.Context(), false, true)
+		}
+	}
+	return w, d, err
 }
 
 func (o *options) destroy() *cobra.Command {

@@ -72,6 +72,17 @@ func (c Change) Type() string {
 	return ""
 }
 
+// Version returns the api-version of the resource with an address, or "".
+func (p *Plan) Version(address string) string {
+	for _, c := range p.Changes {
+		if text, ok := c.Change.After["type"].(string); ok && c.Address == address {
+			_, version, _ := strings.Cut(text, "@")
+			return version
+		}
+	}
+	return ""
+}
+
 // Loss returns the addresses of the resources that a plan deletes or replaces although they hold data.
 func (p *Plan) Loss() []string {
 	var lost []string

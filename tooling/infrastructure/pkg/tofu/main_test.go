@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,6 +106,8 @@ type deploy struct {
 	templates string
 	// log is what tofu printed in the last workspace.
 	log bytes.Buffer
+	// output receives what tofu prints instead of log, if it is not nil.
+	output io.Writer
 	// change changes the configuration before it is used.
 	change func(config map[string]any)
 }
@@ -130,8 +133,12 @@ func (d *deploy) workspace(t *testing.T) *tofu.Workspace {
 		d.templates = templates
 	}
 	d.log.Reset()
+	output := d.output
+	if output == nil {
+		output = &d.log
+	}
 	opened, err := tofu.Open(t.Context(), d.scope, values, tofu.Options{Program: filepath.Join(dir, "tofu"), Mirror: filepath.Join(dir, "providers"), Templates: d.templates,
-		Dir: t.TempDir(), State: d.state, Env: d.env, Log: &d.log})
+		Dir: t.TempDir(), State: d.state, Env: d.env, Log: output})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,11 @@ type Options struct {
 type Workspace struct {
 	options Options
 	scope   variables.Scope
+	log     *shared
+	// plan is the plan that is stored.
+	plan *guard.Plan
+	// adopted are the resources that plans add to the state.
+	adopted []Existing
 }
 
 // planFile is the stored plan in the scope's folder.
@@ -62,7 +68,7 @@ func Open(ctx context.Context, scope variables.Scope, values *variables.Variable
 		}
 		*file = absolute
 	}
-	w := &Workspace{options: o, scope: scope}
+	w := &Workspace{options: o, scope: scope, log: &shared{to: o.Log}}
 	if err := w.prepare(values); err != nil {
 		return nil, fmt.Errorf("preparing the scope %s: %w", scope, err)
 	}
@@ -127,13 +133,30 @@ func (w *Workspace) Plan(ctx context.Context, destroy, refresh bool) (*guard.Pla
 	if err := w.run(ctx, &shown, "show", "-json", planFile); err != nil {
 		return nil, err
 	}
-	return guard.Read(&shown)
+	var err error
+	w.plan, err = guard.Read(&shown)
+	return w.plan, err
 }
 
-// Apply applies the stored plan. A plan is applied once.
+// Apply applies the stored plan. A plan is applied once. The error contains an *ExistsError if resources exist that the state does not
+// have, for example because an earlier apply was interrupted while Azure created them.
 func (w *Workspace) Apply(ctx context.Context) error {
-	err := w.run(ctx, nil, "apply", "-input=false", "-no-color", "-lock-timeout=60s", planFile)
+	printed := &messages{to: w.log}
+	err := w.run(ctx, printed, "apply", "-json", "-input=false", "-lock-timeout=60s", planFile)
+	if err != nil {
+		err = errors.Join(err, printed.err(w.plan))
+	}
 	return errors.Join(err, os.Remove(w.file(planFile)))
+}
+
+// Adopt makes the next plan add existing resources to the state. The plan also changes them to what the templates want.
+func (w *Workspace) Adopt(existing []Existing) error {
+	w.adopted = append(w.adopted, existing...)
+	var text strings.Builder
+	for _, e := range w.adopted {
+		fmt.Fprintf(&text, "import {\n  to = %s\n  id = %q\n}\n", e.Address, e.ID+"?api-version="+e.Version)
+	}
+	return os.WriteFile(w.file("adopted.tf"), []byte(text.String()), 0o600)
 }
 
 // Outputs returns the outputs of the scope, or nil if it has none.
@@ -162,8 +185,7 @@ func (w *Workspace) run(ctx context.Context, out io.Writer, arguments ...string)
 	}
 	command.Env = append(command.Env, "TF_CLI_CONFIG_FILE="+filepath.Join(w.options.Dir, "tofurc"), "TF_IN_AUTOMATION=1")
 	var failure tail
-	log := &shared{to: w.options.Log}
-	command.Stdout, command.Stderr = log, io.MultiWriter(log, &failure)
+	command.Stdout, command.Stderr = w.log, io.MultiWriter(w.log, &failure)
 	if out != nil {
 		command.Stdout = out
 	}

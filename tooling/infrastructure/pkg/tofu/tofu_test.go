@@ -1,6 +1,8 @@
 package tofu_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
@@ -124,6 +128,67 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	left, err := azure.Leftovers()
 	if err != nil || len(left) != 0 {
 		t.Errorf("after all scopes are destroyed, there are %q, %v", left, err)
+	}
+}
+
+// interrupter cancels when tofu has created the first resources.
+type interrupter struct {
+	cancel context.CancelFunc
+	log    bytes.Buffer
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("azapi_resource.zone: Creation complete")) {
+		i.cancel()
+	}
+	return i.log.Write(p)
+}
+
+// TestApplyContinuesAfterInterruption interrupts an apply of a region and applies again. Resources that Azure was creating are not in the
+// state and must be adopted.
+func TestApplyContinuesAfterInterruption(t *testing.T) {
+	azure := startAzure(t, 20*time.Millisecond)
+	outputs := map[variables.Scope]json.RawMessage{}
+	global := &deploy{scope: variables.Global, target: region, env: azure.env, outputs: outputs}
+	global.apply(t)
+	d := &deploy{scope: variables.Region, target: region, env: azure.env, outputs: outputs}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := &interrupter{cancel: cancel}
+	d.output = stopped
+	w := d.workspace(t)
+	if _, err := w.Plan(t.Context(), false, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Apply(ctx); err == nil {
+		t.Fatalf("an interrupted apply succeeded:\n%s", &stopped.log)
+	}
+	d.output = nil
+	adopted := 0
+	w = d.workspace(t)
+	for {
+		if _, err := w.Plan(t.Context(), false, true); err != nil {
+			t.Fatal(err)
+		}
+		err := w.Apply(t.Context())
+		var exists *tofu.ExistsError
+		if !errors.As(err, &exists) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		// Only what Azure was creating is not in the state.
+		if slices.ContainsFunc(exists.Resources, func(e tofu.Existing) bool { return e.Address == "azapi_resource.zone" }) {
+			t.Errorf("the state has lost %v", exists.Resources)
+		}
+		adopted += len(exists.Resources)
+		if err := w.Adopt(exists.Resources); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("adopted %d resources", adopted)
+	if changed := d.apply(t); len(changed) != 0 {
+		t.Errorf("the next plan changes %q", changed)
 	}
 }
 
