@@ -4,27 +4,40 @@ go 1.26.0
 
 require (
 	github.com/google/go-containerregistry v0.21.6
+	github.com/hcpmesh/hcpmesh/tooling/registry v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/supplychain v0.0.0
+	github.com/prometheus/client_golang v1.24.0
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 )
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.11.0 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/docker/cli v29.4.3+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.3 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/hcpmesh/hcpmesh/internal v0.0.0 // indirect
 	github.com/in-toto/attestation v1.2.0 // indirect
-	github.com/klauspost/compress v1.18.6 // indirect
+	github.com/klauspost/compress v1.19.0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/package-url/packageurl-go v0.1.5 // indirect
+	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/common v0.70.0 // indirect
+	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
-	golang.org/x/sync v0.20.0 // indirect
-	golang.org/x/sys v0.44.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
-	gotest.tools/v3 v3.5.2 // indirect
 )
 
-replace github.com/hcpmesh/hcpmesh/tooling/supplychain => ../supplychain
+replace (
+	github.com/hcpmesh/hcpmesh/api => ../../api
+	github.com/hcpmesh/hcpmesh/internal => ../../internal
+	github.com/hcpmesh/hcpmesh/tooling/registry => ../registry
+	github.com/hcpmesh/hcpmesh/tooling/supplychain => ../supplychain
+)
