@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -125,6 +126,7 @@ func newHarness(t *testing.T) *harness {
 		}},
 		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
+		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1},
 	}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

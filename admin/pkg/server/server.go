@@ -31,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 )
 
 // requestTimeout limits the duration of a request.
@@ -65,6 +66,10 @@ type Config struct {
 	AuditHistory AuditHistory
 	Log          *slog.Logger
 	Metrics      prometheus.Registerer
+	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
+	AuthenticationFailures *ratelimit.Limit
+	// Now is the clock of this limit; nil means time.Now.
+	Now func() time.Time
 }
 
 // ComponentReader returns the states of the region's components within a few seconds, even if some do not respond.
@@ -81,6 +86,8 @@ type Server struct {
 	rules     *mesh.Authorizer
 	requests  *prometheus.CounterVec
 	tickets   *prometheus.CounterVec
+	// failures limits the rate of failed authentications.
+	failures *ratelimit.Buckets
 }
 
 // New returns a Server. It registers its metrics.
@@ -101,6 +108,13 @@ func New(config Config) *Server {
 	if config.Rules == nil {
 		config.Rules = mesh.Rules()
 	}
+	if config.AuthenticationFailures == nil {
+		config.AuthenticationFailures = &ratelimit.Limit{Size: 300, PerSecond: 5}
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	s.failures = ratelimit.New(*config.AuthenticationFailures, config.Now)
 	s.rules = mesh.NewAuthorizer(mesh.Admin, config.Rules, config.Log)
 	config.Metrics.MustRegister(s.requests, s.tickets)
 	for _, r := range s.routes() {
@@ -201,7 +215,7 @@ func (s *Server) serve(route Route) http.Handler {
 func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 	caller, err := s.Authenticator.Authenticate(ctx, rq.http)
 	if err != nil {
-		return nil, err
+		return nil, s.limitFailures(rq, err)
 	}
 	rq.caller, rq.roles = caller, s.Access.Roles(caller)
 	required, err := s.rules.Engineer(rq.route.pattern())
@@ -231,6 +245,18 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		}
 	}
 	return rq.route.handle(ctx, rq)
+}
+
+// limitFailures returns the error of a failed authentication, or that of a peer with too many of them. A valid token is accepted from
+// every peer, because engineers may share an address with the attacker.
+func (s *Server) limitFailures(rq *request, failure error) error {
+	if apierror.KindOf(failure) != apierror.Unauthenticated {
+		return failure
+	}
+	if _, after := s.failures.Take(ratelimit.Peer(rq.http.RemoteAddr)); after > 0 {
+		return apierror.New(apierror.Throttled, "Too many failed authentications. Try again later.").WithRetryAfter(after).WithCause(failure)
+	}
+	return failure
 }
 
 // respond sends a body as JSON.

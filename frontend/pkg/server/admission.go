@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/admission"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 )
 
 // DefaultLimits returns the limits of requests. A subscription may use an eighth of the seats. Together with maxBody the seats
@@ -23,6 +24,23 @@ func DefaultLimits() admission.Limits {
 // means nothing before ARM is authenticated.
 func authenticationLimits() admission.Limits {
 	return admission.Limits{Seats: 256, SeatsPerFlow: 256, Waiting: 1024, WaitingPerFlow: 1024, MaxWait: 5 * time.Second}
+}
+
+// DefaultRate returns the limit of the requests of one principal outside of subscriptions. ARM limits the rates of subscriptions.
+func DefaultRate() ratelimit.Limit { return ratelimit.Limit{Size: 1000, PerSecond: 100} }
+
+// limitRate refuses requests outside of subscriptions, also to unknown paths, that one principal sends too often. The principal is that
+// which ARM authenticated. Probes are not limited.
+func limitRate(s *Server, _ context.Context, rq *request) error {
+	if route := rq.match.route; route != nil && (route.health || armid.IsUUID(rq.param(subscriptionParam))) {
+		return nil
+	}
+	_, after := s.rates.Take(truncated(rq.clientTenantID) + "/" + truncated(rq.clientID))
+	if after == 0 {
+		return nil
+	}
+	s.metrics.refused.WithLabelValues("rate").Inc()
+	return apierror.New(apierror.Throttled, "The client sends too many requests outside of subscriptions. Try again later.").WithRetryAfter(after)
 }
 
 // admit waits for a seat of the request's subscription. Requests outside of subscriptions, and those with an invalid

@@ -21,7 +21,7 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	panics    prometheus.Counter
-	// waits observes how long requests wait for a seat, and refused counts those that get none.
+	// waits observes how long requests wait for a seat, and refused counts those that get none, or are too frequent.
 	waits   prometheus.Histogram
 	refused *prometheus.CounterVec
 }
@@ -44,7 +44,7 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 			Buckets: []float64{.001, .01, .1, .5, 1, 5},
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "frontend_requests_refused_total", Help: "Number of requests that got no seat, by cause: too many requests of the subscription, or of all.",
+			Name: "frontend_requests_refused_total", Help: "Number of requests that were refused, by cause: too many concurrent requests of the subscription or of all, or too many requests of a client outside of subscriptions in a time.",
 		}, []string{"reason"}),
 	}
 	health := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -74,6 +75,8 @@ type Config struct {
 	ClustersPerSubscription int
 	// Limits are the limits of concurrent requests; nil means DefaultLimits.
 	Limits *admission.Limits
+	// Rate is the limit of the requests of a principal outside of subscriptions; nil means DefaultRate.
+	Rate *ratelimit.Limit
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -94,6 +97,8 @@ type Server struct {
 	// authentications and requests limit how many requests are authenticated and handled at the same time.
 	authentications *admission.Controller
 	requests        *admission.Controller
+	// rates limits the rate of requests outside of subscriptions.
+	rates *ratelimit.Buckets
 }
 
 // New returns a Server.
@@ -123,6 +128,11 @@ func New(c Config) *Server {
 		s.Limits = &limits
 	}
 	s.authentications, s.requests = admission.New(authenticationLimits()), admission.New(*s.Limits)
+	if s.Rate == nil {
+		rate := DefaultRate()
+		s.Rate = &rate
+	}
+	s.rates = ratelimit.New(*s.Rate, s.Now)
 	s.Metrics.MustRegister(loadMetrics(s.requests)...)
 	s.metrics = newMetrics(s.Metrics, s.subscriptions, s.Healthy)
 	return s

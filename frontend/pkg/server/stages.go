@@ -25,6 +25,7 @@ type stage func(s *Server, ctx context.Context, rq *request) error
 func stages() []stage {
 	return []stage{
 		authenticate,
+		limitRate,
 		checkRoute,
 		admit,
 		readBody,

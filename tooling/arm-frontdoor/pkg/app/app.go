@@ -73,7 +73,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ClosedTicketsFile, "closed-tickets-file", "", "`file` with the IDs of closed tickets, one in each line; required with --ticket-token-file")
 	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of the emulated region")
 	flags.StringVar(&o.APIVersions, "api-versions", "2026-09-01-preview,2026-06-30-preview,2025-12-23-preview,2024-06-10-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
-	flags.StringVar(&o.Limits, "limits", "", "rate limits of a subscription, as `KIND=SIZE:PER_SECOND,…` for reads, writes and deletes; Azure has reads=250:25,writes=200:10,deletes=200:10")
+	flags.StringVar(&o.Limits, "limits", "", "rate limits, as `KIND=SIZE:PER_SECOND,…`: reads, writes and deletes of a subscription, tenant-reads and tenant-writes of a principal, anonymous of a peer; Azure has reads=250:25,writes=200:10,deletes=200:10")
 }
 
 // Validate returns an error that names the first missing flag.

@@ -118,6 +118,9 @@ func (d *FrontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if response := d.respondWithoutToken(r); response != nil {
 		response.write(recorder)
 	} else if caller, failure := d.authenticate(r); failure != nil {
+		if throttled := d.throttlePeer(r); throttled != nil {
+			failure = throttled
+		}
 		failure.write(recorder)
 	} else {
 		request := &request{Request: r, responseHeader: recorder.Header(), caller: caller, correlation: correlationID(r)}
@@ -190,17 +193,30 @@ func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter 
 func (d *FrontDoor) respondWithoutToken(r *http.Request) *response {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	rest := asciifold.Lower(strings.Join(segments[1:], "/"))
+	var respond func() *response
 	switch {
 	case asciifold.Equal(r.URL.Path, "/metadata/endpoints") && r.Method == http.MethodGet:
-		return d.metadata(r.URL.Query().Get("api-version"))
+		respond = func() *response { return d.metadata(r.URL.Query().Get("api-version")) }
 	case rest == "oauth2/v2.0/token" && r.Method == http.MethodPost:
-		return d.issueToken(segments[0], r)
+		respond = func() *response { return d.issueToken(segments[0], r) }
 	case rest == "v2.0/.well-known/openid-configuration" && r.Method == http.MethodGet:
-		return newResponse(http.StatusOK, d.options.Tokens.Configuration(segments[0]))
+		respond = func() *response { return newResponse(http.StatusOK, d.options.Tokens.Configuration(segments[0])) }
 	case rest == "discovery/v2.0/keys" && r.Method == http.MethodGet:
-		return newResponse(http.StatusOK, d.options.Tokens.Keys())
+		respond = func() *response { return newResponse(http.StatusOK, d.options.Tokens.Keys()) }
+	default:
+		return nil
 	}
-	return nil
+	throttled := d.throttlePeer(r)
+	switch {
+	case throttled == nil:
+		return respond()
+	case r.Method == http.MethodPost:
+		// The token endpoint has errors in the form of RFC 6749.
+		failure := oauthError(throttled.status, "temporarily_unavailable", throttled.message)
+		failure.header = throttled.header
+		return failure
+	}
+	return throttled
 }
 
 // metadata returns the document with which clients configure a cloud. Old api-versions return an object, new ones a list.

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 )
 
 // maxBody bounds the request bodies that are not forwarded.
@@ -22,6 +20,9 @@ const maxBody = 1 << 20
 
 // respond returns the response of ARM itself, or nil if the request must be forwarded to the resource provider.
 func (d *FrontDoor) respond(r *request) *response {
+	if failure := d.throttlePrincipal(r); failure != nil {
+		return failure
+	}
 	if !hasAPIVersion(r) && !isProviderPath(r.URL.Path) {
 		return newError(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	}
@@ -65,9 +66,14 @@ func isProviderPath(urlPath string) bool {
 	return ok && p.isProviderResource() && !p.is("providers", Provider, "register") && !p.is("providers", Provider, "unregister")
 }
 
+// isSubscriptionChange reports whether a request creates or changes a subscription itself.
+func isSubscriptionChange(p path, method string) bool {
+	return len(p.rest) == 0 && p.group == "" && method == http.MethodPut
+}
+
 // respondInSubscription is respond for paths below /subscriptions.
 func (d *FrontDoor) respondInSubscription(r *request) *response {
-	if len(r.path.rest) == 0 && r.path.group == "" && r.Method == http.MethodPut {
+	if isSubscriptionChange(r.path, r.Method) {
 		return d.putSubscription(r)
 	}
 	s, exists := d.options.Directory.Subscription(r.path.subscription)
@@ -112,20 +118,6 @@ func (d *FrontDoor) respondInSubscription(r *request) *response {
 		return notFound(r)
 	}
 	return d.checkPreconditions(r, s)
-}
-
-// throttle acquires a token from the subscription's bucket and sets the header with the remaining tokens.
-func (d *FrontDoor) throttle(r *request, s directory.Subscription) *response {
-	kind := throttle.KindOf(r.Method)
-	remaining, after := d.buckets.Acquire(s.ID, kind)
-	r.responseHeader.Set("x-ms-ratelimit-remaining-subscription-"+string(kind), strconv.Itoa(remaining))
-	if after == 0 {
-		return nil
-	}
-	seconds := strconv.Itoa(int((after + time.Second - 1) / time.Second))
-	failure := newError(http.StatusTooManyRequests, "SubscriptionRequestsThrottled", "Number of %s for subscription '%s' exceeded. Please try again after %s seconds.", kind, s.ID, seconds)
-	failure.header = map[string]string{"Retry-After": seconds}
-	return failure
 }
 
 // checkPreconditions does the checks of ARM before a call of the resource provider. It returns nil if they pass.

@@ -1,6 +1,6 @@
-// Package throttle limits the requests of each subscription with token buckets, as ARM does: one bucket for reads, one for
-// writes and one for deletes. A request acquires a token, and tokens are refilled at a constant rate. If a bucket is empty,
-// the caller learns when the next token will be available.
+// Package throttle limits the rates of requests with token buckets, as ARM does. A subscription has one bucket for reads, one for
+// writes and one for deletes. A principal has two for requests outside of its subscriptions. A peer has one for requests without a
+// principal. If a bucket is empty, the caller learns when the next token will be available.
 package throttle
 
 import (
@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 )
 
 // Kind is the class of a request that shares a bucket.
@@ -21,7 +22,20 @@ const (
 	Reads   Kind = "reads"
 	Writes  Kind = "writes"
 	Deletes Kind = "deletes"
+	// TenantReads and TenantWrites are those of a principal outside of the subscriptions of its tenant.
+	TenantReads  Kind = "tenant-reads"
+	TenantWrites Kind = "tenant-writes"
+	// Anonymous are requests for tokens and public documents, and those whose authentication fails.
+	Anonymous Kind = "anonymous"
 )
+
+// TenantKindOf returns the kind of a request outside of subscriptions with an HTTP method.
+func TenantKindOf(method string) Kind {
+	if KindOf(method) == Reads {
+		return TenantReads
+	}
+	return TenantWrites
+}
 
 // KindOf returns the kind of a request with an HTTP method.
 func KindOf(method string) Kind {
@@ -35,10 +49,7 @@ func KindOf(method string) Kind {
 }
 
 // Limit is the size of a bucket and the number of tokens that are refilled per second.
-type Limit struct {
-	Size      int
-	PerSecond float64
-}
+type Limit = ratelimit.Limit
 
 // Limits holds the limit of each kind.
 type Limits map[Kind]Limit
@@ -46,7 +57,12 @@ type Limits map[Kind]Limit
 // Default returns limits far above those of Azure, so that load tests of a local region are not throttled. Azure's buckets
 // have 250, 200 and 200 tokens with refills of 25, 10 and 10 per second.
 func Default() Limits {
-	return Limits{Reads: {100_000, 10_000}, Writes: {20_000, 2_000}, Deletes: {20_000, 2_000}}
+	return Limits{
+		Reads: {Size: 100_000, PerSecond: 10_000}, Writes: {Size: 20_000, PerSecond: 2_000}, Deletes: {Size: 20_000, PerSecond: 2_000},
+		TenantReads: {Size: 5_000, PerSecond: 500}, TenantWrites: {Size: 5_000, PerSecond: 500},
+		// Each token costs a signature.
+		Anonymous: {Size: 2_000, PerSecond: 200},
+	}
 }
 
 // Parse parses limits of the form KIND=SIZE:PER_SECOND, separated by commas. Kinds that are not listed have their defaults.
@@ -59,7 +75,7 @@ func Parse(text string) (Limits, error) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(part), "=")
 		size, perSecond, ok := strings.Cut(rest, ":")
 		if _, known := limits[Kind(kind)]; !known || !ok {
-			return nil, fmt.Errorf("%q: must be KIND=SIZE:PER_SECOND with the kind reads, writes or deletes", part)
+			return nil, fmt.Errorf("%q: must be KIND=SIZE:PER_SECOND with the kind reads, writes, deletes, tenant-reads, tenant-writes or anonymous", part)
 		}
 		limit := Limit{}
 		var err error
@@ -74,50 +90,22 @@ func Parse(text string) (Limits, error) {
 	return limits, nil
 }
 
-// Buckets holds the buckets of all subscriptions. It grows with the number of subscriptions. It is safe for concurrent use.
+// Buckets holds the buckets of all kinds. It is safe for concurrent use.
 type Buckets struct {
-	limits Limits
-	now    func() time.Time
-
-	mu      sync.Mutex
-	buckets map[key]*bucket
-}
-
-// key identifies a bucket.
-type key struct {
-	subscription string
-	kind         Kind
-}
-
-// bucket holds the tokens at the time of the last refill.
-type bucket struct {
-	tokens   float64
-	refilled time.Time
+	kinds map[Kind]*ratelimit.Buckets
 }
 
 // New returns Buckets in which all buckets are full. now is the clock.
 func New(limits Limits, now func() time.Time) *Buckets {
-	return &Buckets{limits: limits, now: now, buckets: map[key]*bucket{}}
+	b := &Buckets{kinds: map[Kind]*ratelimit.Buckets{}}
+	for kind, limit := range limits {
+		b.kinds[kind] = ratelimit.New(limit, now)
+	}
+	return b
 }
 
-// Acquire removes a token from a bucket and returns the number of remaining tokens. If the bucket is empty, it returns the
-// time until the next token is available in after, which is 0 otherwise.
-func (b *Buckets) Acquire(subscription string, kind Kind) (remaining int, after time.Duration) {
-	limit, now := b.limits[kind], b.now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	id := key{strings.ToLower(subscription), kind}
-	found := b.buckets[id]
-	if found == nil {
-		found = &bucket{tokens: float64(limit.Size), refilled: now}
-		b.buckets[id] = found
-	}
-	if elapsed := now.Sub(found.refilled); elapsed > 0 {
-		found.tokens, found.refilled = min(float64(limit.Size), found.tokens+elapsed.Seconds()*limit.PerSecond), now
-	}
-	if found.tokens < 1 {
-		return 0, time.Duration((1 - found.tokens) / limit.PerSecond * float64(time.Second))
-	}
-	found.tokens--
-	return int(found.tokens), 0
+// Acquire removes a token from the bucket of a subscription, principal or peer, and returns the number of remaining tokens. If the
+// bucket is empty, it returns the time until the next token is available in after, which is 0 otherwise.
+func (b *Buckets) Acquire(key string, kind Kind) (remaining int, after time.Duration) {
+	return b.kinds[kind].Take(strings.ToLower(key))
 }
