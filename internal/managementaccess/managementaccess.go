@@ -22,6 +22,21 @@ const Agent = "maestro-agent"
 //go:embed objects
 var files embed.FS
 
+// Objects returns the objects in YAML, by name of their file. They limit the user Agent; a chart gives the agent a service account.
+func Objects() (map[string][]byte, error) {
+	objects := map[string][]byte{}
+	entries, err := files.ReadDir("objects")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if objects[entry.Name()], err = files.ReadFile("objects/" + entry.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
 // resources are the paths of the kinds of the objects.
 func resources(kind string) (string, error) {
 	switch kind {

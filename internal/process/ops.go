@@ -3,8 +3,8 @@ package process
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -51,12 +51,17 @@ func (p *Process) Ready(name string, check Check) {
 	p.readiness.dependencies[name] = &dependency{check: check}
 }
 
-// start returns the run in progress of every check. It starts those that are not in progress.
-func (r *readiness) start(ctx context.Context) map[string]*checkRun {
+// start returns the names of all dependencies and the run in progress of every check that is not excluded. It starts those that are not in
+// progress.
+func (r *readiness) start(ctx context.Context, excluded []string) (names []string, runs map[string]*checkRun) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	runs := make(map[string]*checkRun, len(r.dependencies))
+	names, runs = make([]string, 0, len(r.dependencies)), make(map[string]*checkRun, len(r.dependencies))
 	for name, d := range r.dependencies {
+		names = append(names, name)
+		if slices.Contains(excluded, name) {
+			continue
+		}
 		if d.run == nil {
 			run := &checkRun{done: make(chan struct{})}
 			d.run = run
@@ -64,7 +69,7 @@ func (r *readiness) start(ctx context.Context) map[string]*checkRun {
 		}
 		runs[name] = d.run
 	}
-	return runs
+	return names, runs
 }
 
 // execute runs a check to its end. The run does not end with the request that started it, because others share it.
@@ -84,24 +89,38 @@ func (r *readiness) execute(ctx context.Context, d *dependency, run *checkRun) {
 // errUnresponsive is the reason for a dependency that did not respond in time.
 var errUnresponsive = fmt.Errorf("does not respond within %s", checkTimeout)
 
+// errUnknownDependency is the reason for an excluded dependency that the process does not have: a misspelt name would check more than the
+// probe wants.
+var errUnknownDependency = errors.New("is excluded from the readiness checks, and the process has no such dependency")
+
 // Readiness is the body of /readyz.
 type Readiness struct {
 	Ready bool `json:"ready"`
 	// NotReady contains the reason for each dependency that is not available, and for "drain" while the process drains.
 	NotReady map[string]string `json:"notReady,omitempty"`
-	// Dependencies lists all checked dependencies in alphabetical order.
+	// Dependencies lists all dependencies in alphabetical order.
 	Dependencies []string `json:"dependencies"`
 }
 
-// CheckReadiness runs all checks concurrently and returns within checkTimeout, even if a check does not return.
-func (p *Process) CheckReadiness(ctx context.Context) Readiness {
+// CheckReadiness runs all checks concurrently and returns within checkTimeout, even if a check does not return. Excluded dependencies are
+// not checked. The process is not ready if it has no dependency with the name of an excluded one.
+func (p *Process) CheckReadiness(ctx context.Context, excluded ...string) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	runs := p.readiness.start(ctx)
-	result := Readiness{Ready: true, Dependencies: slices.AppendSeq(make([]string, 0, len(runs)), maps.Keys(runs))}
-	slices.Sort(result.Dependencies)
+	names, runs := p.readiness.start(ctx, excluded)
+	slices.Sort(names)
+	result := Readiness{Ready: true, Dependencies: names}
 	if p.drain.draining() {
 		result.Ready, result.NotReady = false, map[string]string{drainReason: errDraining.Error()}
+	}
+	for _, name := range excluded {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if result.NotReady == nil {
+			result.NotReady = map[string]string{}
+		}
+		result.Ready, result.NotReady[name] = false, errUnknownDependency.Error()
 	}
 	for name, run := range runs {
 		err := errUnresponsive
@@ -128,14 +147,15 @@ func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 }
 
 // OpsHandler serves /healthz (200 while the process responds, whatever the state of its dependencies: for liveness probes),
-// /readyz (200 or 503 with a Readiness), /version (a Version) and /metrics.
+// /readyz (200 or 503 with a Readiness), /version (a Version) and /metrics. Each parameter exclude of /readyz is the name of a dependency
+// that is not checked: probes exclude those that all replicas share, so that an outage of one does not take all replicas out of service.
 func (p *Process) OpsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		readiness := p.CheckReadiness(r.Context())
+		readiness := p.CheckReadiness(r.Context(), r.URL.Query()["exclude"]...)
 		w.Header().Set("Content-Type", "application/json")
 		if !readiness.Ready {
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -37,7 +37,7 @@ func main() {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.consumer, "consumer-name", "", "`name` of the management cluster at the server")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
-	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker")
+	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker; without ca.crt, the authorities of the system are trusted")
 	flags.StringVar(&o.secretsKey, "secrets-key-file", "", "`file` with the private Tink keyset that opens Secrets; Secrets that are not sealed are refused")
 	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics")
 	flags.StringVar(&o.crds, "install-crds", "", "`folder` of CRDs to install at start; empty installs none")

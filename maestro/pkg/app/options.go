@@ -45,7 +45,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.database.AddFlags(flags)
 	flags.BoolVar(&o.migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
-	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker")
+	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker; without ca.crt, the authorities of the system are trusted")
 	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics and events")
 	flags.IntVar(&o.maxConnections, "database-connections", 20, "maximum number of connections to PostgreSQL")
 	flags.IntVar(&o.window, "resync-window", 32, "maximum number of unconfirmed deliveries of a resync per consumer")

@@ -3,7 +3,9 @@ package mqttlink
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"path/filepath"
 
@@ -14,18 +16,22 @@ import (
 
 // Identity is the certificate of a client of the broker and the authorities that it trusts. Each connection uses the current files.
 type Identity struct {
-	own   *certfile.Pair
+	own *certfile.Pair
+	// roots is nil if the authorities of the system are trusted.
 	roots *certfile.Roots
 }
 
 // LoadIdentity reads the identity in dir: tls.crt and tls.key, whose DNS name is the name of the client at the broker, and ca.crt with
-// the trusted authorities.
+// the trusted authorities. Without ca.crt, the authorities of the system are trusted: Event Grid has a certificate of a public one.
 func LoadIdentity(dir string) (*Identity, error) {
 	own, err := certfile.LoadPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
 		return nil, fmt.Errorf("loading the MQTT identity: %w", err)
 	}
 	roots, err := certfile.LoadRoots(filepath.Join(dir, "ca.crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Identity{own, nil}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("loading the MQTT identity: %w", err)
 	}
@@ -52,7 +58,11 @@ func (i *Identity) ClientTLS(address string) (*tls.Config, error) {
 			for _, certificate := range state.PeerCertificates[1:] {
 				intermediates.AddCert(certificate)
 			}
-			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: i.roots.Pool(), Intermediates: intermediates, DNSName: host})
+			options := x509.VerifyOptions{Intermediates: intermediates, DNSName: host}
+			if i.roots != nil {
+				options.Roots = i.roots.Pool()
+			}
+			_, err := state.PeerCertificates[0].Verify(options)
 			return err
 		},
 	}, nil

@@ -1,0 +1,391 @@
+// Package charts checks the charts against the programs that they start: the programs accept the flags and files that charts give them,
+// and what one program connects to, another one serves.
+package charts
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	adminaccess "github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	adminapp "github.com/hcpmesh/hcpmesh/admin/pkg/app"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
+	backendapp "github.com/hcpmesh/hcpmesh/backend/pkg/app"
+	clusterserviceapp "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
+	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+)
+
+// programs define the flags of the programs and return their validation. The agent's flags are in its main package; TestAgentHasItsFlags
+// compares their names.
+func programs() map[string]func(*flag.FlagSet) func() error {
+	return map[string]func(*flag.FlagSet) func() error{
+		"frontend": func(set *flag.FlagSet) func() error { o := &frontendapp.Options{}; o.AddFlags(set); return o.Validate },
+		"backend":  func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
+		"admin":    func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
+		"cluster-service": func(set *flag.FlagSet) func() error {
+			o := &clusterserviceapp.Options{}
+			o.AddFlags(set)
+			return func() error { return o.Validate(set) }
+		},
+		"maestro-server": func(set *flag.FlagSet) func() error { o := &maestroapp.Options{}; o.AddFlags(set); return o.Validate },
+		"migrate": func(set *flag.FlagSet) func() error {
+			o := &migratecommand.Options{}
+			o.AddFlags(set)
+			return func() error { return o.Validate(set) }
+		},
+	}
+}
+
+// eachChart renders every chart for every region and stamp.
+func eachChart(t *testing.T, visit func(t *testing.T, w workload.Workload, objects chart.Objects)) {
+	t.Helper()
+	for _, target := range charttest.Targets(t) {
+		for _, w := range workload.All() {
+			if charttest.Applies(w, target) {
+				t.Run(target.Name+" "+string(w.Peer), func(t *testing.T) { visit(t, w, charttest.Render(t, w, target)) })
+			}
+		}
+	}
+}
+
+// template returns the pod template of an object that has one, or nil.
+func template(t *testing.T, object *unstructured.Unstructured) *corev1.PodTemplateSpec {
+	t.Helper()
+	content, ok, err := unstructured.NestedMap(object.Object, "spec", "template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok || object.GetKind() != "Deployment" && object.GetKind() != "StatefulSet" && object.GetKind() != "Job" {
+		return nil
+	}
+	found := &corev1.PodTemplateSpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestProgramsAcceptTheFlagsOfCharts parses and validates the arguments of every container with the code of the program.
+func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
+	accepted := map[string]bool{}
+	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
+		for _, object := range objects {
+			pod := template(t, object)
+			if pod == nil {
+				continue
+			}
+			name, args := w.Program(), pod.Spec.Containers[0].Args
+			if args[0] == migratecommand.Name {
+				name, args = "migrate", args[1:]
+			}
+			define, ok := programs()[name]
+			if !ok {
+				continue
+			}
+			set := flag.NewFlagSet(name, flag.ContinueOnError)
+			set.SetOutput(io.Discard)
+			validate := define(set)
+			if err := errors.Join(set.Parse(args), validate()); err != nil || set.NArg() > 0 {
+				t.Errorf("%s %s: %v", name, strings.Join(args, " "), err)
+			}
+			accepted[name] = true
+			checkFiles(t, pod, objects)
+		}
+	})
+	for name := range programs() {
+		if !accepted[name] {
+			t.Errorf("no chart starts %s", name)
+		}
+	}
+}
+
+// TestAgentHasItsFlags compares the names of the agent's flags with those in its main package.
+func TestAgentHasItsFlags(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(charttest.Root(t), "maestro/cmd/maestro-agent/main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
+		for _, object := range objects {
+			pod := template(t, object)
+			if w.Program() != "maestro-agent" || pod == nil {
+				continue
+			}
+			found = true
+			for _, argument := range pod.Spec.Containers[0].Args {
+				name, _, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+				if !strings.Contains(string(source), `"`+name+`"`) && name != "drain" && name != "log-level" && name != "ops-listen" {
+					t.Errorf("maestro-agent has no flag --%s", name)
+				}
+			}
+			checkFiles(t, pod, objects)
+		}
+	})
+	if !found {
+		t.Error("no chart starts maestro-agent")
+	}
+}
+
+// checkFiles checks that each file or folder in the arguments of a container is on a volume.
+func checkFiles(t *testing.T, pod *corev1.PodTemplateSpec, objects chart.Objects) {
+	t.Helper()
+	container := pod.Spec.Containers[0]
+	for _, argument := range container.Args {
+		_, value, _ := strings.Cut(argument, "=")
+		if !strings.HasPrefix(value, "/") {
+			continue
+		}
+		i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return value == m.MountPath || strings.HasPrefix(value, m.MountPath+"/")
+		})
+		if i < 0 {
+			t.Errorf("%s is on no volume", argument)
+			continue
+		}
+		volume := container.VolumeMounts[i].Name
+		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume }) && !claimed(t, objects, volume) {
+			t.Errorf("%s: the pod has no volume %s", argument, volume)
+		}
+	}
+}
+
+// claimed reports whether a StatefulSet claims a volume.
+func claimed(t *testing.T, objects chart.Objects, volume string) bool {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() != "StatefulSet" {
+			continue
+		}
+		set := &appsv1.StatefulSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, set); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(c corev1.PersistentVolumeClaim) bool { return c.Name == volume }) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestProgramsAcceptTheFilesOfCharts loads the configuration files with the code of the programs.
+func TestProgramsAcceptTheFilesOfCharts(t *testing.T) {
+	loaded := 0
+	eachChart(t, func(t *testing.T, _ workload.Workload, objects chart.Objects) {
+		for _, object := range objects {
+			files, ok, err := unstructured.NestedStringMap(object.Object, "data")
+			if object.GetKind() != "ConfigMap" || !ok || err != nil {
+				continue
+			}
+			dir := t.TempDir()
+			for name, content := range files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name := range files {
+				loaded++
+				if err := load(dir, name); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	})
+	if loaded == 0 {
+		t.Error("no chart has a configuration file")
+	}
+}
+
+func load(dir, name string) error {
+	file := filepath.Join(dir, name)
+	switch name {
+	case "config.yaml":
+		_, err := clusterserviceconfig.Load(file)
+		return err
+	case "shards.yaml":
+		settings, err := clusterserviceconfig.Load(filepath.Join(dir, "config.yaml"))
+		if err != nil {
+			return err
+		}
+		_, err = clusterserviceconfig.LoadShards(file, &settings.Placement)
+		return err
+	case "roles.yaml":
+		_, err := adminaccess.Load(file)
+		return err
+	case "access-policy.yaml":
+		_, err := elevation.LoadPolicy(file)
+		return err
+	}
+	return errors.New("no program is known to read this file")
+}
+
+// TestExcludedDependenciesExist checks that the program of a chart registers each dependency that its readiness probe excludes.
+func TestExcludedDependenciesExist(t *testing.T) {
+	excluded := 0
+	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
+		module, _, _ := strings.Cut(w.Folder, "/")
+		for _, object := range objects {
+			pod := template(t, object)
+			if pod == nil || pod.Spec.Containers[0].ReadinessProbe == nil {
+				continue
+			}
+			path, err := url.Parse(pod.Spec.Containers[0].ReadinessProbe.HTTPGet.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range path.Query()["exclude"] {
+				excluded++
+				if !mentioned(t, filepath.Join(charttest.Root(t), module, "pkg", "app"), `"`+name+`"`) {
+					t.Errorf("%s/pkg/app registers no dependency %q", module, name)
+				}
+			}
+		}
+	})
+	if excluded == 0 {
+		t.Error("no probe excludes a dependency")
+	}
+}
+
+func mentioned(t *testing.T, dir, text string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !strings.HasSuffix(file, "_test.go") && strings.Contains(string(content), text)
+	})
+}
+
+// TestNetworksAgree checks each address of another program in the flags of a program: its own network policy allows the connection, the
+// other program's Service has the port, and that program's network policy accepts the client.
+func TestNetworksAgree(t *testing.T) {
+	for _, target := range charttest.Targets(t) {
+		rendered := map[string]chart.Objects{}
+		for _, w := range workload.All() {
+			if charttest.Applies(w, target) {
+				rendered[string(w.Peer)] = charttest.Render(t, w, target)
+			}
+		}
+		for client, objects := range rendered {
+			for _, address := range addresses(t, objects) {
+				if !allows(t, objects, client, address, true) {
+					t.Errorf("%s: the network of %s does not allow it to connect to %s:%d", target.Name, client, address.namespace, address.port)
+				}
+				server, ours := rendered[address.namespace]
+				if ours && !(serves(t, server, address.port) && allows(t, server, address.namespace, inCluster{client, address.port}, false)) {
+					t.Errorf("%s: %s does not accept connections of %s to port %d", target.Name, address.namespace, client, address.port)
+				}
+			}
+		}
+	}
+}
+
+// inCluster is an address in another namespace of the cluster.
+type inCluster struct {
+	namespace string
+	port      int32
+}
+
+// addresses returns the addresses in the cluster that the flags of a program contain.
+func addresses(t *testing.T, objects chart.Objects) []inCluster {
+	t.Helper()
+	var found []inCluster
+	for _, object := range objects {
+		pod := template(t, object)
+		if pod == nil {
+			continue
+		}
+		for _, argument := range pod.Spec.Containers[0].Args {
+			_, value, _ := strings.Cut(argument, "=")
+			if parsed, err := url.Parse(value); err == nil && parsed.Host != "" {
+				value = parsed.Host
+			}
+			host, port, err := net.SplitHostPort(value)
+			parts := strings.Split(host, ".")
+			if err != nil || len(parts) != 3 || parts[2] != "svc" {
+				continue
+			}
+			number, err := strconv.ParseInt(port, 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, inCluster{parts[1], int32(number)})
+		}
+	}
+	return found
+}
+
+// allows reports whether the network policy of a program allows connections to (egress) or from a namespace.
+func allows(t *testing.T, objects chart.Objects, name string, address inCluster, egress bool) bool {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() != "NetworkPolicy" || object.GetName() != name {
+			continue
+		}
+		policy := &networkingv1.NetworkPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			t.Fatal(err)
+		}
+		if egress {
+			return slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool { return matches(r.To, r.Ports, address) })
+		}
+		return slices.ContainsFunc(policy.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool { return matches(r.From, r.Ports, address) })
+	}
+	return false
+}
+
+func matches(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, address inCluster) bool {
+	return slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool {
+		return p.NamespaceSelector != nil && p.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] == address.namespace
+	}) && slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.IntVal == address.port })
+}
+
+// serves reports whether the Service of a program has a port, and its container a port with the name to which the Service sends.
+func serves(t *testing.T, objects chart.Objects, port int32) bool {
+	t.Helper()
+	named := ""
+	for _, object := range objects {
+		if object.GetKind() == "Service" {
+			service := &corev1.Service{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range service.Spec.Ports {
+				if p.Port == port {
+					named = p.TargetPort.String()
+				}
+			}
+		}
+	}
+	for _, object := range objects {
+		if pod := template(t, object); pod != nil && object.GetKind() != "Job" {
+			return slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == named && p.ContainerPort == port })
+		}
+	}
+	return false
+}

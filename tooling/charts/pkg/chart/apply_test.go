@@ -1,0 +1,254 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+)
+
+// definitions returns the modules whose CustomResourceDefinitions the charts use, with their folders.
+func definitions() map[string]string {
+	return map[string]string{
+		"istio.io/api": "kubernetes",
+		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
+		"sigs.k8s.io/secrets-store-csi-driver":               "config/crd/bases",
+	}
+}
+
+// folderOf returns the folder of a module that tooling/third-party/crds pins.
+func folderOf(t *testing.T, module string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
+	command.Dir = filepath.Join(charttest.Root(t), "tooling/third-party/crds")
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("download %s: %v: %s", module, err, out)
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		t.Fatal(err)
+	}
+	return downloaded.Dir
+}
+
+// server is a real API server with the CustomResourceDefinitions, the namespaces and the PriorityClasses that the charts need.
+type server struct {
+	config *rest.Config
+	client dynamic.Interface
+	mapper meta.RESTMapper
+}
+
+func startServer(t *testing.T) *server {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	var folders []string
+	for module, folder := range definitions() {
+		folders = append(folders, filepath.Join(folderOf(t, module), filepath.FromSlash(folder)))
+	}
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: folders, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{config: config}
+	if s.client, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := restmapper.GetAPIGroupResources(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	for _, name := range []string{"istio-system", "aks-istio-ingress", "aks-istio-system"} {
+		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		if err := s.apply(t, namespace, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// apply applies an object as Helm does on the server's side. It refuses unknown fields.
+func (s *server) apply(t *testing.T, object *unstructured.Unstructured, dryRun bool) error {
+	t.Helper()
+	kind := object.GroupVersionKind()
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	encoded, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: "charts", Force: &force, FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = s.client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(), types.ApplyPatchType, encoded, options)
+	return err
+}
+
+// TestRealAPIServer applies the charts to a real API server.
+func TestRealAPIServer(t *testing.T) {
+	s, targets := startServer(t), charttest.Targets(t)
+	t.Run("accepts every object of every chart for every region and stamp", func(t *testing.T) { s.acceptAll(t, targets) })
+	t.Run("refuses mistakes", func(t *testing.T) { s.refuseBroken(t, charttest.RenderAll(t, targets[0])) })
+	t.Run("limits the service account of the agent", func(t *testing.T) { s.limitAgent(t, targets) })
+}
+
+// acceptAll applies the namespaces, and everything else as a dry run.
+func (s *server) acceptAll(t *testing.T, targets []values.Target) {
+	t.Helper()
+	for _, target := range targets { // namespaces must exist for the others
+		for _, p := range charttest.Platforms(target) {
+			if p.Name == "cluster" {
+				for _, object := range charttest.RenderPlatform(t, p, target) {
+					if err := s.apply(t, object, false); err != nil {
+						t.Fatalf("%s: chart cluster: %s: %v", target.Name, chart.ID(object), err)
+					}
+				}
+			}
+		}
+	}
+	applied := map[string]int{}
+	for _, target := range targets {
+		for name, objects := range charttest.RenderAll(t, target) {
+			for _, object := range objects {
+				if err := s.apply(t, object, true); err != nil {
+					t.Errorf("%s: chart %s: %s: %v", target.Name, name, chart.ID(object), err)
+				}
+				applied[object.GetKind()]++
+			}
+		}
+	}
+	t.Logf("applied: %v", applied)
+}
+
+// mistake is a change of one field of an object, and the error of the server.
+type mistake struct {
+	kind, name, field string
+	value             any
+	want              string
+}
+
+// broken returns mistakes that the server must refuse. docs/deploy/charts.md shows some of them.
+func broken() []mistake {
+	return []mistake{
+		{"PodMonitor", "frontend", "spec.podMetricsEndpoints.0.intervall", "30s", `.spec.podMetricsEndpoints[0].intervall: field not declared in schema`},
+		{"PodMonitor", "frontend", "spec.podMetricsEndpoints.0.interval", "often", `spec.podMetricsEndpoints[0].interval in body should match`},
+		{"AuthorizationPolicy", "calls", "spec.action", "ALOW", `spec.action: Unsupported value: "ALOW"`},
+		{"PeerAuthentication", "strict", "spec.mtls.mode", "STRIKT", `spec.mtls.mode: Unsupported value: "STRIKT"`},
+		{"Gateway", "arm", "spec.servers.0.tls.mode", "SIMPEL", `spec.servers[0].tls.mode: Unsupported value: "SIMPEL"`},
+		{"SecretProviderClass", "frontend-keys", "spec.parameters.usePodIdentity", false, `spec.parameters.usePodIdentity`},
+		{"Deployment", "frontend", "spec.template.spec.containers.0.image", "", `spec.template.spec.containers[0].image: Required value`},
+		{"Deployment", "frontend", "spec.template.metadata.labels", map[string]any{"app": "other"}, "`selector` does not match template `labels`"},
+		{"StatefulSet", "backend", "spec.podManagementPolicy", "Paralel", `spec.podManagementPolicy`},
+		{"NetworkPolicy", "frontend", "spec.policyTypes", []any{"Ingres"}, `spec.policyTypes[0]: Unsupported value: "Ingres"`},
+		{"PodDisruptionBudget", "frontend", "spec.unhealthyPodEvictionPolicy", "Always", `spec.unhealthyPodEvictionPolicy: Unsupported value: "Always"`},
+		{"Service", "frontend", "spec.ports.0.port", int64(84433), `spec.ports[0].port: Invalid value: 84433`},
+		{"ServiceAccount", "frontend", "automountServiceAccountTokens", false, `.automountServiceAccountTokens: field not declared in schema`},
+		{"PriorityClass", "hcpmesh-service", "preemptionPolicy", "Always", `preemptionPolicy`},
+		{"Job", "cluster-service-migration", "spec.template.spec.restartPolicy", "Always", `spec.template.spec.restartPolicy`},
+	}
+}
+
+func (s *server) refuseBroken(t *testing.T, rendered map[string]chart.Objects) {
+	t.Helper()
+	byID := map[string]*unstructured.Unstructured{}
+	for _, objects := range rendered {
+		for _, object := range objects {
+			byID[object.GetKind()+" "+object.GetName()] = object
+		}
+	}
+	for _, c := range broken() {
+		original := byID[c.kind+" "+c.name]
+		if original == nil {
+			t.Errorf("no chart has %s %s", c.kind, c.name)
+			continue
+		}
+		object := original.DeepCopy()
+		charttest.Set(t, object.Object, strings.Split(c.field, "."), c.value)
+		if err := s.apply(t, object, true); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s with %s=%v: got %v, want %q", c.kind, c.name, c.field, c.value, err, c.want)
+		}
+	}
+}
+
+// limitAgent applies the rights in the agent's chart and sends requests as the agent's service account.
+func (s *server) limitAgent(t *testing.T, targets []values.Target) {
+	t.Helper()
+	for _, target := range targets {
+		w, _ := workload.Find("maestro-agent")
+		if !charttest.Applies(w, target) {
+			continue
+		}
+		for _, object := range charttest.Render(t, w, target) {
+			if object.GetNamespace() == "" { // the rights
+				if err := s.apply(t, object, false); err != nil {
+					t.Fatalf("%s: %v", chart.ID(object), err)
+				}
+			}
+		}
+		break
+	}
+	config := rest.CopyConfig(s.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:maestro-agent:maestro-agent",
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:maestro-agent", "system:authenticated"}}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := &server{client: client, mapper: s.mapper}
+	object := func(kind, namespace, name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}}
+		o.SetNamespace(namespace)
+		return o
+	}
+	eventually.Holds(t, time.Minute, "the server enforces the admission policy", func() error {
+		if err := agent.apply(t, object("ConfigMap", "default", "probe"), true); err == nil || !strings.Contains(err.Error(), "namespaces of clusters") {
+			return fmt.Errorf("a ConfigMap in the namespace default: %v", err)
+		}
+		return nil
+	})
+	if err := agent.apply(t, object("Namespace", "", "ocm-test-1"), false); err != nil {
+		t.Errorf("a namespace of a cluster: %v", err)
+	}
+	if err := agent.apply(t, object("ConfigMap", "ocm-test-1", "c"), false); err != nil {
+		t.Errorf("a ConfigMap of a cluster: %v", err)
+	}
+	if err := agent.apply(t, object("ServiceAccount", "ocm-test-1", "a"), true); !apierrors.IsForbidden(err) {
+		t.Errorf("a service account: %v", err)
+	}
+}

@@ -1,0 +1,136 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+)
+
+// frontend returns the frontend's chart and its values in one region, as a map.
+func frontend(t *testing.T) (*chart.Chart, map[string]any) {
+	t.Helper()
+	w, _ := workload.Find("frontend")
+	loaded, err := chart.Load(filepath.Join(charttest.Root(t), w.Folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range charttest.Targets(t) {
+		if target.Name == reference {
+			computed, err := values.Of(w, target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return loaded, plain(t, computed)
+		}
+	}
+	t.Fatalf("no region %s", reference)
+	return nil, nil
+}
+
+func plain(t *testing.T, v any) map[string]any {
+	t.Helper()
+	encoded, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied map[string]any
+	if err := json.Unmarshal(encoded, &copied); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// TestWrongValuesAreRefused changes one value at a time. The errors name the key.
+func TestWrongValuesAreRefused(t *testing.T) {
+	loaded, correct := frontend(t)
+	if _, err := loaded.Render("frontend", correct); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		path  string
+		value any
+		want  string
+	}{
+		"an unknown key":          {"replica", 2, "additional properties 'replica' not allowed"},
+		"an unknown inner key":    {"image.tag", "latest", "at '/image': additional properties 'tag' not allowed"},
+		"an unknown flag":         {"flags.lisen", "x", "at '/flags': additional properties 'lisen' not allowed"},
+		"a missing digest":        {"image.digest", nil, "at '/image': missing property 'digest'"},
+		"an empty digest":         {"image.digest", "", "at '/image/digest'"},
+		"a tag as digest":         {"image.digest", "latest", "at '/image/digest'"},
+		"an empty repository":     {"image.repository", "", "at '/image/repository'"},
+		"no client ID":            {"identity.clientId", "", "at '/identity/clientId'"},
+		"no replicas":             {"replicas", 0, "at '/replicas'"},
+		"a text as number":        {"replicas", "two", "at '/replicas': got string, want integer"},
+		"an empty flag":           {"flags.location", "", "at '/flags/location'"},
+		"another provider":        {"secrets.provider", "file", "at '/secrets/provider'"},
+		"a wrong address range":   {"network.privateEndpoints.cidr", "10.0.0.0", "at '/network/privateEndpoints/cidr'"},
+		"a client without ports":  {"network.clients", []any{map[string]any{"namespace": "a", "ports": []any{}}}, "at '/network/clients/0/ports'"},
+		"a port that is not open": {"network.clients", []any{map[string]any{"namespace": "a", "ports": []any{"grpc"}}}, "network.clients: the program has no port grpc"},
+	} {
+		changed := plain(t, correct)
+		at, keys := changed, strings.Split(c.path, ".")
+		for _, key := range keys[:len(keys)-1] {
+			at = at[key].(map[string]any)
+		}
+		if at[keys[len(keys)-1]] = c.value; c.value == nil {
+			delete(at, keys[len(keys)-1])
+		}
+		if _, err := loaded.Render("frontend", changed); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAnotherNamespaceIsRefused(t *testing.T) {
+	loaded, correct := frontend(t)
+	if _, err := loaded.Render("default", correct); err == nil || !strings.Contains(err.Error(), "needs the namespace frontend") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSecretsCanComeFromKubernetes renders with the provider that needs no secrets store driver.
+func TestSecretsCanComeFromKubernetes(t *testing.T) {
+	loaded, v := frontend(t)
+	v["secrets"].(map[string]any)["provider"] = values.Secret
+	objects, err := loaded.Render("frontend", v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := text(t, objects)
+	if strings.Contains(all, "SecretProviderClass") || !strings.Contains(all, "secretName: frontend-keys") {
+		t.Error("the pods do not use the Secret frontend-keys")
+	}
+}
+
+// TestMissingOutputsAreErrors computes values without a digest, and without the outputs of the infrastructure.
+func TestMissingOutputsAreErrors(t *testing.T) {
+	w, _ := workload.Find("frontend")
+	c := charttest.Configuration(t)
+	for _, name := range c.Targets(nil) {
+		if name.String() != reference {
+			continue
+		}
+		rendered, err := c.Render(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		complete := charttest.Complete(name, c.Schema, rendered)
+		withoutDigest := complete
+		withoutDigest.Configuration = rendered
+		if _, err := values.Of(w, withoutDigest); rendered.Get("frontend", "image", "digest") == nil &&
+			(err == nil || !strings.Contains(err.Error(), "frontend.image.digest: is required for a deployment, and no layer sets it")) {
+			t.Errorf("without a digest: %v", err)
+		}
+		withoutOutputs := complete
+		withoutOutputs.ClientIDs = nil
+		if _, err := values.Of(w, withoutOutputs); err == nil || !strings.Contains(err.Error(), "managed identity frontend-prod-uks is missing") {
+			t.Errorf("without outputs: %v", err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package chart_test
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+)
+
+// TestPoliciesOfMeshAreCurrent compares the Istio objects of the chart mesh with the authorization table.
+func TestPoliciesOfMeshAreCurrent(t *testing.T) {
+	options := policy.Options{
+		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, MonitoringNamespace: workload.MonitoringNamespace,
+		Gateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: "aks-istio-ingressgateway-external"},
+	}
+	for _, w := range workload.All() {
+		if !w.Management {
+			options.Workloads = append(options.Workloads, w.Peer)
+		}
+	}
+	objects, err := policy.Render(mesh.Rules(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := policy.YAML(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for document := range strings.SplitSeq(string(stream), "---\n") {
+		all.WriteString("---\n")
+		all.Write(labelled(t, []byte(document), "mesh"))
+	}
+	compareFile(t, "dev-infrastructure/charts/mesh/policies.yaml", all.Bytes())
+}
+
+// TestRightsOfAgentAreCurrent compares the rights in the agent's chart with package managementaccess. In a cluster, the agent is a service
+// account and not a user.
+func TestRightsOfAgentAreCurrent(t *testing.T) {
+	objects, err := managementaccess.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const user = "system:serviceaccount:maestro-agent:maestro-agent"
+	replacements := map[string]int{
+		"- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: maestro-agent\n": 0,
+		"request.userInfo.username == 'maestro-agent'":                                 0,
+	}
+	var all bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		content := string(objects[name])
+		for old := range replacements {
+			replacements[old] += strings.Count(content, old)
+		}
+		content = strings.ReplaceAll(content, "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: maestro-agent\n", "- kind: ServiceAccount\n  name: maestro-agent\n  namespace: maestro-agent\n")
+		content = strings.ReplaceAll(content, "request.userInfo.username == 'maestro-agent'", "request.userInfo.username == '"+user+"'")
+		all.WriteString("---\n")
+		all.Write(labelled(t, []byte(content), "maestro-agent"))
+	}
+	for old, count := range replacements {
+		if count != 1 {
+			t.Errorf("%q is %d times in the objects, want once", old, count)
+		}
+	}
+	compareFile(t, "maestro/agent/deploy/rights.yaml", all.Bytes())
+}
+
+// labelled returns an object with the labels of a chart.
+func labelled(t *testing.T, document []byte, name string) []byte {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal(document, &object); err != nil {
+		t.Fatal(err)
+	}
+	metadata := object["metadata"].(map[string]any)
+	metadata["labels"] = map[string]any{"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "hcpmesh", "app.kubernetes.io/managed-by": "Helm"}
+	encoded, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+// compareFile compares a generated file of a chart. With -update it writes it.
+func compareFile(t *testing.T, name string, want []byte) {
+	t.Helper()
+	file := filepath.Join(charttest.Root(t), filepath.FromSlash(name))
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(have, want) {
+		t.Errorf("%s is out of date (%v): run the test with -update", name, err)
+	}
+}

@@ -1,0 +1,130 @@
+package chart_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the schemas of values")
+
+// reference is the region, and referenceStamp the stamp, whose objects a golden file has as a whole. The files of all others have the
+// difference.
+const reference, referenceStamp = "public/prod/uksouth", "public/prod/uksouth/1"
+
+func text(t *testing.T, objects chart.Objects) string {
+	t.Helper()
+	var all bytes.Buffer
+	for _, object := range objects {
+		document, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString("---\n")
+		all.Write(document)
+	}
+	return all.String()
+}
+
+// TestSchemasOfValuesAreCurrent compares values.schema.json of each chart with the schema that follows from the configuration.
+func TestSchemasOfValuesAreCurrent(t *testing.T) {
+	configuration := charttest.Configuration(t)
+	for _, w := range workload.All() {
+		want, err := values.SchemaOf(w, configuration.Schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(charttest.Root(t), filepath.FromSlash(w.Folder), "values.schema.json")
+		if *update {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(have, want) {
+			t.Errorf("%s is out of date (%v): run the test with -update", fmt.Sprint(file), err)
+		}
+	}
+}
+
+// TestChartsMatchGoldens renders each chart for each region or stamp.
+func TestChartsMatchGoldens(t *testing.T) {
+	rendered := map[string]map[string]string{}
+	for _, target := range charttest.Targets(t) {
+		for name, objects := range charttest.RenderAll(t, target) {
+			if rendered[name] == nil {
+				rendered[name] = map[string]string{}
+			}
+			rendered[name][target.Name] = text(t, objects)
+		}
+	}
+	for name, targets := range rendered {
+		compareAll(t, name, targets)
+	}
+}
+
+// compareAll compares what a chart renders for each target with its golden files.
+func compareAll(t *testing.T, name string, rendered map[string]string) {
+	t.Helper()
+	whole := rendered[reference]
+	if whole == "" {
+		whole = rendered[referenceStamp]
+	}
+	if whole == "" {
+		t.Fatalf("%s: nothing is rendered for %s", name, reference)
+	}
+	want := map[string]string{}
+	for target, got := range rendered {
+		file := strings.ReplaceAll(target, "/", "-")
+		if got == whole {
+			want[file+".yaml"] = whole
+			continue
+		}
+		difference, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(whole), B: difflib.SplitLines(got), Context: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[file+".diff"] = difference
+	}
+	dir := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, content := range want {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if _, ok := want[entry.Name()]; !ok {
+			t.Errorf("%s/%s is the golden file of no region: run the test with -update", dir, entry.Name())
+		}
+	}
+	for file, content := range want {
+		have, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || string(have) != content {
+			t.Errorf("%s/%s is out of date (%v): if the change is right, run the test with -update", dir, file, err)
+		}
+	}
+}

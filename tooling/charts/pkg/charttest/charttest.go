@@ -1,0 +1,184 @@
+// Package charttest renders the charts of the repository for tests, with the configuration of every region. Digests of images and outputs
+// of the infrastructure, which do not exist before a deployment, are made up from names, so that they are always the same.
+package charttest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
+)
+
+// Root returns the root of the repository.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := chart.Root(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// Configuration returns the configuration of the repository.
+func Configuration(t testing.TB) *deployment.Configuration {
+	t.Helper()
+	c, err := deployment.Open(filepath.Join(Root(t), "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Targets returns all regions and stamps, each with made-up digests and outputs.
+func Targets(t testing.TB) []values.Target {
+	t.Helper()
+	c := Configuration(t)
+	var targets []values.Target
+	for _, name := range c.Targets(nil) {
+		document, err := c.Render(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets = append(targets, Complete(name, c.Schema, document))
+	}
+	return targets
+}
+
+// Complete returns a target with a digest for every image and a client ID for every managed identity of a rendered document.
+func Complete(name layer.Target, s *schema.Schema, rendered *document.Node) values.Target {
+	ids := map[string]string{}
+	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, "", ids), ClientIDs: ids, Secrets: values.CSI}
+}
+
+// completed returns a copy with digests, and adds the client IDs of the managed identities in it.
+func completed(n *document.Node, key string, ids map[string]string) *document.Node {
+	made := *n
+	made.Fields, made.Items = map[string]*document.Node{}, nil
+	for name, field := range n.Fields {
+		made.Fields[name] = completed(field, name, ids)
+		if name == "managedIdentity" || name == "migrationIdentity" {
+			ids[fmt.Sprint(field.Value)] = clientID(fmt.Sprint(field.Value))
+		}
+	}
+	for _, item := range n.Items {
+		made.Items = append(made.Items, completed(item, "", ids))
+	}
+	if key == "image" && n.Kind == document.Map {
+		made.Fields["digest"] = &document.Node{Kind: document.Scalar, Value: digest(fmt.Sprint(n.Get("repository").Value)), Origin: n.Origin}
+	}
+	return &made
+}
+
+func digest(repository string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(repository)))
+}
+
+func clientID(identity string) string {
+	sum := sha256.Sum256([]byte(identity))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// Applies reports whether a workload runs in a target: those of management clusters in stamps, all others in regions.
+func Applies(w workload.Workload, t values.Target) bool {
+	return w.Management == (t.Configuration.Get("managementCluster") != nil)
+}
+
+// Render returns the objects of a workload in a target.
+func Render(t testing.TB, w workload.Workload, target values.Target) chart.Objects {
+	t.Helper()
+	loaded, err := chart.Load(filepath.Join(Root(t), filepath.FromSlash(w.Folder)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := values.Of(w, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := loaded.Render(string(w.Peer), v)
+	if err != nil {
+		t.Fatalf("%s: %v", target.Name, err)
+	}
+	return objects
+}
+
+// Platforms returns the charts of the cluster of a target.
+func Platforms(target values.Target) []values.Platform {
+	management := target.Configuration.Get("managementCluster") != nil
+	var found []values.Platform
+	for _, p := range values.Platforms() {
+		if management && p.Management || !management && p.Service {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// RenderPlatform returns the objects of a chart of a cluster.
+func RenderPlatform(t testing.TB, p values.Platform, target values.Target) chart.Objects {
+	t.Helper()
+	loaded, err := chart.Load(filepath.Join(Root(t), filepath.FromSlash(p.Folder())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := p.Values(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := loaded.Render(p.Namespace, v)
+	if err != nil {
+		t.Fatalf("%s: %v", target.Name, err)
+	}
+	return objects
+}
+
+// RenderAll returns the objects of all charts of a target, by name of the chart.
+func RenderAll(t testing.TB, target values.Target) map[string]chart.Objects {
+	t.Helper()
+	all := map[string]chart.Objects{}
+	for _, p := range Platforms(target) {
+		all[p.Name] = RenderPlatform(t, p, target)
+	}
+	for _, w := range workload.All() {
+		if Applies(w, target) {
+			all[string(w.Peer)] = Render(t, w, target)
+		}
+	}
+	return all
+}
+
+// Set sets or, with nil, removes a field of maps and lists. A list has its indexes as keys.
+func Set(t testing.TB, at any, path []string, value any) {
+	t.Helper()
+	switch node := at.(type) {
+	case map[string]any:
+		if len(path) > 1 {
+			Set(t, node[path[0]], path[1:], value)
+		} else if value == nil {
+			delete(node, path[0])
+		} else {
+			node[path[0]] = value
+		}
+	case []any:
+		index, err := strconv.Atoi(path[0])
+		if err != nil || index >= len(node) || len(path) == 1 {
+			t.Fatalf("cannot set %v", path)
+		}
+		Set(t, node[index], path[1:], value)
+	default:
+		t.Fatalf("no field %v in %T", path, at)
+	}
+}

@@ -1,0 +1,101 @@
+package values
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
+)
+
+// contents returns the functions that compute the configuration files of a workload, by name of the file.
+func contents(w workload.Workload) map[string]func(*computation) any {
+	switch w.Peer {
+	case mesh.Admin:
+		return map[string]func(*computation) any{"roles.yaml": (*computation).roles, "access-policy.yaml": (*computation).accessPolicy}
+	case mesh.ClusterService:
+		return map[string]func(*computation) any{"config.yaml": (*computation).regionSettings, "shards.yaml": (*computation).shards}
+	}
+	return nil
+}
+
+// fileNames are the names of the configuration files of a workload.
+func fileNames(w workload.Workload) []string { return slices.Sorted(maps.Keys(contents(w))) }
+
+// files returns the configuration files of the program, by name.
+func (c *computation) files() map[string]string {
+	files := map[string]string{}
+	for name, content := range contents(c.workload) {
+		text, err := yaml.Marshal(content(c))
+		if err != nil {
+			c.fail("writing %s: %w", name, err)
+		}
+		files[name] = string(text)
+	}
+	return files
+}
+
+// section returns a required map of the configuration.
+func (c *computation) section(path ...string) map[string]any {
+	n := c.target.Configuration.Get(path...)
+	if n == nil || n.Kind != document.Map {
+		c.fail("%s: is required, and no layer sets it", document.Join(path[0], path[len(path)-1]))
+		return map[string]any{}
+	}
+	plain, _ := n.Plain().(map[string]any)
+	return plain
+}
+
+// roles returns the file that maps groups and app roles to roles of admin.
+func (c *computation) roles() any {
+	roles := map[string]any{"groups": c.section("admin", "groups")}
+	for _, name := range []string{"appRoles", "conditions"} {
+		if n := c.target.Configuration.Get("admin", name); n != nil {
+			roles[name] = n.Plain()
+		}
+	}
+	return roles
+}
+
+func (c *computation) accessPolicy() any { return c.section("admin", "accessPolicy") }
+
+// regionSettings returns the configuration file of Cluster Service, and mounts the pull secret that it names.
+func (c *computation) regionSettings() any {
+	settings := c.section("clusterService", "config")
+	reference := c.target.Configuration.Get("clusterService", "pullSecret")
+	if reference == nil {
+		c.fail("clusterService.pullSecret: is required, and no layer sets it")
+		return settings
+	}
+	c.mount("keys", c.vault("clusterService.pullSecret", reference), File{"pull-secret", c.text("clusterService", "pullSecret", "secret")})
+	settings["pullSecretFile"] = "/secrets/keys/pull-secret"
+	return settings
+}
+
+// shards returns the file of provision shards, one for each management cluster, and mounts the public keys of their agents.
+func (c *computation) shards() any {
+	clusters := c.target.Configuration.Get("managementClusters")
+	shards := []any{}
+	if clusters == nil {
+		c.fail("managementClusters: the region has none")
+		return nil
+	}
+	for i, cluster := range clusters.Items {
+		name, key := cluster.Get("name"), cluster.Get("agent", "secretsPublicKey")
+		shard, _ := cluster.Get("shard").Plain().(map[string]any)
+		if name == nil || key == nil || shard == nil {
+			c.fail("managementClusters[%d]: name, shard and agent.secretsPublicKey are required", i)
+			continue
+		}
+		shard["name"] = name.Value
+		shards = append(shards, shard)
+		path := fmt.Sprintf("managementClusters[%d].agent.secretsPublicKey", i)
+		c.mount("shard-keys", c.vault(path, key), File{fmt.Sprintf("%v.json", name.Value), fmt.Sprint(key.Get("secret").Value)})
+	}
+	c.set["shard-keys-dir"] = "/secrets/shard-keys"
+	return map[string]any{"provisionShards": shards}
+}

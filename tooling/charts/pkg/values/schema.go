@@ -1,0 +1,123 @@
+package values
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
+)
+
+// object is a part of a JSON Schema.
+type object map[string]any
+
+// closed returns the schema of a map with exactly the given keys; those in optional may be missing.
+func closed(properties object, optional ...string) object {
+	required := []string{}
+	for name := range properties {
+		if !slices.Contains(optional, name) {
+			required = append(required, name)
+		}
+	}
+	slices.Sort(required)
+	return object{"type": "object", "additionalProperties": false, "properties": properties, "required": required}
+}
+
+func text(pattern string) object { return object{"type": "string", "pattern": pattern} }
+
+func listOf(items object, minimum int) object {
+	return object{"type": "array", "items": items, "minItems": minimum, "uniqueItems": true}
+}
+
+func integer(minimum, maximum int) object {
+	return object{"type": "integer", "minimum": minimum, "maximum": maximum}
+}
+
+// Patterns of names in values. None of them matches an empty name.
+const (
+	namePattern   = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`
+	uuidPattern   = `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
+	secretPattern = `^[a-z][a-z0-9-]{1,62}$`
+	filePattern   = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`
+	cidrPattern   = `^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$`
+	domainPattern = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
+)
+
+// SchemaOf returns the schema of the values of a workload's chart, values.schema.json. It refuses unknown keys, so that a wrong key is an
+// error and not a value without effect.
+func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error) {
+	image := configuration.Lookup(append(slices.Clone(w.Key), "image", "repository")...)
+	if image == nil {
+		return nil, fmt.Errorf("the configuration has no key %s.image.repository", strings.Join(w.Key, "."))
+	}
+	port := integer(1, 65535)
+	properties := object{
+		"image": closed(object{
+			"registry": text(domainPattern), "repository": text(image.Pattern), "digest": text(`^sha256:[0-9a-f]{64}$`),
+		}),
+		"replicas": integer(1, 20),
+		"resources": closed(object{
+			"cpuMillicores": integer(10, 64000), "memoryMiB": integer(16, 65536), "memoryLimitMiB": integer(16, 65536),
+		}),
+		"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "secret": text(namePattern)}, "secret"),
+		"flags":    flagsSchema(w, configuration),
+		"secrets": closed(object{
+			"provider": object{"enum": []string{CSI, Secret}},
+			"volumes": listOf(closed(object{
+				"name": text(namePattern), "vault": text(namePattern),
+				"files": listOf(closed(object{"path": text(filePattern), "secret": text(secretPattern)}), 1),
+			}), 0),
+		}),
+		"network": closed(object{
+			"clients":          listOf(closed(object{"namespace": text(namePattern), "ports": listOf(text(namePattern), 1)}), 0),
+			"servers":          listOf(closed(object{"namespace": text(namePattern), "ports": listOf(port, 1)}), 0),
+			"monitoring":       text(namePattern),
+			"privateEndpoints": closed(object{"cidr": text(cidrPattern), "ports": listOf(port, 1)}),
+			"external":         listOf(port, 0),
+		}, "privateEndpoints"),
+		// Helm adds a map for the library chart.
+		"service": object{"type": "object", "additionalProperties": false, "properties": object{"global": object{"type": "object", "maxProperties": 0}}},
+	}
+	addFiles(w, properties)
+	if w.Audit {
+		properties["audit"] = closed(object{"storageClass": text(namePattern)})
+	}
+	if w.Migration {
+		properties["migration"] = closed(object{
+			"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern)}),
+			"vault":    text(namePattern), "databaseUrl": text(secretPattern), "databaseRole": text(`^[a-z][a-z0-9_]{0,62}$`),
+		})
+	}
+	whole := closed(properties, "service")
+	whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	whole["description"] = fmt.Sprintf("Values of the chart %s. They are computed from the configuration of a region: see docs/deploy/charts.md.", w.Peer)
+	encoded, err := json.MarshalIndent(whole, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(encoded, '\n'), nil
+}
+
+// flagsSchema allows the flags that keys of the configuration have in x-configures.
+func flagsSchema(w workload.Workload, configuration *schema.Schema) object {
+	flags := object{}
+	configuration.Walk(func(_ []string, p *schema.Property) {
+		for _, use := range p.Configures {
+			if program, flag, isFlag := strings.Cut(use, " --"); isFlag && program == w.Program() {
+				flags[flag] = object{"type": "string", "minLength": 1}
+			}
+		}
+	})
+	return object{"type": "object", "additionalProperties": false, "properties": flags}
+}
+
+// addFiles adds the configuration files of a program.
+func addFiles(w workload.Workload, properties object) {
+	files := object{}
+	for _, name := range fileNames(w) {
+		files[name] = object{"type": "string", "minLength": 1}
+	}
+	properties["files"] = closed(files)
+}

@@ -1,0 +1,57 @@
+// Package workload lists the programs of a region that have a chart: where the chart is, which keys of the configuration it gets, and
+// the ports on which it serves. It is the only list of them; the values, the network policies and the tests use it.
+package workload
+
+import (
+	"slices"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// Workload is a program with a chart. Its chart, its namespace and its service account have the name of the peer.
+type Workload struct {
+	Peer mesh.Peer
+	// Folder is the folder of the chart, relative to the root of the repository.
+	Folder string
+	// Key is the path of the program's part of the configuration.
+	Key []string
+	// Management is true for a program on management clusters, with values of a stamp. Others are on the service cluster.
+	Management bool
+	// Audit is true for a program that writes audit records, Migration for one with a database and the command `migrate`.
+	Audit, Migration bool
+	// Ports are the ports of the authorization table's protocols, named as in the chart.
+	Ports map[mesh.Protocol]Port
+}
+
+// Port is a port of a workload.
+type Port struct {
+	Name   string
+	Number int32
+}
+
+// Program is the name of the program in the annotation x-configures of the configuration's schema.
+func (w Workload) Program() string { return string(w.Peer) }
+
+// All returns the workloads of a region.
+func All() []Workload {
+	return []Workload{
+		{Peer: mesh.Frontend, Folder: "frontend/deploy", Key: []string{"frontend"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8443}}},
+		{Peer: mesh.Backend, Folder: "backend/deploy", Key: []string{"backend"}, Audit: true},
+		{Peer: mesh.Admin, Folder: "admin/deploy", Key: []string{"admin"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8444}}},
+		{Peer: mesh.ClusterService, Folder: "cluster-service/deploy", Key: []string{"clusterService"}, Audit: true, Migration: true,
+			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8443}}},
+		{Peer: mesh.MaestroServer, Folder: "maestro/server/deploy", Key: []string{"maestro", "server"}, Audit: true, Migration: true,
+			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8090}, mesh.HTTP: {"rest", 8000}}},
+		{Peer: mesh.MaestroAgent, Folder: "maestro/agent/deploy", Key: []string{"managementCluster", "agent"}, Management: true},
+	}
+}
+
+// Find returns the workload of a peer.
+func Find(peer mesh.Peer) (Workload, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(w Workload) bool { return w.Peer == peer })
+	if i < 0 {
+		return Workload{}, false
+	}
+	return all[i], true
+}
