@@ -1,5 +1,5 @@
-// Package rotation replaces the authority of a running region while its certificates are renewed, and customers create, read and delete
-// clusters. No call may fail that a published client would not repeat by itself.
+// Package rotation replaces the keys and the authority of a running region while its certificates are renewed, and customers create, read
+// and delete clusters. No call may fail that a published client would not repeat by itself.
 package rotation
 
 import (
@@ -126,7 +126,8 @@ func (l *load) awaitProgress() {
 	})
 }
 
-// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl region ca rotate` and waits for a renewal of the certificates under load.
+// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keysets at once and `hcpctl region ca rotate`, and
+// waits for a renewal of the certificates under load.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
@@ -157,6 +158,8 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	l := &load{t: t, region: region, customer: c}
 	l.start(ctx)
 	defer l.stop()
+	l.awaitProgress()
+	rotateKeys(ctx, t, dir)
 	l.awaitProgress()
 	for range *rotations {
 		previous := readCA(t, region)
