@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
-	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/controlplane"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -98,7 +96,7 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 
 // reconcile adds new uses to the report of a HostedCluster.
 func (r *Reporter) reconcile(ctx context.Context, controlPlane string) error {
-	hc, err := r.hostedCluster(ctx, controlPlane)
+	hc, err := controlplane.HostedCluster(ctx, r.management, controlPlane)
 	if err != nil {
 		return err
 	}
@@ -141,25 +139,4 @@ func (r *Reporter) reconcile(ctx context.Context, controlPlane string) error {
 			logkey.Fingerprint, use.Fingerprint, logkey.Remote, use.Addresses, logkey.Action, use.Request)
 	}
 	return nil
-}
-
-// hostedCluster returns the HostedCluster of a control plane; nil if it does not exist any more.
-func (r *Reporter) hostedCluster(ctx context.Context, controlPlane string) (*hyperv1.HostedCluster, error) {
-	var planes hyperv1.HostedControlPlaneList
-	if err := r.management.List(ctx, &planes, client.InNamespace(controlPlane)); err != nil {
-		return nil, fmt.Errorf("listing the control planes of namespace %s: %w", controlPlane, err)
-	}
-	if len(planes.Items) != 1 {
-		return nil, nil
-	}
-	namespace, name, _ := strings.Cut(planes.Items[0].Annotations[contract.HostedClusterAnnotation], "/")
-	var hc hyperv1.HostedCluster
-	err := r.management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &hc)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting the HostedCluster of %s: %w", controlPlane, err)
-	}
-	return &hc, nil
 }

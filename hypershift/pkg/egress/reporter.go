@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/controlplane"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -132,7 +132,7 @@ func (r *Reporter) write(ctx context.Context, controlPlane string) error {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	hc, err := r.hostedCluster(ctx, controlPlane)
+	hc, err := controlplane.HostedCluster(ctx, r.management, controlPlane)
 	if err != nil {
 		return err
 	}
@@ -190,25 +190,4 @@ func (r *Reporter) update(ctx context.Context, hc *hyperv1.HostedCluster, pendin
 		return fmt.Errorf("reporting connections on HostedCluster %s/%s: %w", hc.Namespace, hc.Name, err)
 	}
 	return nil
-}
-
-// hostedCluster returns the HostedCluster of a control plane; nil if it does not exist any more.
-func (r *Reporter) hostedCluster(ctx context.Context, controlPlane string) (*hyperv1.HostedCluster, error) {
-	var planes hyperv1.HostedControlPlaneList
-	if err := r.management.List(ctx, &planes, client.InNamespace(controlPlane)); err != nil {
-		return nil, fmt.Errorf("listing the control planes of namespace %s: %w", controlPlane, err)
-	}
-	if len(planes.Items) != 1 {
-		return nil, nil
-	}
-	namespace, name, _ := strings.Cut(planes.Items[0].Annotations[contract.HostedClusterAnnotation], "/")
-	var hc hyperv1.HostedCluster
-	err := r.management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &hc)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting the HostedCluster of %s: %w", controlPlane, err)
-	}
-	return &hc, nil
 }
