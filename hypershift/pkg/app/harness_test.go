@@ -25,8 +25,10 @@ import (
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -288,14 +290,29 @@ func (s *sample) waitPool(t testing.TB, within time.Duration, check func(*hyperv
 	return await(t, s.client, within, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
 }
 
-// await watches one object until check returns nil.
+// await lists and watches one object until check returns nil. It begins with a list because the API server can start a watch without a
+// version from a cache that is older than the caller's last write.
 func await[T client.Object](t testing.TB, c client.WithWatch, within time.Duration, list client.ObjectList, key client.ObjectKey, check func(T) error) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	last := error(fmt.Errorf("%s did not appear", key))
 	for ctx.Err() == nil {
-		watcher, err := c.Watch(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
+		selected := &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
+		if last = c.List(ctx, list, selected); last != nil {
+			break
+		}
+		listed, err := meta.ExtractList(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range listed {
+			if last = check(object.(T)); last == nil {
+				return object.(T)
+			}
+		}
+		selected.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+		watcher, err := c.Watch(ctx, list, selected)
 		if err != nil {
 			last = err
 			break
