@@ -15,10 +15,11 @@ func (c *Customer) ExternalAuthID(cluster, name string) string {
 	return c.ClusterID(cluster) + "/externalAuths/" + name
 }
 
-// ExternalAuthBody returns a valid external authentication.
+// ExternalAuthBody returns a valid external authentication. The host of its issuer resolves on no machine, because the domain invalid is
+// reserved (RFC 6761, section 6.4).
 func (c *Customer) ExternalAuthBody() armresources.GenericResource {
 	return armresources.GenericResource{Properties: map[string]any{
-		"issuer": map[string]any{"url": "https://login.example.com/" + c.Subscription + "/v2.0", "audiences": []string{"cli"}},
+		"issuer": map[string]any{"url": "https://login.contoso.invalid/" + c.Subscription + "/v2.0", "audiences": []string{"cli"}},
 		"claim": map[string]any{"mappings": map[string]any{
 			"username": map[string]any{"claim": "email", "prefixPolicy": "NoPrefix"},
 			"groups":   map[string]any{"claim": "groups"},

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/google/go-cmp/cmp"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,10 +30,14 @@ func testExternalAuth(t *testing.T, ctx context.Context, c *customer.Customer, c
 	if state := property(created, "provisioningState"); state != "Succeeded" {
 		t.Errorf("provisioningState %v", state)
 	}
-	if conditions, _ := property(created, "status", "conditions").([]any); len(conditions) != 3 ||
-		conditions[0].(map[string]any)["type"] != "Available" || conditions[0].(map[string]any)["status"] != "True" {
-		t.Errorf("conditions are %v, want Available=True and two more", conditions)
-	}
+	// The control plane tries to read the issuer's keys while the operation ends, so the failure is reported before or after its end.
+	eventually.Before(ctx, t, "the customer sees that the issuer is unreachable", func() error {
+		got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
+		if err != nil {
+			return err
+		}
+		return expectUnreachableIssuer(got.GenericResource)
+	})
 	names, err := c.List(ctx, c.ClusterID(cluster)+"/externalAuths")
 	if err != nil || !slices.Equal(names, []string{"entra"}) {
 		t.Errorf("listing returned %v, %v", names, err)
@@ -54,6 +61,22 @@ func testExternalAuth(t *testing.T, ctx context.Context, c *customer.Customer, c
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		t.Errorf("GET after the deletion returned %v", err)
 	}
+}
+
+// expectUnreachableIssuer returns an error unless exactly the three conditions for customers are present and state that the control plane
+// cannot read the keys of the issuer.
+func expectUnreachableIssuer(auth armresources.GenericResource) error {
+	want := map[string]string{"Available": "Unknown IssuerUnreachable", "Progressing": "False AsExpected", "Degraded": "True IssuerUnreachable"}
+	got := map[string]string{}
+	conditions, _ := property(auth, "status", "conditions").([]any)
+	for _, entry := range conditions {
+		c := entry.(map[string]any)
+		got[c["type"].(string)] = fmt.Sprint(c["status"], " ", c["reason"])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	return nil
 }
 
 // testAdminCredential requests an admin credential, uses it at the hosted API server and revokes it.
