@@ -38,6 +38,8 @@ type Cluster struct {
 	config     *rest.Config
 	client     *clientset.Clientset
 	kubeconfig string
+	// writes accepts the connections that push images.
+	writes *memoryListener
 
 	mu sync.Mutex
 	// runs holds the last run of each node.

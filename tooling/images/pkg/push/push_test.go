@@ -1,10 +1,12 @@
 package push_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -151,5 +153,29 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 	}
 	if err := p.Push(t.Context(), image); err == nil || requests.Load() > 0 {
 		t.Errorf("%v, %d requests", err, requests.Load())
+	}
+}
+
+// TestPushWithDial pushes to a registry whose name does not resolve, through connections that the caller opens.
+func TestPushWithDial(t *testing.T) {
+	layout, image, _ := build(t)
+	images, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := httptest.NewServer(server.New(images, access.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	defer registry.Close()
+	client := registryclient.Options{PlainHTTP: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, registry.Listener.Addr().String())
+	}}
+	p, err := push.New(layout, "registry.invalid", client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Push(t.Context(), image); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := images.Manifest(image.Repository, image.Digest); err != nil {
+		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@
 package registryclient
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -25,6 +26,8 @@ type Options struct {
 	Authorities string
 	// Credentials is a file in the format of Docker's config.json, with auths by host name.
 	Credentials string
+	// Dial connects to the registry; nil means over the network of the process. A registry inside other network namespaces needs it.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Prefix precedes the names of flags in errors: PREFIXplain-http, PREFIXca-file and PREFIXcredentials.
 	Prefix string
@@ -52,6 +55,9 @@ func (o *Options) Remote() ([]remote.Option, error) {
 		MaxIdleConnsPerHost:   16,
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:     true,
+	}
+	if o.Dial != nil {
+		transport.Proxy, transport.DialContext = nil, o.Dial
 	}
 	if o.Authorities != "" {
 		text, err := os.ReadFile(o.Authorities)

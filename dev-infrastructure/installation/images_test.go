@@ -1,0 +1,158 @@
+package installation_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// all makes the tests run, which need built images. make deploy-test builds them before.
+var all = flag.Bool("nodes-all", false, "run the tests of installations on nodes, with the images in .build/images")
+
+// timeout bounds a test.
+const timeout = 15 * time.Minute
+
+// imagesDir is the folder into which `make images` builds.
+const imagesDir = "../../.build/images"
+
+// startCluster starts a cluster of nodes, or skips the test where none can run.
+func startCluster(ctx context.Context, t *testing.T, nodes ...kubernetes.Node) *kubernetes.Cluster {
+	t.Helper()
+	if !*all {
+		t.Skip("it needs the images: make deploy-test runs it")
+	}
+	programs, err := filepath.Abs("../../.build/third-party/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := t.TempDir()
+	o := kubernetes.Options{
+		Dir: t.TempDir(), ThirdParty: programs, Nodes: nodes,
+		NodeProgram: filepath.Join(built, "kubernetes-node"), PauseProgram: filepath.Join(built, "pause"),
+	}
+	if err := o.Check(); err != nil {
+		kubeapitest.SkipUnlessCI(t, err.Error())
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", built+"/", "../kubernetes/cmd/kubernetes-node", "../kubernetes/cmd/pause")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	began := time.Now()
+	cluster, err := kubernetes.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("a cluster of %d nodes was ready after %v", len(nodes), time.Since(began).Round(time.Millisecond))
+	return cluster
+}
+
+// helpPod is a pod that prints the help of the program of an image, under the pod security standard restricted.
+func helpPod(name, image string) *corev1.Pod {
+	yes, no := true, false
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: &no,
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{
+				Name: "program", Image: image, Args: []string{"--help"},
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			}},
+		},
+	}
+}
+
+// TestNodesRunBuiltImages checks that a real node pulls every image of the repository by its digest, under the name of a production
+// registry, and that its program starts as a restricted pod.
+func TestNodesRunBuiltImages(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	cluster := startCluster(ctx, t, kubernetes.Node{Name: "node-1"})
+	began := time.Now()
+	list, err := installation.PushImages(ctx, cluster, imagesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d images were pushed after %v", len(list.Images), time.Since(began).Round(time.Millisecond))
+	const space = "images"
+	if err := cluster.Apply(ctx, strings.NewReader("{apiVersion: v1, kind: Namespace, metadata: {name: images, labels: {pod-security.kubernetes.io/enforce: restricted}}}")); err != nil {
+		t.Fatal(err)
+	}
+	pods := cluster.Client().CoreV1().Pods(space)
+	eventually.Before(ctx, t, "the service account of the namespace", func() error {
+		_, err := cluster.Client().CoreV1().ServiceAccounts(space).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	for name, image := range list.Images {
+		if _, err := pods.Create(ctx, helpPod(name, "hcpmdevsvc.azurecr.io/"+image.Repository+"@"+image.Digest), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(list.Images)) {
+		var pod *corev1.Pod
+		eventually.Before(ctx, t, "the end of the program of "+name, func() error {
+			var err error
+			if pod, err = pods.Get(ctx, name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				return fmt.Errorf("%s: %v", pod.Status.Phase, pod.Status.ContainerStatuses)
+			}
+			return nil
+		})
+		output, err := pods.GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if pod.Status.Phase != corev1.PodSucceeded || err != nil || len(output) == 0 {
+			t.Errorf("%s is %s and printed %q, %v", name, pod.Status.Phase, output, err)
+		}
+		if id := pod.Status.ContainerStatuses[0].ImageID; !strings.HasSuffix(id, list.Images[name].Digest) {
+			t.Errorf("%s runs the image %s, want the digest %s", name, id, list.Images[name].Digest)
+		}
+	}
+	t.Logf("all programs had started after %v", time.Since(began).Round(time.Millisecond))
+
+	// Pods must not be able to replace the images of the nodes.
+	connection, err := cluster.Dial(ctx, "10.77.0.1:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if _, err := connection.Write([]byte("POST /v2/hcpmesh/frontend/blobs/uploads/ HTTP/1.0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, len("HTTP/1.0 403"))
+	if _, err := connection.Read(answer); err != nil || !strings.HasSuffix(string(answer), " 403") {
+		t.Errorf("a write from the cluster's network: %q, %v; want 403", answer, err)
+	}
+}
+
+// TestPushImagesNamesMissingBuild checks the errors for a folder without a build.
+func TestPushImagesNamesMissingBuild(t *testing.T) {
+	_, err := installation.PushImages(t.Context(), nil, t.TempDir())
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "run make images") {
+		t.Errorf("PushImages without a build: %v", err)
+	}
+}
