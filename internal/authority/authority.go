@@ -31,7 +31,7 @@ const (
 const (
 	ownLifetime    = 10 * 365 * 24 * time.Hour
 	issuedLifetime = 365 * 24 * time.Hour
-	// clockSkew is subtracted from the beginning of validity, for peers with a slow clock.
+	// clockSkew is subtracted from the beginning of validity, for peers with a slow clock; at most a tenth of the lifetime.
 	clockSkew = 5 * time.Minute
 )
 
@@ -120,7 +120,7 @@ func (a *Authority) IssueFor(lifetime time.Duration, certificateFile, keyFile st
 	if err != nil {
 		return err
 	}
-	template.NotBefore = time.Now().Add(-clockSkew)
+	template.NotBefore = time.Now().Add(-min(clockSkew, lifetime/10))
 	template.NotAfter = time.Now().Add(lifetime)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	for _, host := range hosts {

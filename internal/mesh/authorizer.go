@@ -2,11 +2,13 @@ package mesh
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -113,6 +115,15 @@ func (a *Authorizer) WithRefusals(record func(context.Context, Refusal)) *Author
 // Clients returns the workloads that may call the server at all, in a stable order. The server accepts connections of no
 // other workload; see ServerTLS.
 func (a *Authorizer) Clients() []Peer { return slices.Clone(a.clients) }
+
+// ended returns an error if the caller's certificate has ended since the handshake. Servers close such connections; this refuses calls until
+// the connection is closed, for example after a suspension of the machine.
+func ended(state tls.ConnectionState) error {
+	if time.Now().After(state.PeerCertificates[0].NotAfter) {
+		return apierror.New(apierror.Unauthenticated, "The certificate of the connection has ended. Connect again with a valid one.").WithReason(ReasonNotAuthorized)
+	}
+	return nil
+}
 
 // condition returns the condition under which client may use a method, or an error if it may not.
 func (a *Authorizer) condition(protocol Protocol, method string, client Peer) (Condition, error) {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -19,7 +20,7 @@ import (
 
 // connectionOf returns the state of a verified connection of a workload.
 func connectionOf(workload Peer) tls.ConnectionState {
-	return tls.ConnectionState{PeerCertificates: []*x509.Certificate{{URIs: []*url.URL{ID{TrustDomain: "local", Peer: workload}.URL()}}}}
+	return tls.ConnectionState{PeerCertificates: []*x509.Certificate{{URIs: []*url.URL{ID{TrustDomain: "local", Peer: workload}.URL()}, NotAfter: time.Now().Add(time.Hour)}}}
 }
 
 // BenchmarkUnary measures what authorization adds to a unary gRPC call, with and without a condition.

@@ -15,10 +15,10 @@ import (
 )
 
 // ServerOptions returns the options of a gRPC server with the identity: its TLS configuration, the interceptors that
-// authorize each call before any other interceptor, and the limits of streams and metadata. gRPC itself refuses methods that the server does not have.
+// authorize each call before any other interceptor, and the limits of connections, streams and metadata. gRPC itself refuses methods that the server does not have.
 func (a *Authorizer) ServerOptions(identity *Identity) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(a.ServerTLS(identity))),
+		grpc.Creds(endingCredentials{credentials.NewTLS(a.ServerTLS(identity))}), grpc.KeepaliveParams(identity.Keepalive()),
 		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream, newStreamLimit().stream),
 		grpc.MaxConcurrentStreams(maxConnectionCalls), grpc.MaxHeaderListSize(maxHeaderBytes),
 	}
@@ -189,7 +189,7 @@ func grpcPeer(ctx context.Context) (ID, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			if id, err := PeerOf(info.State); err == nil {
-				return id, nil
+				return id, ended(info.State)
 			}
 		}
 	}

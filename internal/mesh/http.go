@@ -59,7 +59,7 @@ func (a *Authorizer) refuse(w http.ResponseWriter, r *http.Request, client Peer,
 func httpPeer(r *http.Request) (ID, error) {
 	if r.TLS != nil {
 		if id, err := PeerOf(*r.TLS); err == nil {
-			return id, nil
+			return id, ended(*r.TLS)
 		}
 	}
 	return ID{}, apierror.New(apierror.Unauthenticated, "The connection has no identity.").WithReason(ReasonNotAuthorized)

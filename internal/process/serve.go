@@ -13,9 +13,10 @@ import (
 
 // ServeHTTP serves on a listener until ctx ends, with TLS if the server has a TLS configuration. Then it accepts no new requests,
 // waits up to grace for those that are running, and closes their connections. It closes the listener. While the process of ctx drains,
-// each response closes its connection.
+// each response closes its connection. The server also closes the connections of clients whose certificates have ended.
 func ServeHTTP(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {
 	server.Handler = drainOf(ctx).closeConnections(server.Handler)
+	closeEnded(server)
 	served := make(chan error, 1)
 	go func() {
 		if server.TLSConfig != nil {

@@ -168,7 +168,7 @@ func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents m
 	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(identity), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true),
+		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxRequest),
 	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)

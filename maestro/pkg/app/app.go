@@ -237,7 +237,6 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Identity),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)...)
 	sourceapi.New(sourceapi.Options{

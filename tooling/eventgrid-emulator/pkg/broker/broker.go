@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/listeners"
@@ -41,6 +42,9 @@ const (
 	maxInflight         = 4096
 	defaultMaxSessions  = 1000
 )
+
+// reasonTime bounds the time in which a client receives the reason for which its connection is closed.
+const reasonTime = time.Second
 
 // Options configure a Broker.
 type Options struct {
@@ -105,7 +109,7 @@ func Start(listener net.Listener, o Options) (*Broker, error) {
 		}),
 		addr: listener.Addr(),
 	}
-	b.hook = &eventGridHook{permissions: newPermissions(o), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients}
+	b.hook = &eventGridHook{permissions: newPermissions(o), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients, disconnect: b.server.DisconnectClient}
 	if err := b.server.AddHook(b.hook, nil); err != nil {
 		return nil, fmt.Errorf("installing the broker's hook: %w", err)
 	}
@@ -204,6 +208,9 @@ type eventGridHook struct {
 	overflowed      atomic.Int64
 	rejectedPayload atomic.Pointer[string]
 	fault           atomic.Pointer[func(Message) (before, after error)]
+	// disconnect closes a connection with a reason.
+	disconnect func(*mqtt.Client, packets.Code) error
+	ends       certificateEnds
 }
 
 // ID implements mqtt.Hook.
@@ -212,7 +219,7 @@ func (*eventGridHook) ID() string { return "event-grid" }
 // Provides implements mqtt.Hook.
 func (*eventGridHook) Provides(b byte) bool {
 	switch b {
-	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablished, mqtt.OnDisconnect, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
 		return true
 	}
 	return false
@@ -242,6 +249,24 @@ func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 	}
 	return nil
 }
+
+// OnSessionEstablished begins to watch the certificate of a client.
+func (h *eventGridHook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
+	from, err := certificateClient(cl)
+	if err != nil {
+		return // OnConnect has verified it
+	}
+	h.ends.watch(cl, from.end, func() {
+		h.log.Info("connection closed: the certificate of the client has ended", logkey.Client, cl.ID)
+		// The engine writes the reason before it closes the connection. A client that does not read delays only that.
+		closing := time.AfterFunc(reasonTime, func() { cl.Stop(packets.ErrMaxConnectTime) })
+		defer closing.Stop()
+		_ = h.disconnect(cl, packets.ErrMaxConnectTime)
+	})
+}
+
+// OnDisconnect ends the watch of the certificate.
+func (h *eventGridHook) OnDisconnect(cl *mqtt.Client, _ error, _ bool) { h.ends.forget(cl) }
 
 // OnConnectAuthenticate accepts all connections that OnConnect accepted: their certificates are verified.
 func (*eventGridHook) OnConnectAuthenticate(*mqtt.Client, packets.Packet) bool { return true }
@@ -312,7 +337,7 @@ func certificateClient(cl *mqtt.Client) (client, error) {
 	if len(names) == 0 || names[0] == "" || strings.Contains(names[0], "/") {
 		return client{}, errors.New("the client's certificate has no DNS name")
 	}
-	return client{workload: id.Peer, name: names[0]}, nil
+	return client{workload: id.Peer, name: names[0], end: conn.ConnectionState().PeerCertificates[0].NotAfter}, nil
 }
 
 // clientOf returns the client in a client ID of OnConnect.

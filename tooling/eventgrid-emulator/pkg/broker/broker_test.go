@@ -71,6 +71,12 @@ func (a *authority) issue(name string) tls.Certificate {
 
 func (a *authority) issueFor(workload mesh.Peer, names ...string) tls.Certificate {
 	a.t.Helper()
+	return a.issueUntil(time.Now().Add(time.Hour), workload, names...)
+}
+
+// issueUntil is issueFor with the end of the certificate.
+func (a *authority) issueUntil(end time.Time, workload mesh.Peer, names ...string) tls.Certificate {
+	a.t.Helper()
 	uris := []*url.URL{mesh.ID{TrustDomain: "test", Peer: workload}.URL()}
 	if workload == "" {
 		uris = nil
@@ -81,7 +87,7 @@ func (a *authority) issueFor(workload mesh.Peer, names ...string) tls.Certificat
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, URIs: uris,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.certificate, key.Public(), a.key)
 	if err != nil {

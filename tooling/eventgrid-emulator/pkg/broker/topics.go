@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -15,6 +16,8 @@ type client struct {
 	workload mesh.Peer
 	// name is the first DNS name of the certificate. The name of an agent is its consumer.
 	name string
+	// end is the end of the certificate. It is zero for a client that is known by its client ID only.
+	end time.Time
 }
 
 // permissions are the rules of package mesh for the topics of a source. They correspond to Event Grid's topic spaces and
