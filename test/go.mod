@@ -6,6 +6,7 @@ require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0
 	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources v1.2.0
 	github.com/go-logr/logr v1.4.3
+	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/hcpmesh/hcpmesh/admin v0.0.0
@@ -18,6 +19,7 @@ require (
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/internal/testing/databasetest v0.0.0
 	github.com/hcpmesh/hcpmesh/maestro v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/charts v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator v0.0.0
@@ -91,7 +93,6 @@ require (
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/gobwas/glob v0.2.3 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
-	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/cel-go v0.26.1 // indirect
@@ -185,6 +186,7 @@ replace (
 	github.com/hcpmesh/hcpmesh/frontend => ../frontend
 	github.com/hcpmesh/hcpmesh/internal => ../internal
 	github.com/hcpmesh/hcpmesh/internal/testing/databasetest => ../internal/testing/databasetest
+	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor => ../tooling/arm-frontdoor
 	github.com/hcpmesh/hcpmesh/tooling/azure-emulator => ../tooling/azure-emulator
 	github.com/hcpmesh/hcpmesh/tooling/charts => ../tooling/charts
 	github.com/hcpmesh/hcpmesh/tooling/configure => ../tooling/configure

@@ -75,7 +75,7 @@ func Open(ctx context.Context, options Options) (*pgxpool.Pool, error) {
 	if password := options.Authentication.Password; password != nil {
 		config.BeforeConnect = func(ctx context.Context, session *pgx.ConnConfig) (err error) {
 			if session.Password, err = password(ctx); err != nil {
-				return fmt.Errorf("getting the password of the database: %w", err)
+				return fmt.Errorf("opening a session of the database: %w", err)
 			}
 			return nil
 		}

@@ -39,10 +39,13 @@ func Constraint(err error) string {
 }
 
 // IsUnavailable reports whether err is due to the state of the server or of the connection, so that the same request may
-// succeed later: the server was not reached, ended the connection, or accepts no writes.
+// succeed later: the server was not reached, ended the connection, or accepts no writes, or there is no token for a session.
 func IsUnavailable(err error) bool {
 	if code := Code(err); code != "" {
 		return unavailableCode(code)
+	}
+	if _, ok := errors.AsType[*TokenError](err); ok {
+		return true
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true

@@ -23,6 +23,9 @@ type TLS struct {
 	CertificateFile, KeyFile string
 	// CAFile is the authority of the server's certificate and of all client certificates.
 	CAFile string
+	// Passwords replaces the client certificates: every role has a password, as it has a token in Azure Database for PostgreSQL, and the
+	// databases decide who may connect.
+	Passwords bool
 }
 
 // Database is a database with its two roles.
@@ -90,10 +93,13 @@ func (s *Server) configureAccess(options Options) ([]string, error) {
 // certificates is the name of the map from common names to roles.
 const certificates = "certificates"
 
-// clientRules returns the content of pg_hba.conf: every role can connect to its own database only. PostgreSQL rejects what matches no
-// line, and so each connection without TLS.
+// clientRules returns the content of pg_hba.conf: every role can connect to its own database only, unless the server accepts passwords.
+// PostgreSQL rejects what matches no line, and so each connection without TLS.
 func (s *Server) clientRules() []byte {
 	var text bytes.Buffer
+	if s.tls.Passwords {
+		return []byte("hostssl all all 127.0.0.1/32 scram-sha-256\n")
+	}
 	for _, database := range s.databases {
 		fmt.Fprintf(&text, "hostssl %s %s,%s 127.0.0.1/32 cert map=%s\n", database.Name, database.Owner.Name, database.Runtime.Name, certificates)
 	}

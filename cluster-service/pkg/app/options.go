@@ -106,7 +106,7 @@ var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 
 // Validate validates the flags.
 func (o *Options) Validate(flags *flag.FlagSet) error {
-	if err := process.Required(flags, "listen", "identity-dir", "intent-keys-url", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "shard-keys-dir", "region"); err != nil {
+	if err := process.Required(flags, "listen", "identity-dir", "intent-keys-url", "secrets-key-file", "maestro-grpc-address", "shards-file", "shard-keys-dir", "region"); err != nil {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {

@@ -48,9 +48,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate checks the options. An error names the invalid flag.
 func (o *Options) Validate(flags *flag.FlagSet) error {
-	if err := process.Required(flags, "database-url-file"); err != nil {
-		return err
-	}
 	if o.Database.Authentication == postgres.WithCertificate {
 		if err := process.Required(flags, "identity-dir"); err != nil {
 			return err

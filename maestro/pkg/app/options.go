@@ -59,7 +59,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first required flag without a value, or a flag with an unsupported value.
 func (o *Options) Validate() error {
-	if err := process.Required(o.flags, "identity-dir", "database-url-file", "mqtt-address", "mqtt-identity-dir"); err != nil {
+	if err := process.Required(o.flags, "identity-dir", "mqtt-address", "mqtt-identity-dir"); err != nil {
 		return err
 	}
 	if err := o.Audit.Validate(); err != nil {
