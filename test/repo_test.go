@@ -198,7 +198,7 @@ func importComplaint(file goFile, imported string) string {
 		return "only internal/database may use the Cosmos DB client"
 	case strings.HasPrefix(imported, "github.com/jackc/pgx") && !file.under("internal/postgres") && !file.under("cluster-service") && !file.under("maestro") && !file.test():
 		return "only internal/postgres, cluster-service and maestro may use PostgreSQL"
-	case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime") && !file.under("hypershift") && !file.under("maestro/agent") && !file.under("test") && !file.test():
+	case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime") && !file.under("hypershift") && !file.under("maestro/agent") && !file.under("test") && !file.test() && !strings.HasSuffix(file.dir(), "test"):
 		return "only hypershift and maestro/agent may have a client of a management cluster"
 	}
 	ours, isOurs := strings.CutPrefix(imported, modulePrefix)

@@ -222,15 +222,19 @@ func (c *Cluster) EtcdUsers(t testing.TB) *etcdusers.Client {
 	return users
 }
 
-// RunControllerManager adds a controller manager with the namespace and garbage collection controllers, which runs
-// until Close.
-func (c *Cluster) RunControllerManager(ctx context.Context) error {
+// RunControllerManager adds a controller manager with the namespace and garbage collection controllers and those with the
+// given names, which runs until Close.
+func (c *Cluster) RunControllerManager(ctx context.Context, controllers ...string) error {
 	if err := c.pki.Client(kubeapi.Controllers, "test", c.Server, "system:kube-controller-manager", "system:masters"); err != nil {
 		return err
 	}
 	return c.run(ctx, "kube-controller-manager", func(port int) (launch, error) {
 		probe, err := c.pki.TLS(kubeapi.Admin)
-		return launch{arguments: kubeapi.Server{PKI: c.pki, Port: port}.ControllerManager(), ready: []string{"https://" + address(port) + "/healthz"}, probe: probe}, err
+		arguments := kubeapi.Server{PKI: c.pki, Port: port}.ControllerManager()
+		for _, name := range controllers {
+			arguments = append(arguments, "--controllers="+name)
+		}
+		return launch{arguments: arguments, ready: []string{"https://" + address(port) + "/healthz"}, probe: probe}, err
 	})
 }
 

@@ -1,11 +1,7 @@
 package chart_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,41 +16,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
-
-// definitions returns the modules whose CustomResourceDefinitions the charts use, with their folders.
-func definitions() map[string]string {
-	return map[string]string{
-		"istio.io/api": "kubernetes",
-		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
-		"sigs.k8s.io/secrets-store-csi-driver":               "config/crd/bases",
-	}
-}
-
-// folderOf returns the folder of a module that tooling/third-party/crds pins.
-func folderOf(t *testing.T, module string) string {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
-	command.Dir = filepath.Join(charttest.Root(t), "tooling/third-party/crds")
-	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
-	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("download %s: %v: %s", module, err, out)
-	}
-	var downloaded struct{ Dir string }
-	if err := json.Unmarshal(out, &downloaded); err != nil {
-		t.Fatal(err)
-	}
-	return downloaded.Dir
-}
 
 // server is a real API server with the CustomResourceDefinitions, the namespaces and the PriorityClasses that the charts need.
 type server struct {
@@ -70,13 +40,7 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	var folders []string
-	for module, folder := range definitions() {
-		folders = append(folders, filepath.Join(folderOf(t, module), filepath.FromSlash(folder)))
-	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: folders, ErrorIfPathMissing: true}); err != nil {
-		t.Fatal(err)
-	}
+	crdtest.Install(t, config)
 	s := &server{config: config}
 	if s.client, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)

@@ -41,6 +41,12 @@ func Load(folder string) (*Chart, error) {
 // Name is the name of the chart.
 func (c *Chart) Name() string { return c.loaded.Name() }
 
+// Helm returns the chart for Helm's library.
+func (c *Chart) Helm() *helmchart.Chart { return c.loaded }
+
+// Files returns all files of the chart and of its dependencies.
+func (c *Chart) Files() []*helmchart.File { return c.loaded.Raw }
+
 // KubernetesVersion is the version for which charts are rendered. It is the oldest of the configuration's clusters.
 const KubernetesVersion = "v1.35.0"
 
@@ -59,7 +65,7 @@ func (c *Chart) Render(namespace string, values any) (Objects, error) {
 }
 
 func (c *Chart) manifest(namespace string, values any) (string, error) {
-	plain, err := plainValues(values)
+	plain, err := c.PlainValues(values)
 	if err != nil {
 		return "", err
 	}
@@ -99,8 +105,8 @@ func (c *Chart) manifest(namespace string, values any) (string, error) {
 	return text.String(), nil
 }
 
-// plainValues returns values as Helm reads them from a file.
-func plainValues(values any) (chartutil.Values, error) {
+// PlainValues returns values as Helm reads them from a file.
+func (c *Chart) PlainValues(values any) (chartutil.Values, error) {
 	text, err := json.Marshal(values)
 	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)

@@ -1,0 +1,54 @@
+// Package crdtest installs the CustomResourceDefinitions that the charts use in an API server of a test. They come from the modules that
+// tooling/third-party/crds pins.
+package crdtest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+)
+
+// definitions returns the modules with the definitions, and their folders.
+func definitions() map[string]string {
+	return map[string]string{
+		"istio.io/api": "kubernetes",
+		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
+		"sigs.k8s.io/secrets-store-csi-driver":               "config/crd/bases",
+	}
+}
+
+// Install installs the definitions and waits until the API server serves them.
+func Install(t testing.TB, cluster *rest.Config) {
+	t.Helper()
+	var folders []string
+	for module, folder := range definitions() {
+		folders = append(folders, filepath.Join(folderOf(t, module), filepath.FromSlash(folder)))
+	}
+	if _, err := envtest.InstallCRDs(cluster, envtest.CRDInstallOptions{Paths: folders, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// folderOf returns the folder of a module that tooling/third-party/crds pins.
+func folderOf(t testing.TB, module string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
+	command.Dir = filepath.Join(charttest.Root(t), "tooling/third-party/crds")
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("download %s: %v: %s", module, err, out)
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		t.Fatal(err)
+	}
+	return downloaded.Dir
+}
