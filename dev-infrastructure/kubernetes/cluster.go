@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,9 +46,10 @@ type Cluster struct {
 	// runs holds the last run of each node.
 	runs map[string]*nodeRun
 
-	// stop ends the goroutines in running.
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	// stop ends background and the goroutines in running.
+	background context.Context
+	stop       context.CancelFunc
+	running    sync.WaitGroup
 }
 
 // Start starts a cluster and returns when its nodes are Ready and its DNS responds. It returns an error of Options.Check on a machine on
@@ -62,7 +64,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, failed error) {
 	}
 	began := time.Now()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.stop = stop
+	c.background, c.stop = background, stop
 	defer func() {
 		if failed != nil {
 			failed = errors.Join(failed, c.Close())
@@ -110,7 +112,7 @@ func (c *Cluster) connect(ctx, background context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.forward(background, local, apiAddress())
+	c.forward(background, local, func(ctx context.Context) (net.Conn, error) { return c.Dial(ctx, apiAddress()) })
 	server := "https://" + local.Addr().String()
 	if err := c.authority.Client(administrator, clusterName, server, "admin", "system:masters"); err != nil {
 		return err
@@ -143,6 +145,9 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 		if err := c.outer.Run(ctx, program); err != nil {
 			return err
 		}
+	}
+	if err := c.startStorage(ctx); err != nil {
+		return err
 	}
 	return c.installDNS(ctx)
 }
@@ -204,12 +209,12 @@ func await(ctx context.Context, list cache.ListerWatcher, kind runtime.Object, f
 
 // Close kills the cluster. It returns when nothing of it is left but its folder.
 func (c *Cluster) Close() error {
+	c.stop()
 	var failed error
 	if c.outer != nil {
 		failed = c.outer.Close()
 	}
-	c.stop()
-	c.running.Wait()
+	c.running.Wait() // some goroutines wait for the end of a node
 	if c.lock != nil {
 		failed = errors.Join(failed, c.lock.Close())
 	}
@@ -240,6 +245,26 @@ func (c *Cluster) Dial(ctx context.Context, address string) (net.Conn, error) {
 // Listen listens on a TCP port of the control plane, to which nodes and pods can connect. The returned listener has the address.
 func (c *Cluster) Listen(ctx context.Context, port string) (net.Listener, error) {
 	return c.outer.Listen(ctx, net.JoinHostPort(controlPlaneIP, port))
+}
+
+// ListenHost listens on a TCP port of a host of Options.Hosts.
+func (c *Cluster) ListenHost(ctx context.Context, host, port string) (net.Listener, error) {
+	index := slices.Index(c.options.Hosts, host)
+	if index < 0 {
+		return nil, fmt.Errorf("the cluster has no host %q", host)
+	}
+	return c.outer.Listen(ctx, net.JoinHostPort(hostIP(index), port))
+}
+
+// ForwardHost forwards the connections to a TCP port of a host of Options.Hosts to connections that dial opens, until Close. With it,
+// pods use services of the machine, for example PostgreSQL on loopback.
+func (c *Cluster) ForwardHost(ctx context.Context, host, port string, dial func(context.Context) (net.Conn, error)) error {
+	listener, err := c.ListenHost(ctx, host, port)
+	if err != nil {
+		return err
+	}
+	c.forward(c.background, listener, dial)
+	return nil
 }
 
 // serve serves HTTP until the context ends.

@@ -192,9 +192,11 @@ func (c *cluster) run(pod string, arguments ...string) (string, error) {
 	return strings.TrimSpace(output.String()), nil
 }
 
-// TestPodsRunOnOneNode checks images, exec, logs, pod security, Services and DNS.
+// TestPodsRunOnOneNode checks images, exec, logs, pod security, Services, DNS, services outside of the cluster and volumes.
 func TestPodsRunOnOneNode(t *testing.T) {
-	c := start(t, options(t, kubernetes.Node{Name: "node-1", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-1"}}))
+	o := options(t, kubernetes.Node{Name: "node-1", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-1"}})
+	o.Hosts, o.StorageClass = []string{outsideHost}, storageClass
+	c := start(t, o)
 	c.apply(workload("web", 2))
 	pods := c.readyPods("web", 2)
 
@@ -236,6 +238,9 @@ func TestPodsRunOnOneNode(t *testing.T) {
 	} else if err := connection.Close(); err != nil {
 		t.Error(err)
 	}
+
+	checkOutside(t, c, pods[0].Name)
+	checkVolume(t, c, o.Dir)
 
 	privileged := true
 	_, err = c.Client().CoreV1().Pods(space).Create(c.ctx, &corev1.Pod{

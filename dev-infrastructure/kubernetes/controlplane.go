@@ -95,6 +95,9 @@ func (c *Cluster) controlPlane() machine.Spec {
 			),
 		},
 	}
+	for index := range c.options.Hosts {
+		spec.Bridge.Further = append(spec.Bridge.Further, hostIP(index)+nodePrefix)
+	}
 	for index := range c.options.Nodes {
 		spec.Routes = append(spec.Routes, machine.Route{To: podSubnet(index), Via: nodeIP(index)})
 	}

@@ -31,8 +31,12 @@ func (c *Cluster) installDNS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var hosts []string
+	for index, name := range c.options.Hosts {
+		hosts = append(hosts, hostIP(index)+" "+name)
+	}
 	var manifest strings.Builder
-	if err := parsed.Execute(&manifest, map[string]string{"Domain": clusterDomain, "IP": dnsIP, "Image": corednsImage}); err != nil {
+	if err := parsed.Execute(&manifest, map[string]any{"Domain": clusterDomain, "IP": dnsIP, "Image": corednsImage, "Hosts": hosts}); err != nil {
 		return err
 	}
 	return c.Apply(ctx, strings.NewReader(manifest.String()))

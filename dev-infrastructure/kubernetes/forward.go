@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// forward forwards the connections of a listener to an address in the cluster's network until the context ends.
-func (c *Cluster) forward(ctx context.Context, listener net.Listener, address string) {
+// forward forwards the connections of a listener to connections that dial opens, until the context ends.
+func (c *Cluster) forward(ctx context.Context, listener net.Listener, dial func(context.Context) (net.Conn, error)) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	c.running.Go(func() {
 		defer stop()
@@ -21,15 +21,15 @@ func (c *Cluster) forward(ctx context.Context, listener net.Listener, address st
 			if err != nil {
 				return
 			}
-			c.running.Go(func() { c.relay(ctx, client, address) })
+			c.running.Go(func() { c.relay(ctx, client, dial) })
 		}
 	})
 }
 
-// relay copies between a connection and a new one to an address in the cluster's network until both directions end.
-func (c *Cluster) relay(ctx context.Context, client net.Conn, address string) {
+// relay copies between a connection and a new one until both directions end.
+func (c *Cluster) relay(ctx context.Context, client net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer func() { _ = client.Close() }()
-	server, err := c.Dial(ctx, address)
+	server, err := dial(ctx)
 	if err != nil {
 		return // the client sees that the connection is closed
 	}

@@ -25,6 +25,11 @@ type Options struct {
 	NodeProgram, PauseProgram string
 	// Nodes are the nodes: from 1 to 100.
 	Nodes []Node
+	// Hosts are names outside of the cluster, at most 100, for example of Azure's services. The DNS of the cluster resolves each of them
+	// to an address of its own, on which ListenHost and ForwardHost serve it.
+	Hosts []string
+	// StorageClass is the name of a StorageClass whose volumes are folders of nodes; empty means that there is none.
+	StorageClass string
 }
 
 // Node is a node of a cluster.
@@ -35,11 +40,17 @@ type Node struct {
 	Labels map[string]string
 }
 
-// maxNodes is bounded by the addresses of the nodes.
-const maxNodes = 100
+// maxNodes and maxHosts are bounded by their addresses.
+const maxNodes, maxHosts = 100, 100
+
+// hostName are the names that the DNS of the cluster accepts as names of hosts.
+var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 
 // nodeName are the names that are possible as part of the name of a network interface.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?$`)
+
+// className are the names of StorageClasses that are accepted.
+var className = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // thirdParty are the programs in Options.ThirdParty that a cluster runs.
 var thirdParty = slices.Concat(controlPlanePrograms, nodePrograms, cniPlugins, []string{corednsProgram})
@@ -95,6 +106,20 @@ func (o Options) validate() error {
 		}
 		names[node.Name] = true
 	}
+	if len(o.Hosts) > maxHosts {
+		problems = append(problems, fmt.Errorf("hosts: %d, want at most %d", len(o.Hosts), maxHosts))
+	}
+	for i, host := range o.Hosts {
+		if !hostName.MatchString(host) {
+			problems = append(problems, fmt.Errorf("hosts: %q is not a DNS name in lower case", host))
+		}
+		if slices.Contains(o.Hosts[:i], host) {
+			problems = append(problems, fmt.Errorf("hosts: %q is listed twice", host))
+		}
+	}
+	if o.StorageClass != "" && !className.MatchString(o.StorageClass) {
+		problems = append(problems, fmt.Errorf("storageClass: %q is not a name of an object", o.StorageClass))
+	}
 	for field, path := range map[string]string{"dir": o.Dir, "thirdParty": o.ThirdParty, "nodeProgram": o.NodeProgram, "pauseProgram": o.PauseProgram} {
 		if !filepath.IsAbs(path) {
 			problems = append(problems, fmt.Errorf("%s: %q is not an absolute path", field, path))
@@ -123,6 +148,9 @@ func nodeIP(index int) string { return fmt.Sprintf("10.77.0.%d", 11+index) }
 
 // podSubnet returns the addresses of the pods of the node with an index.
 func podSubnet(index int) string { return fmt.Sprintf("10.88.%d.0/24", 1+index) }
+
+// hostIP returns the address of the host with an index.
+func hostIP(index int) string { return fmt.Sprintf("10.77.0.%d", 128+index) }
 
 func apiAddress() string { return net.JoinHostPort(controlPlaneIP, apiPort) }
 

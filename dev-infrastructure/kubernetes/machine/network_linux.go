@@ -71,8 +71,10 @@ func configureNetwork(spec Spec) error {
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
 			return fmt.Errorf("creating bridge %s: %w", spec.Bridge.Name, err)
 		}
-		if err := address(spec.Bridge.Name, spec.Bridge.Address); err != nil {
-			return err
+		for _, cidr := range append([]string{spec.Bridge.Address}, spec.Bridge.Further...) {
+			if err := address(spec.Bridge.Name, cidr); err != nil {
+				return err
+			}
 		}
 	}
 	if spec.Link != nil {

@@ -32,6 +32,8 @@ type Bridge struct {
 	Name string `json:"name"`
 	// Address has a prefix length, for example 10.77.0.1/24.
 	Address string `json:"address"`
+	// Further are more addresses of the machine, with prefix lengths.
+	Further []string `json:"further,omitempty"`
 }
 
 // Link is the interface eth0 of a machine, whose other end is a port of a bridge.

@@ -8,6 +8,7 @@ tool (
 	github.com/coredns/coredns/plugin/cache
 	github.com/coredns/coredns/plugin/errors
 	github.com/coredns/coredns/plugin/health
+	github.com/coredns/coredns/plugin/hosts
 	github.com/coredns/coredns/plugin/kubernetes
 	github.com/coredns/coredns/plugin/loadbalance
 	github.com/coredns/coredns/plugin/ready

@@ -1,5 +1,5 @@
 // Command probe is the workload of the tests of clusters. "serve" responds to every HTTP request on port 8080 with the name of its pod,
-// "get URL" prints the response of a server, and "resolve NAME" the addresses of a name.
+// "get URL" prints the response of a server, "resolve NAME" the addresses of a name, and "write FILE" creates a file.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		log.Fatal("usage: probe serve | get URL | resolve NAME")
+		log.Fatal("usage: probe serve | get URL | resolve NAME | write FILE")
 	}
 	var err error
 	switch {
@@ -30,6 +30,8 @@ func main() {
 		var addresses []string
 		addresses, err = net.LookupHost(os.Args[2])
 		fmt.Println(strings.Join(addresses, " "))
+	case os.Args[1] == "write" && len(os.Args) == 3:
+		err = os.WriteFile(os.Args[2], []byte("written"), 0o600)
 	default:
 		err = fmt.Errorf("unknown arguments %q", os.Args[1:])
 	}
