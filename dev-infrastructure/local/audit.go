@@ -86,11 +86,7 @@ func (r *Region) createAuditKey(service, public string) error {
 	} else if err != nil {
 		return err
 	}
-	content, err := key.PublicPEM()
-	if err != nil {
-		return err
-	}
-	return replaceFile(public, content, 0o644)
+	return key.Publish(public)
 }
 
 // auditPolicyFile returns the file of the audit policy of all management clusters, and auditLogDir the folder of the audit log of one.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+
+	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 )
 
 // Keyset has the files of a keyset of a region.
@@ -41,4 +43,33 @@ func KeysetOf(stateDir, kind, shard string) (Keyset, error) {
 		return Keyset{File: r.agentKeyFile(shard), Public: filepath.Join(r.shardKeysDir(), shard+".json")}, nil
 	}
 	return Keyset{}, fmt.Errorf("the local region has no keyset of the kind %q", kind)
+}
+
+// AuditKey has the files of the signing key of the audit records of a service, and the processes that use it.
+type AuditKey struct {
+	// File is the private key, and Public has the public keys of the service.
+	File, Public string
+	Processes    []string
+}
+
+// AuditKeyOf returns the files of an audit key of the region in stateDir.
+func AuditKeyOf(stateDir, service string) (AuditKey, error) {
+	services := append(auditedServices(), managementaudit.Service)
+	if !slices.Contains(services, service) {
+		return AuditKey{}, fmt.Errorf("--service: %q writes no audit records: use one of %v", service, services)
+	}
+	r := &Region{state: &state{dir: stateDir}}
+	key := AuditKey{File: r.auditKeyFile(service), Public: filepath.Join(AuditFoldersOf(stateDir).Keys, service+".pem"), Processes: []string{service}}
+	if service != managementaudit.Service {
+		return key, nil
+	}
+	described, err := Describe(stateDir)
+	if err != nil {
+		return AuditKey{}, err
+	}
+	key.Processes = nil
+	for name := range described.Kubeconfigs {
+		key.Processes = append(key.Processes, name+"-"+managementaudit.Service)
+	}
+	return key, nil
 }

@@ -17,6 +17,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 )
 
 // domain separates signatures of checkpoints from those of other protocols with the same key.
@@ -25,8 +28,14 @@ const domain = "hcpmesh audit checkpoint\n"
 // coordinate is the length of each half of an ES256 signature (RFC 7518, section 3.4).
 const coordinate = 32
 
-// SigningKey is the private key with which a service signs the checkpoints of its writers: ECDSA on P-256 with SHA-256 (ES256).
+// SigningKey is the private key with which a service signs the checkpoints of its writers: ECDSA on P-256 with SHA-256 (ES256). It is safe
+// for concurrent use.
 type SigningKey struct {
+	current func() *keyPair
+}
+
+// keyPair is a key with its ID.
+type keyPair struct {
 	private *ecdsa.PrivateKey
 	id      string
 }
@@ -37,19 +46,29 @@ func GenerateKey() (*SigningKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSigningKey(private)
+	pair, err := newKeyPair(private)
+	return &SigningKey{func() *keyPair { return pair }}, err
 }
 
-func newSigningKey(private *ecdsa.PrivateKey) (*SigningKey, error) {
+func newKeyPair(private *ecdsa.PrivateKey) (*keyPair, error) {
 	id, err := keyID(&private.PublicKey)
 	if err != nil {
 		return nil, err
 	}
-	return &SigningKey{private, id}, nil
+	return &keyPair{private, id}, nil
 }
 
-// LoadKey reads a private key from a PEM file (PKCS #8). Errors do not quote the file.
+// LoadKey reads a private key from a PEM file (PKCS #8), and follows changes of the file. If the changed file is not such a key, the
+// previous one stays in use. Errors do not quote the file.
 func LoadKey(path string) (*SigningKey, error) {
+	value, err := filevalue.New(func() (*keyPair, error) { return readKey(path) }, path)
+	if err != nil {
+		return nil, err
+	}
+	return &SigningKey{value.Current}, nil
+}
+
+func readKey(path string) (*keyPair, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit signing key: %w", err)
@@ -63,13 +82,13 @@ func LoadKey(path string) (*SigningKey, error) {
 	if err != nil || !ok || private.Curve != elliptic.P256() {
 		return nil, fmt.Errorf("reading the audit signing key: the key in %s is not an ECDSA key on P-256", path)
 	}
-	return newSigningKey(private)
+	return newKeyPair(private)
 }
 
 // Create writes the private key to a new file that only its owner can read. It returns an error that wraps fs.ErrExist if the file
 // exists.
 func (k *SigningKey) Create(path string) error {
-	encoded, err := x509.MarshalPKCS8PrivateKey(k.private)
+	encoded, err := x509.MarshalPKCS8PrivateKey(k.current().private)
 	if err != nil {
 		return err
 	}
@@ -78,7 +97,7 @@ func (k *SigningKey) Create(path string) error {
 
 // PublicPEM returns the public key in PEM.
 func (k *SigningKey) PublicPEM() ([]byte, error) {
-	encoded, err := x509.MarshalPKIXPublicKey(&k.private.PublicKey)
+	encoded, err := x509.MarshalPKIXPublicKey(&k.current().private.PublicKey)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +105,9 @@ func (k *SigningKey) PublicPEM() ([]byte, error) {
 }
 
 // ID returns the ID of the key: the beginning of the SHA-256 of its public key, in hex.
-func (k *SigningKey) ID() string { return k.id }
+func (k *SigningKey) ID() string { return k.current().id }
 
-func (k *SigningKey) sign(content []byte) ([]byte, error) {
+func (k *keyPair) sign(content []byte) ([]byte, error) {
 	r, s, err := ecdsa.Sign(rand.Reader, k.private, digest(content))
 	if err != nil {
 		return nil, fmt.Errorf("signing an audit checkpoint: %w", err)
@@ -117,7 +136,17 @@ func keyID(public *ecdsa.PublicKey) (string, error) {
 
 // Keys are the public keys that a verifier trusts, by service and key ID. A service may have several, because checkpoints that were
 // signed with an earlier key stay valid.
-type Keys map[string]map[string]*ecdsa.PublicKey
+type Keys map[string]map[string]PublicKey
+
+// PublicKey is a public key that a verifier trusts.
+type PublicKey struct {
+	*ecdsa.PublicKey
+	// Until is the end of its use: a checkpoint with a later time is not valid. It is zero for a key that is in use.
+	Until time.Time
+}
+
+// untilHeader is the header of a PEM block with PublicKey.Until (RFC 3339).
+const untilHeader = "Until"
 
 // LoadKeys reads the files NAME.pem of a folder. Each one has the public keys of the service NAME.
 func LoadKeys(dir string) (Keys, error) {
@@ -143,46 +172,73 @@ func LoadKeys(dir string) (Keys, error) {
 }
 
 // Trust adds the public key of a service.
-func (k Keys) Trust(service string, key *SigningKey) { k.put(service, key.id, &key.private.PublicKey) }
+func (k Keys) Trust(service string, key *SigningKey) { k.TrustUntil(service, key, time.Time{}) }
 
-func (k Keys) put(service, id string, key *ecdsa.PublicKey) {
+// TrustUntil is Trust for a key that was replaced.
+func (k Keys) TrustUntil(service string, key *SigningKey, until time.Time) {
+	now := key.current()
+	k.put(service, now.id, PublicKey{&now.private.PublicKey, until})
+}
+
+func (k Keys) put(service, id string, key PublicKey) {
 	if k[service] == nil {
-		k[service] = map[string]*ecdsa.PublicKey{}
+		k[service] = map[string]PublicKey{}
 	}
 	k[service][id] = key
 }
 
 func (k Keys) add(service string, content []byte) error {
-	found := false
+	blocks, err := parsePublic(content)
+	if err == nil && len(blocks) == 0 {
+		err = errors.New("the file has no public key")
+	}
+	for _, block := range blocks {
+		k.put(service, block.id, block.key)
+	}
+	return err
+}
+
+// publicBlock is a PEM block with a public key.
+type publicBlock struct {
+	id  string
+	key PublicKey
+}
+
+func parsePublic(content []byte) ([]publicBlock, error) {
+	var blocks []publicBlock
 	for {
 		block, rest := pem.Decode(content)
 		if block == nil {
-			break
+			return blocks, nil
 		}
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 		public, ok := parsed.(*ecdsa.PublicKey)
 		if err != nil || !ok || public.Curve != elliptic.P256() {
-			return errors.New("a PEM block is not an ECDSA public key on P-256")
+			return nil, errors.New("a PEM block is not an ECDSA public key on P-256")
+		}
+		key := PublicKey{PublicKey: public}
+		if text, ok := block.Headers[untilHeader]; ok {
+			if key.Until, err = time.Parse(time.RFC3339, text); err != nil {
+				return nil, fmt.Errorf("the header %s of a PEM block: %q is not a time", untilHeader, text)
+			}
 		}
 		id, err := keyID(public)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		k.put(service, id, public)
-		content, found = rest, true
+		blocks, content = append(blocks, publicBlock{id, key}), rest
 	}
-	if !found {
-		return errors.New("the file has no public key")
-	}
-	return nil
 }
 
 // Verify checks the signature of a checkpoint. The text is the line that ParseLine accepted, without its newline. The key must be
 // one of the service that the line's writer belongs to.
 func (k Keys) Verify(l Line, text []byte) error {
-	key := k[Service(l.Writer)][l.Key]
-	if key == nil {
+	key, ok := k[Service(l.Writer)][l.Key]
+	if !ok {
 		return fmt.Errorf("its key %s is not a key of the service %s", l.Key, Service(l.Writer))
+	}
+	if !key.Until.IsZero() && l.Time.After(key.Until) {
+		return fmt.Errorf("its time is after the end of the use of the key %s of the service %s at %s", l.Key, Service(l.Writer), key.Until.Format(time.RFC3339))
 	}
 	content, _, ok := split(text)
 	at := bytes.LastIndex(content, []byte(signatureMember))
@@ -191,7 +247,7 @@ func (k Keys) Verify(l Line, text []byte) error {
 		return errors.New("it has no signature of ES256")
 	}
 	r, s := new(big.Int).SetBytes(signature[:coordinate]), new(big.Int).SetBytes(signature[coordinate:])
-	if !ecdsa.Verify(key, digest(content[:at]), r, s) {
+	if !ecdsa.Verify(key.PublicKey, digest(content[:at]), r, s) {
 		return fmt.Errorf("its signature does not match the key %s of the service %s", l.Key, Service(l.Writer))
 	}
 	return nil

@@ -78,12 +78,12 @@ func AppendRecord(buffer []byte, writer string, at Position, now time.Time, reco
 
 // AppendCheckpoint appends a signed line after a position to buffer, like AppendRecord.
 func AppendCheckpoint(buffer []byte, writer string, at Position, now time.Time, key *SigningKey) ([]byte, Position, error) {
-	begin := len(buffer)
+	begin, pair := len(buffer), key.current()
 	buffer = appendHead(buffer, CheckpointLine, writer, at, now)
 	buffer = append(buffer, `,"key":"`...)
-	buffer = append(buffer, key.ID()...)
+	buffer = append(buffer, pair.id...)
 	buffer = append(buffer, '"')
-	signature, err := key.sign(buffer[begin:])
+	signature, err := pair.sign(buffer[begin:])
 	if err != nil {
 		return nil, at, err
 	}

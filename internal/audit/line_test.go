@@ -159,7 +159,7 @@ func TestKeysAreLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, err := audit.LoadKeys(public)
-	if err != nil || keys["admin"][key.ID()] == nil || keys["admin"][second.ID()] == nil {
+	if err != nil || keys["admin"][key.ID()].PublicKey == nil || keys["admin"][second.ID()].PublicKey == nil {
 		t.Fatalf("the keys are %v, %v", keys, err)
 	}
 	for reason, text := range map[string]string{"no key": "", "a private key": string(mustRead(t, path)), "other content": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"} {

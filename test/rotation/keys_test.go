@@ -17,7 +17,8 @@ import (
 // under the load of the test: no list of it has a second page.
 const formerNeeded = "5s"
 
-// rotateKeys runs `hcpctl keys rotate` for all kinds of keysets at the same time, and checks that the former keys are gone.
+// rotateKeys runs `hcpctl keys rotate` for all kinds of keysets and for the audit keys of all services at the same time, and checks that the
+// former keys are replaced.
 func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -36,21 +37,29 @@ func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 		}
 		former := primary(t, keyset.File)
 		running.Go(func() {
-			var output bytes.Buffer
-			hcpctl := command.New(&output, &output)
-			hcpctl.SetArgs(args)
-			err := hcpctl.ExecuteContext(ctx)
-			t.Logf("hcpctl %v: %v\n%s", args[:3], err, &output)
-			if err != nil {
-				t.Errorf("hcpctl keys rotate %s: %v", kind.Name, err)
-				return
-			}
+			run(ctx, t, args...)
 			if next := primary(t, keyset.File); next == former {
 				t.Errorf("%s has the former key", filepath.Base(keyset.File))
 			}
 		})
 	}
+	for _, service := range auditServices(t, dir) {
+		running.Go(func() { run(ctx, t, "keys", "rotate", "audit", "--service", service, "--state-dir", dir) })
+	}
 	running.Wait()
+}
+
+// run executes hcpctl, logs its output, and fails the test if the command fails.
+func run(ctx context.Context, t *testing.T, args ...string) {
+	t.Helper()
+	var output bytes.Buffer
+	hcpctl := command.New(&output, &output)
+	hcpctl.SetArgs(args)
+	err := hcpctl.ExecuteContext(ctx)
+	t.Logf("hcpctl %v: %v\n%s", args, err, &output)
+	if err != nil {
+		t.Errorf("hcpctl %v: %v", args, err)
+	}
 }
 
 // primary returns the only key of a keyset.

@@ -126,8 +126,8 @@ func (l *load) awaitProgress() {
 	})
 }
 
-// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keysets at once and `hcpctl region ca rotate`, and
-// waits for a renewal of the certificates under load.
+// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keys at once and `hcpctl region ca rotate`, and
+// waits for a renewal of the certificates under load. Then it verifies the audit.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
@@ -159,6 +159,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	l.start(ctx)
 	defer l.stop()
 	l.awaitProgress()
+	former := startAudit(ctx, t, region, dir)
 	rotateKeys(ctx, t, dir)
 	l.awaitProgress()
 	for range *rotations {
@@ -186,6 +187,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	if status.Certificates.Error != "" || status.Certificates.Rotation != "" {
 		t.Errorf("certificates: %+v", status.Certificates)
 	}
+	former.check(ctx, t, region)
 	t.Logf("lives of clusters: %d and %d; lists of the customer: %d; requests of the SRE: %d", l.cycles[0].Load(), l.cycles[1].Load(), l.reads.Load(), l.asks.Load())
 }
 

@@ -34,7 +34,8 @@ const (
 	Misplaced Problem = "misplaced"
 	// Replaced is a line with a valid hash that does not follow the line before it: one of the two was replaced.
 	Replaced Problem = "replaced"
-	// Forged is a checkpoint without a valid signature, or a chain without a checkpoint at its beginning.
+	// Forged is a checkpoint without a valid signature, one of a key that the chain has replaced, or a chain without a checkpoint at its
+	// beginning.
 	Forged Problem = "forged"
 	// Cut is a chain that ends before a line that the witness or the queue has.
 	Cut Problem = "cut"
@@ -116,7 +117,7 @@ func Verify(ctx context.Context, in Input) (*Report, error) {
 		}
 	}
 	for _, name := range names {
-		c := &checker{report: report, keys: in.Keys, chain: Chain{Writer: name}, expect: 1}
+		c := &checker{report: report, keys: in.Keys, chain: Chain{Writer: name}, expect: 1, replaced: map[string]bool{}}
 		if err := c.read(ctx, in.Log, witnessed[name]); err != nil {
 			return nil, err
 		}
@@ -142,6 +143,9 @@ type checker struct {
 	// expect is the sequence number of the next line. previous is the hash of the line before; "" if that line was changed.
 	expect   uint64
 	previous string
+	// key is the ID of the key of the last valid checkpoint. replaced are the keys of earlier ones.
+	key      string
+	replaced map[string]bool
 	// witness is the decoded checkpoint of the witness. found reports whether the log has it.
 	witness *audit.Line
 	found   bool
@@ -257,6 +261,15 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 		c.find(line.Sequence, c.number, Forged, "the checkpoint is not valid: %v", err)
 		return
 	}
+	// Whoever has a key that was replaced can choose the time of a checkpoint, but not its place.
+	if c.replaced[line.Key] {
+		c.find(line.Sequence, c.number, Forged, "the checkpoint is not valid: the key %s was replaced by %s earlier in the chain", line.Key, c.key)
+		return
+	}
+	if c.key != "" && c.key != line.Key {
+		c.replaced[c.key] = true
+	}
+	c.key = line.Key
 	c.chain.Checkpoints++
 	c.chain.Unsigned = 0
 	if c.witness == nil || line.Sequence != c.witness.Sequence {

@@ -18,11 +18,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 )
 
-// evidence is a sink and a witness with the chains of two writers.
+// evidence is a sink and a witness with the chains of two writers. Their service has replaced the key former by key.
 type evidence struct {
 	logs, witness string
 	keys          audit.Keys
-	key           *audit.SigningKey
+	former, key   *audit.SigningKey
 	writers       []string
 }
 
@@ -37,15 +37,23 @@ func encoded(t testing.TB, n int) []byte {
 	return text
 }
 
-// chain returns a chain that begins with a checkpoint, has one after each five records, and ends with one.
-func chain(t testing.TB, name string, records int, key *audit.SigningKey) (lines [][]byte) {
+// rotatedAfter is the number of records of a chain before its key is replaced.
+const rotatedAfter = 7
+
+// chain returns a chain that begins with a checkpoint, has one after each five records, and ends with one. The key former signs the
+// checkpoints of the first part, and key the others.
+func chain(t testing.TB, name string, records int, former, key *audit.SigningKey) (lines [][]byte) {
 	t.Helper()
 	at := audit.Position{}
 	for n := 0; n <= records; n++ {
 		var line []byte
 		if n%5 == 0 || n == records {
 			var err error
-			if line, at, err = audit.AppendCheckpoint(nil, name, at, began, key); err != nil {
+			signer := key
+			if n < rotatedAfter {
+				signer = former
+			}
+			if line, at, err = audit.AppendCheckpoint(nil, name, at, began.Add(time.Duration(n)*time.Second), signer); err != nil {
 				t.Fatal(err)
 			}
 			lines = append(lines, line)
@@ -62,19 +70,21 @@ func newEvidence(t testing.TB) *evidence {
 	t.Helper()
 	dir := t.TempDir()
 	e := &evidence{logs: filepath.Join(dir, "sink"), witness: filepath.Join(dir, "witness"), keys: audit.Keys{}, writers: []string{"admin-0123456789abcdef", "backend-fedcba9876543210"}}
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
+	for _, key := range []**audit.SigningKey{&e.former, &e.key} {
+		var err error
+		if *key, err = audit.GenerateKey(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	e.key = key
 	for _, dir := range []string{e.logs, e.witness} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, name := range e.writers {
-		e.keys.Trust(audit.Service(name), key)
-		lines := chain(t, name, 12+i, key)
+		e.keys.TrustUntil(audit.Service(name), e.former, began.Add(rotatedAfter*time.Second))
+		e.keys.Trust(audit.Service(name), e.key)
+		lines := chain(t, name, 12+i, e.former, e.key)
 		e.write(t, name, bytes.Join(lines, nil))
 		if err := os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), lines[len(lines)-1], 0o600); err != nil {
 			t.Fatal(err)
@@ -176,7 +186,17 @@ func TestEveryMutationIsFound(t *testing.T) {
 			return original[:rapid.IntRange(0, len(original)-1).Draw(t, "length")]
 		},
 		"calculate a new chain without the key": func(t *rapid.T) []byte {
-			return recalculated(t, name, original, rapid.IntRange(0, len(lines(original))-1).Draw(t, "from"))
+			other, err := audit.GenerateKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return recalculated(t, name, original, rapid.IntRange(0, len(lines(original))-1).Draw(t, "from"), other, 0)
+		},
+		"calculate a new chain with the former key": func(t *rapid.T) []byte {
+			return recalculated(t, name, original, rapid.IntRange(0, len(lines(original))-1).Draw(t, "from"), e.former, 0)
+		},
+		"calculate a new chain with the former key and earlier times": func(t *rapid.T) []byte {
+			return recalculated(t, name, original, rapid.IntRange(0, len(lines(original))-1).Draw(t, "from"), e.former, time.Hour)
 		},
 	}
 	for what, mutate := range mutations {
@@ -207,8 +227,8 @@ func TestEveryMutationIsFound(t *testing.T) {
 	}
 }
 
-// recalculated returns the chain with a changed record and correct hashes after it, as somebody without the key can calculate it.
-func recalculated(t *rapid.T, name string, original []byte, from int) []byte {
+// recalculated returns the chain with changed records from a line on, correct hashes, and checkpoints of a key with earlier times.
+func recalculated(t failer, name string, original []byte, from int, key *audit.SigningKey, earlier time.Duration) []byte {
 	all := lines(original)
 	at, content := audit.Position{}, []byte(nil)
 	for i, text := range all {
@@ -221,11 +241,7 @@ func recalculated(t *rapid.T, name string, original []byte, from int) []byte {
 			content = append(content, text...)
 			at = line.At(at.Offset, len(text))
 		case line.Kind == audit.CheckpointLine:
-			other, err := audit.GenerateKey()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if content, at, err = audit.AppendCheckpoint(content, name, at, line.Time, other); err != nil {
+			if content, at, err = audit.AppendCheckpoint(content, name, at, line.Time.Add(-earlier), key); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -235,7 +251,7 @@ func recalculated(t *rapid.T, name string, original []byte, from int) []byte {
 			if err != nil {
 				t.Fatal(err)
 			}
-			content, at = audit.AppendRecord(content, name, at, line.Time, encoded)
+			content, at = audit.AppendRecord(content, name, at, line.Time.Add(-earlier), encoded)
 		}
 	}
 	return content
@@ -260,7 +276,8 @@ func TestForeignFilesAreFound(t *testing.T) {
 		"admin-00000000000000aa":   first,
 		"backend-00000000000000bb": e.read(t, e.writers[0]),
 		"notes":                    []byte("hello\n"),
-		"unknown-00000000000000cc": bytes.Join(chain(t, "unknown-00000000000000cc", 3, e.key), nil),
+		"admin-00000000000000dd":   bytes.Join(chain(t, "admin-00000000000000dd", 12, e.former, e.former), nil), // the key was replaced meanwhile
+		"unknown-00000000000000cc": bytes.Join(chain(t, "unknown-00000000000000cc", 3, e.former, e.key), nil),
 	} {
 		e.write(t, name, content)
 		found := e.findings(t)
@@ -308,6 +325,29 @@ func recut(t *testing.T, name string, all [][]byte) []byte {
 	}
 	line, _ := audit.AppendRecord(nil, name, before.At(0, 0), began, encoded(t, 77))
 	return bytes.Join(slices.Concat(all[:3], [][]byte{line}, all[4:]), nil)
+}
+
+// TestReplacedKeyCannotContinueChain continues chains with the key that was replaced, as somebody can who has that key and can write the
+// sink and the witness. A later time is after the end of the key's use, and with an earlier one the key comes after its successor.
+func TestReplacedKeyCannotContinueChain(t *testing.T) {
+	for name, earlier := range map[string]time.Duration{"with the times of the chain": 0, "with earlier times": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			e := newEvidence(t)
+			name := e.writers[0]
+			original := e.read(t, name)
+			last := len(lines(original)) - 3 // a record between the last two checkpoints, both of the next key
+			content := recalculated(t, name, original, last, e.former, earlier)
+			e.write(t, name, content)
+			forged := lines(content)
+			if err := os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), forged[len(forged)-1], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			found := e.findings(t)
+			if !slices.ContainsFunc(found, func(f verify.Finding) bool { return f.Problem == verify.Forged && f.Line == len(forged) }) {
+				t.Errorf("found %+v, want a forged checkpoint in line %d", found, len(forged))
+			}
+		})
+	}
 }
 
 // TestWitnessIsChecked changes the witness.

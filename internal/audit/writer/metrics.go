@@ -45,5 +45,24 @@ func newMetrics(registry prometheus.Registerer, w *Writer) *metrics {
 			func() float64 { return float64(w.queue.size() + w.reserved.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "audit_queue_limit_bytes", Help: "Limit of the audit queue. A full queue rejects requests that must be audited."},
 			func() float64 { return float64(w.config.MaxBytes) }))
+	registry.MustRegister(signingKey{w})
 	return m
+}
+
+// signingKey exports the ID of the key that signs checkpoints.
+type signingKey struct{ *Writer }
+
+func (k signingKey) gauge() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "audit_signing_key",
+		Help: "1 for the key with which the process signs audit checkpoints, by its ID."}, []string{"key"})
+}
+
+// Describe implements prometheus.Collector.
+func (k signingKey) Describe(descs chan<- *prometheus.Desc) { k.gauge().Describe(descs) }
+
+// Collect implements prometheus.Collector.
+func (k signingKey) Collect(metrics chan<- prometheus.Metric) {
+	gauge := k.gauge()
+	gauge.WithLabelValues(k.config.Key.ID()).Set(1)
+	gauge.Collect(metrics)
 }

@@ -64,6 +64,7 @@ var examples = map[string][][2]string{
 	"hcpctl keys promote":               {{"Seal with another key from now on", "hcpctl keys promote keyset.json 1234567890"}},
 	"hcpctl keys public":                {{"Write the public keyset for Cluster Service", "hcpctl keys public private.json mgmt-3.json"}},
 	"hcpctl keys rotate": {{"Replace the key of the local region with which Cluster Service seals signing keys", "hcpctl keys rotate signing-keys"},
+		{"Replace the key with which admin signs audit records", "hcpctl keys rotate audit --service admin"},
 		{"Replace the key of an agent of the local region", "hcpctl keys rotate agent --shard mgmt-1"},
 		{"Replace the key of two frontends in production", "hcpctl keys rotate credentials --keyset keyset.json --publish ./store-in-vault --replica frontend=http://10.0.0.7:8080/metrics --replica frontend=http://10.0.0.8:8080/metrics"}},
 	"hcpctl keys remove":     {{"Remove a former key", "hcpctl keys remove keyset.json 1234567890"}},

@@ -19,10 +19,10 @@ import (
 
 // keysRotateOptions are the flags of `hcpctl keys rotate`.
 type keysRotateOptions struct {
-	shard, keyset, public, publish string
-	replicas                       []string
-	needed                         time.Duration
-	noWait                         bool
+	shard, service, keyset, public, publish string
+	replicas                                []string
+	needed                                  time.Duration
+	noWait                                  bool
 }
 
 func (e *environment) keysRotate() *cobra.Command {
@@ -31,6 +31,7 @@ func (e *environment) keysRotate() *cobra.Command {
 	for _, kind := range keyrotation.Kinds() {
 		kinds = append(kinds, kind.Name)
 	}
+	kinds = append(kinds, keyrotation.Audit)
 	c := &cobra.Command{
 		Use: "rotate KIND", Short: "Replace the key of a keyset by a new one while the processes run", Args: cobra.ExactArgs(1), ValidArgs: kinds,
 		Long: `Replace the key of a keyset by a new one while the processes that use it run.
@@ -41,9 +42,21 @@ The command adds a key, waits until all replicas have read it, makes it the prim
 removes that. It reads from the metrics of the replicas what they have done. If it is interrupted, run it again: it continues with the
 step that was reached.
 
+The kind audit is a key with which a service signs its audit records. Its former public key is not removed: hcpctl audit verify accepts what
+the key signed before the rotation, and nothing that it signs later.
+
 Without --keyset it rotates a key of the local region. With --keyset, name all replicas of the services with --replica, and a program
 that stores the files where the replicas read them with --publish.`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] == keyrotation.Audit {
+				if c.Flags().Changed("former-needed") {
+					return errors.New("--former-needed: checkpoints that the former key signed stay valid")
+				}
+				return e.rotateAudit(c.Context(), o)
+			}
+			if o.service != "" {
+				return fmt.Errorf("--service: the kind %s has one keyset in a region", args[0])
+			}
 			r, err := e.rotationOf(args[0], o)
 			if err != nil {
 				return err
@@ -66,8 +79,9 @@ that stores the files where the replicas read them with --publish.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.shard, "shard", "", "provision `shard` of the agent, for the kind agent")
-	flags.StringVar(&o.keyset, "keyset", "", "`file` of the keyset (default: that of the local region)")
-	flags.StringVar(&o.public, "public-keyset", "", "`file` of the public keyset, for the kind agent with --keyset")
+	flags.StringVar(&o.service, "service", "", "`service` that signs audit records with the key, for the kind audit")
+	flags.StringVar(&o.keyset, "keyset", "", "`file` of the keyset, or of the private key of the kind audit (default: that of the local region)")
+	flags.StringVar(&o.public, "public-keyset", "", "`file` of the public keyset, or of the public keys of the service, for the kinds agent and audit with --keyset")
 	flags.StringArrayVar(&o.replicas, "replica", nil, "`SERVICE=URL` of the metrics of a replica, for example frontend=http://10.0.0.7:8080/metrics; repeat it for all replicas")
 	flags.StringVar(&o.publish, "publish", "", "`program` that stores changed files where the replicas read them; its argument is the file")
 	flags.DurationVar(&o.needed, "former-needed", 0, "how long values of the former key are in use, in place of the longest possible time: what is older cannot be used any more")
@@ -93,34 +107,33 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard, NoWait: o.noWait, HTTP: &http.Client{}, Now: time.Now,
 		Note: func(text string) { fmt.Fprintln(e.err, text) }}
 	if o.publish != "" {
-		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r) }
+		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Keyset, r.PublicKeyset) }
 	}
 	if o.keyset == "" {
 		return r, e.rotateLocal(r, o)
 	}
-	r.Replicas = map[string][]string{}
+	r.Replicas, err = o.replicasByService()
+	return r, err
+}
+
+// replicasByService returns the URLs of --replica.
+func (o keysRotateOptions) replicasByService() (map[string][]string, error) {
+	replicas := map[string][]string{}
 	for _, replica := range o.replicas {
 		service, url, ok := strings.Cut(replica, "=")
 		if !ok || !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
 			return nil, fmt.Errorf("--replica: %q is not SERVICE=URL", replica)
 		}
-		r.Replicas[service] = append(r.Replicas[service], url)
+		replicas[service] = append(replicas[service], url)
 	}
-	return r, nil
+	return replicas, nil
 }
 
 // rotateLocal completes a rotation of a key of the local region.
 func (e *environment) rotateLocal(r *keyrotation.Rotation, o keysRotateOptions) error {
-	if o.public != "" || o.publish != "" || len(o.replicas) > 0 {
-		return errors.New("--keyset: required with --public-keyset, --publish and --replica")
-	}
-	dir, err := e.stateFolder()
+	dir, endpoints, err := e.localKeys(o)
 	if err != nil {
 		return err
-	}
-	endpoints, err := local.Describe(dir)
-	if err != nil {
-		return notRunning(err)
 	}
 	keyset, err := local.KeysetOf(dir, r.Kind.Name, r.Shard)
 	if err != nil {
@@ -137,13 +150,26 @@ func (e *environment) rotateLocal(r *keyrotation.Rotation, o keysRotateOptions) 
 	return nil
 }
 
-// publish calls a program for each file of a rotation. Only its error output is shown: the files are secret.
-func (e *environment) publish(ctx context.Context, program string, r *keyrotation.Rotation) error {
-	files := []string{r.Keyset}
-	if r.PublicKeyset != "" {
-		files = append(files, r.PublicKeyset)
+// localKeys returns the state folder and the endpoints of the local region.
+func (e *environment) localKeys(o keysRotateOptions) (dir string, endpoints local.Endpoints, err error) {
+	if o.public != "" || o.publish != "" || len(o.replicas) > 0 {
+		return "", endpoints, errors.New("--keyset: required with --public-keyset, --publish and --replica")
 	}
+	if dir, err = e.stateFolder(); err != nil {
+		return "", endpoints, err
+	}
+	if endpoints, err = local.Describe(dir); err != nil {
+		return "", endpoints, notRunning(err)
+	}
+	return dir, endpoints, nil
+}
+
+// publish calls a program for each file of a rotation. Only its error output is shown: the files are secret.
+func (e *environment) publish(ctx context.Context, program string, files ...string) error {
 	for _, file := range files {
+		if file == "" {
+			continue
+		}
 		command := exec.Command(program, file)
 		command.Stderr = e.err
 		running, err := spawn.Start(command, syscall.SIGKILL)

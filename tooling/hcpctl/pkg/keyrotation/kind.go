@@ -50,6 +50,7 @@ func KindOf(name string) (Kind, error) {
 		}
 		names = append(names, kind.Name)
 	}
+	names = append(names, Audit)
 	return Kind{}, fmt.Errorf("KIND: %q is not a kind of keyset: use one of %s", name, strings.Join(names, ", "))
 }
 

@@ -1,0 +1,66 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
+)
+
+// rotateAudit replaces the key with which a service signs audit checkpoints.
+func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) error {
+	switch {
+	case o.service == "":
+		return errors.New("--service: required for the kind audit")
+	case o.shard != "":
+		return errors.New("--shard: the kind audit has a key for each service")
+	case o.keyset != "" && o.public == "":
+		return errors.New("--public-keyset: required with --keyset")
+	}
+	r := &keyrotation.AuditRotation{Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{}, Now: time.Now,
+		Note: func(text string) { fmt.Fprintln(e.err, text) }}
+	if o.publish != "" {
+		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Key, r.Public) }
+	}
+	if o.keyset == "" {
+		dir, endpoints, err := e.localKeys(o)
+		if err != nil {
+			return err
+		}
+		key, err := local.AuditKeyOf(dir, o.service)
+		if err != nil {
+			return err
+		}
+		r.Key, r.Public = key.File, key.Public
+		for _, process := range key.Processes {
+			address, ok := endpoints.Ops[process]
+			if !ok {
+				return fmt.Errorf("the local region has no metrics of the process %s", process)
+			}
+			r.Replicas = append(r.Replicas, "http://"+address+"/metrics")
+		}
+	} else {
+		replicas, err := o.replicasByService()
+		if err != nil {
+			return err
+		}
+		for service := range replicas {
+			if service != o.service {
+				return fmt.Errorf("--replica: %s does not sign with the key of %s", service, o.service)
+			}
+		}
+		r.Replicas = replicas[o.service]
+	}
+	if err := r.Run(ctx); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return &interrupted{err.Error()}
+		}
+		return err
+	}
+	fmt.Fprintf(e.err, "%s: the key was replaced, and verifications accept the former key only for earlier records\n", r.Key)
+	return nil
+}

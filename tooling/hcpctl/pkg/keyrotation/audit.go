@@ -1,0 +1,189 @@
+package keyrotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+)
+
+// Audit is the kind of AuditRotation.
+const Audit = "audit"
+
+// clockSkew is added to the end of the use of a former key, for writers with a fast clock.
+const clockSkew = 5 * time.Minute
+
+// AuditRotation replaces the key with which a service signs its audit checkpoints. The former public key stays in the file of public keys,
+// with the end of its use, so that `hcpctl audit verify` accepts what it signed before and nothing that it signs later.
+//
+// The files are the state of the rotation: the next private key is in Key.next until its public key is published. Then two public keys are
+// in use until all processes sign with the next key.
+type AuditRotation struct {
+	// Key is the file of the private key, and Public that of the public keys of the service.
+	Key, Public string
+	// Replicas are the URLs of the metrics of all processes with the key.
+	Replicas []string
+	// Publish stores the changed files where the replicas and verifiers read them; nil if they read these files.
+	Publish func(ctx context.Context) error
+	NoWait  bool
+	HTTP    *http.Client
+	Note    func(text string)
+	Now     func() time.Time
+
+	// reached is called after each durable change; tests interrupt the rotation there.
+	reached func() error
+}
+
+// Run rotates the key, or continues a rotation that was interrupted.
+func (r *AuditRotation) Run(ctx context.Context) error {
+	if len(r.Replicas) == 0 {
+		return errors.New("--replica: the metrics of all processes that use the key are required")
+	}
+	unlock, err := keyfile.Lock(r.Key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	current, err := audit.LoadKey(r.Key)
+	if err != nil {
+		return err
+	}
+	inUse, err := audit.InUse(r.Public)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(inUse, current.ID()) {
+		return fmt.Errorf("%s does not have the public key of %s: verifications would fail", r.Public, r.Key)
+	}
+	next := r.Key + ".next"
+	_, err = os.Stat(next)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	begun := err == nil
+	if !begun && len(inUse) == 1 {
+		if err := r.begin(ctx, current.ID()); err != nil {
+			return err
+		}
+		begun = true
+	}
+	if begun {
+		if err := r.replace(ctx, next); err != nil {
+			return err
+		}
+	}
+	// Otherwise an earlier run has replaced the private key.
+	return r.finish(ctx)
+}
+
+// begin checks that all processes use the key, and creates the next one.
+func (r *AuditRotation) begin(ctx context.Context, id string) error {
+	for _, url := range r.Replicas {
+		if used, err := r.used(ctx, url); err != nil {
+			return err
+		} else if used != id {
+			return fmt.Errorf("the process %s does not use %s: it signs with the key %s", url, r.Key, used)
+		}
+	}
+	created, err := audit.GenerateKey()
+	if err != nil {
+		return err
+	}
+	return r.done(created.Create(r.Key + ".next"))
+}
+
+// replace publishes the public key of the next key, and makes the next key the current one. No process signs with a key before verifiers
+// have it.
+func (r *AuditRotation) replace(ctx context.Context, next string) error {
+	key, err := audit.LoadKey(next)
+	if err != nil {
+		return err
+	}
+	r.Note("Publishing: key " + key.ID())
+	if err := r.done(key.Publish(r.Public)); err != nil {
+		return err
+	}
+	if err := r.publish(ctx); err != nil {
+		return err
+	}
+	return r.done(os.Rename(next, r.Key))
+}
+
+// finish waits until all processes sign with the current key, and ends the use of the others.
+func (r *AuditRotation) finish(ctx context.Context) error {
+	current, err := audit.LoadKey(r.Key)
+	if err != nil {
+		return err
+	}
+	if err := r.publish(ctx); err != nil {
+		return err
+	}
+	for noted := -1; ; {
+		left, waiting := 0, ""
+		for _, url := range r.Replicas {
+			used, err := r.used(ctx, url)
+			if err != nil {
+				left, waiting = left+1, err.Error()
+			} else if used != current.ID() {
+				left, waiting = left+1, fmt.Sprintf("the process %s must sign with the new key", url)
+			}
+		}
+		if left != noted {
+			noted = left
+			r.Note(fmt.Sprintf("Signing: key %s: %d of %d left", current.ID(), left, len(r.Replicas)))
+		}
+		switch {
+		case left == 0:
+			until := r.Now().Add(clockSkew)
+			r.Note("Retiring: checkpoints of the former key are valid until " + until.UTC().Format(time.RFC3339))
+			if err := r.done(audit.Retire(r.Public, current.ID(), until)); err != nil {
+				return err
+			}
+			return r.publish(ctx)
+		case r.NoWait:
+			return fmt.Errorf("%s: %w", waiting, ErrNotYet)
+		}
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("the rotation of %s was interrupted; run the command again to continue: %w", r.Key, err)
+		}
+	}
+}
+
+// used returns the ID of the key with which a process signs.
+func (r *AuditRotation) used(ctx context.Context, url string) (string, error) {
+	found, err := (&Rotation{HTTP: r.HTTP}).scrape(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	series := found["audit_signing_key"].GetMetric()
+	if len(series) != 1 {
+		return "", fmt.Errorf("%s exports no audit_signing_key: it writes no audit records, or is of an earlier release", url)
+	}
+	return label(series[0], keyfile.KeyLabel), nil
+}
+
+func (r *AuditRotation) publish(ctx context.Context) error {
+	if r.Publish == nil {
+		return nil
+	}
+	if err := r.Publish(ctx); err != nil {
+		return fmt.Errorf("--publish: %w", err)
+	}
+	return r.done(nil)
+}
+
+// done returns err, or the error with which a test interrupts the rotation.
+func (r *AuditRotation) done(err error) error {
+	if err != nil || r.reached == nil {
+		return err
+	}
+	return r.reached()
+}

@@ -1,0 +1,201 @@
+package keyrotation
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+)
+
+// auditWriter is a process that signs checkpoints with the key in a file, and exports the ID of the key.
+type auditWriter struct {
+	key *audit.SigningKey
+	url string
+}
+
+// auditDeployment is the audit key of a service with two processes.
+type auditDeployment struct {
+	key, keys string
+	writers   []*auditWriter
+	lines     [][]byte
+}
+
+func deployAudit(t *testing.T) *auditDeployment {
+	t.Helper()
+	d := &auditDeployment{key: filepath.Join(t.TempDir(), "signing.key"), keys: t.TempDir()}
+	key, err := audit.GenerateKey()
+	if err == nil {
+		err = errors.Join(key.Create(d.key), key.Publish(d.public()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		w := &auditWriter{}
+		if w.key, err = audit.LoadKey(d.key); err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+			metrics, gauge := prometheus.NewRegistry(), prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "audit_signing_key", Help: "As of package writer."}, []string{"key"})
+			metrics.MustRegister(gauge)
+			gauge.WithLabelValues(w.key.ID()).Set(1)
+			promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(response, request)
+		}))
+		t.Cleanup(server.Close)
+		w.url = server.URL
+		d.writers = append(d.writers, w)
+	}
+	return d
+}
+
+func (d *auditDeployment) public() string { return filepath.Join(d.keys, "admin.pem") }
+
+func (d *auditDeployment) rotation(t *testing.T) *AuditRotation {
+	return &AuditRotation{Key: d.key, Public: d.public(), Replicas: []string{d.writers[0].url, d.writers[1].url}, NoWait: true,
+		HTTP: http.DefaultClient, Now: time.Now, Note: func(text string) { t.Log(text) }}
+}
+
+// check signs a checkpoint in each process and verifies all checkpoints until now.
+func (d *auditDeployment) check(t *testing.T, when string) {
+	t.Helper()
+	for _, w := range d.writers {
+		d.lines = append(d.lines, checkpoint(t, w.key, time.Now()))
+	}
+	for i, line := range d.lines {
+		if err := d.verify(t, line); err != nil {
+			t.Errorf("%s: the checkpoint %d is not valid: %v", when, i, err)
+		}
+	}
+}
+
+func checkpoint(t *testing.T, key *audit.SigningKey, at time.Time) []byte {
+	t.Helper()
+	line, _, err := audit.AppendCheckpoint(nil, "admin-0123456789abcdef", audit.Position{}, at, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line[:len(line)-1]
+}
+
+func (d *auditDeployment) verify(t *testing.T, text []byte) error {
+	t.Helper()
+	keys, err := audit.LoadKeys(d.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := audit.ParseLine(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys.Verify(line, text)
+}
+
+// TestInterruptedAuditRotationContinues interrupts a rotation after each of its durable changes, and runs it again. Every checkpoint that a
+// process signs is valid at each time, and the former key signs no valid checkpoint afterwards.
+func TestInterruptedAuditRotationContinues(t *testing.T) {
+	interruption := errors.New("interrupted")
+	completed := false
+	for n := 1; !completed; n++ {
+		t.Run(fmt.Sprint("change ", n), func(t *testing.T) {
+			d := deployAudit(t)
+			stolen := filepath.Join(t.TempDir(), "stolen.key")
+			copyFile(t, d.key, stolen)
+			former, err := audit.LoadKey(stolen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.check(t, "before the rotation")
+			changes := 0
+			first := d.rotation(t)
+			first.reached = func() error {
+				changes++
+				d.check(t, fmt.Sprint("after the change ", changes))
+				if changes == n {
+					return interruption
+				}
+				return nil
+			}
+			switch err := first.Run(t.Context()); {
+			case err == nil:
+				completed = true
+			case !errors.Is(err, interruption):
+				t.Fatal(err)
+			default:
+				if ids, err := audit.InUse(d.public()); err != nil || len(ids) == 1 && ids[0] != former.ID() {
+					return // the interruption was after the last change
+				}
+				second := d.rotation(t)
+				second.reached = func() error { d.check(t, "during the second run"); return nil }
+				if err := second.Run(t.Context()); err != nil {
+					t.Fatalf("the second run: %v", err)
+				}
+			}
+			d.check(t, "after the rotation")
+			ids, err := audit.InUse(d.public())
+			if err != nil || len(ids) != 1 || ids[0] == former.ID() || ids[0] != d.writers[0].key.ID() {
+				t.Errorf("the keys %v are in use, %v", ids, err)
+			}
+			keys, err := audit.LoadKeys(d.keys)
+			if err != nil || len(keys["admin"]) != 2 {
+				t.Errorf("%d public keys, %v: want the former one and the new one", len(keys["admin"]), err)
+			}
+			if err := d.verify(t, checkpoint(t, former, time.Now().Add(clockSkew+time.Minute))); err == nil {
+				t.Error("a checkpoint that the former key signed after its end is valid")
+			}
+			if _, err := os.Stat(d.key + ".next"); !os.IsNotExist(err) {
+				t.Errorf("the next private key is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestUnsafeAuditRotationsAreRefused checks that a refused rotation changes no key.
+func TestUnsafeAuditRotationsAreRefused(t *testing.T) {
+	for reason, c := range map[string]struct {
+		prepare func(t *testing.T, d *auditDeployment, r *AuditRotation)
+		want    string
+	}{
+		"a process signs with another key": {func(t *testing.T, d *auditDeployment, _ *AuditRotation) {
+			var err error
+			if d.writers[1].key, err = audit.GenerateKey(); err != nil {
+				t.Fatal(err)
+			}
+		}, "does not use"},
+		"the public key is missing": {func(t *testing.T, d *auditDeployment, _ *AuditRotation) {
+			other, err := audit.GenerateKey()
+			if err := errors.Join(err, os.Remove(d.public()), other.Publish(d.public())); err != nil {
+				t.Fatal(err)
+			}
+		}, "does not have the public key"},
+		"no process is named": {func(_ *testing.T, _ *auditDeployment, r *AuditRotation) { r.Replicas = nil }, "--replica"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			d := deployAudit(t)
+			r := d.rotation(t)
+			c.prepare(t, d, r)
+			before, err := audit.InUse(d.public())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got the error %v, want %q", err, c.want)
+			}
+			if after, err := audit.InUse(d.public()); err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Errorf("the public keys are %v, before %v: %v", after, before, err)
+			}
+			if _, err := os.Stat(d.key + ".next"); !os.IsNotExist(err) {
+				t.Errorf("a private key was created: %v", err)
+			}
+		})
+	}
+}
