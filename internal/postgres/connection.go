@@ -115,7 +115,15 @@ func requireTLS(connection *pgconn.Config, config *tls.Config) {
 // Connect opens one connection with the settings of a pool, but outside of it. It is for sessions that live long, such as
 // those that listen for notifications.
 func Connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+	return connectTo(ctx, pool, "")
+}
+
+// connectTo is Connect to another database of the server. An empty name is the database of the pool.
+func connectTo(ctx context.Context, pool *pgxpool.Pool, database string) (*pgx.Conn, error) {
 	config := pool.Config()
+	if database != "" {
+		config.ConnConfig.Database = database
+	}
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
 			return nil, err

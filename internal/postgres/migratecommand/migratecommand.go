@@ -4,15 +4,11 @@ package migratecommand
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -20,12 +16,6 @@ import (
 
 // Name is the first argument of a program that selects the command.
 const Name = "migrate"
-
-// firstPause and lastPause bound the pause before the next attempt to reach the database.
-const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 5 * time.Second
-)
 
 // connections are one that holds the lock of the migrations and one that applies them.
 const connections = 2
@@ -86,25 +76,11 @@ func Run(ctx context.Context, application string, o *Options, migrations fs.FS, 
 		return err
 	}
 	defer pool.Close()
-	pauses := backoff.New(firstPause, lastPause)
-	for {
+	return postgres.Await(ctx, log, func() error {
 		err := postgres.Migrate(ctx, pool, migrations, log)
 		if err == nil && o.GrantTo != "" {
 			err = postgres.Grant(ctx, pool, o.GrantTo)
 		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return errors.New("stopped before the database was migrated")
-		}
-		if !postgres.IsUnavailable(err) {
-			return err
-		}
-		pause := pauses.Next()
-		log.WarnContext(ctx, "waiting for the database", logkey.Error, err, logkey.RetryIn, pause.String())
-		if backoff.Sleep(ctx, pause) != nil {
-			return errors.New("stopped before the database was migrated")
-		}
-	}
+		return err
+	})
 }

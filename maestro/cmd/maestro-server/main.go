@@ -1,6 +1,6 @@
 // Command maestro-server is the Maestro server. It accepts resource bundles from sources over gRPC, stores them in
 // PostgreSQL and delivers them to the agents of the management clusters over MQTT. The command `maestro-server migrate` migrates the
-// database as its owner.
+// database as its owner, and `maestro-server provision` creates it as the administrator of the server.
 package main
 
 import (
@@ -9,12 +9,16 @@ import (
 	"os"
 
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == provisioncommand.Name {
+		provisioncommand.Main("maestro-server", os.Args[2:])
+	}
 	if len(os.Args) > 1 && os.Args[1] == migratecommand.Name {
 		migratecommand.Main("maestro-server", store.Migrations(), os.Args[2:])
 	}
