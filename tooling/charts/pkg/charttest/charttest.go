@@ -61,21 +61,21 @@ func Targets(t testing.TB) []values.Target {
 // Complete returns a target with a digest for every image and a client ID for every managed identity of a rendered document.
 func Complete(name layer.Target, s *schema.Schema, rendered *document.Node) values.Target {
 	ids := map[string]string{}
-	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, "", ids), ClientIDs: ids, Secrets: values.CSI}
+	for _, identity := range values.Identities(rendered) {
+		ids[identity] = clientID(identity)
+	}
+	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: ids, Secrets: values.CSI}
 }
 
-// completed returns a copy with digests, and adds the client IDs of the managed identities in it.
-func completed(n *document.Node, key string, ids map[string]string) *document.Node {
+// completed returns a copy with digests.
+func completed(n *document.Node, key string) *document.Node {
 	made := *n
 	made.Fields, made.Items = map[string]*document.Node{}, nil
 	for name, field := range n.Fields {
-		made.Fields[name] = completed(field, name, ids)
-		if name == "managedIdentity" || name == "migrationIdentity" {
-			ids[fmt.Sprint(field.Value)] = clientID(fmt.Sprint(field.Value))
-		}
+		made.Fields[name] = completed(field, name)
 	}
 	for _, item := range n.Items {
-		made.Items = append(made.Items, completed(item, "", ids))
+		made.Items = append(made.Items, completed(item, ""))
 	}
 	if key == "image" && n.Kind == document.Map {
 		made.Fields["digest"] = &document.Node{Kind: document.Scalar, Value: digest(fmt.Sprint(n.Get("repository").Value)), Origin: n.Origin}

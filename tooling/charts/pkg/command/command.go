@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -117,31 +116,12 @@ func (o *options) release(name, chartName string) (*release, error) {
 		return nil, err
 	}
 	full := values.Target{Name: name, Schema: configuration.Schema, Configuration: rendered, ClientIDs: outputs.ClientIDs, Secrets: o.secrets}
-	return releaseOf(full, target.Level() == layer.Stamp, chartName)
-}
-
-// releaseOf returns the chart with a name and its values. stamp is true for a management cluster.
-func releaseOf(target values.Target, stamp bool, chartName string) (*release, error) {
-	refused := fmt.Errorf("target %s: the chart %s needs %s", target.Name, chartName, map[bool]string{true: "a region", false: "a stamp"}[stamp])
-	for _, p := range values.Platforms() {
-		if p.Name != chartName {
-			continue
-		}
-		if stamp && !p.Management || !stamp && !p.Service {
-			return nil, refused
-		}
-		v, err := p.Values(target)
-		return &release{p.Folder(), p.Namespace, v}, err
+	found, err := values.Find(chartName, full)
+	if err != nil {
+		return nil, err
 	}
-	w, ok := workload.Find(mesh.Peer(chartName))
-	if !ok {
-		return nil, fmt.Errorf("unknown chart %q: `charts list` prints the charts", chartName)
-	}
-	if w.Management != stamp {
-		return nil, refused
-	}
-	v, err := values.Of(w, target)
-	return &release{w.Folder, string(w.Peer), v}, err
+	v, err := found.Values()
+	return &release{found.Folder, found.Namespace, v}, err
 }
 
 func (o *options) readOutputs() (*Outputs, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
@@ -17,11 +18,11 @@ import (
 
 // TestChartsOfTheRepository installs all charts of a region and expects a second installation to change nothing.
 func TestChartsOfTheRepository(t *testing.T) {
-	c := startCluster(t)
-	crdtest.Install(t, c.config)
+	c := clustertest.Start(t)
+	crdtest.Install(t, c.Config)
 	for _, name := range []string{"istio-system", "aks-istio-system", workload.GatewayNamespace} {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,7 +34,7 @@ func TestChartsOfTheRepository(t *testing.T) {
 		for _, changed := range []bool{true, false} {
 			for _, r := range releasesOf(t, target) {
 				log := &lockedLog{}
-				result, err := Install(t.Context(), r, Options{Cluster: c.config, ReadyWithin: 2 * time.Minute, Log: log})
+				result, err := Install(t.Context(), r, Options{Cluster: c.Config, ReadyWithin: 2 * time.Minute, Log: log})
 				if err != nil {
 					t.Fatalf("%v\n%s", err, log)
 				}

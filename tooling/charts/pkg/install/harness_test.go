@@ -1,7 +1,6 @@
 package install
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,95 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
-
-// cluster is a real API server with Kubernetes' controllers, and a stand-in for its nodes.
-type cluster struct {
-	config *rest.Config
-	client kubernetes.Interface
-}
-
-// startCluster starts a cluster for the test.
-func startCluster(t *testing.T) *cluster {
-	t.Helper()
-	started := kubeapitest.Start(t)
-	controllers := []string{"deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller", "serviceaccount-controller"}
-	if err := started.RunControllerManager(t.Context(), controllers...); err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", started.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{config, client}
-	c.runNodes(t)
-	return c
-}
-
-// runNodes sets the states of pods as kubelets do. The program of a pod is its image: "…:fails" exits with 1, "…:missing" cannot be
-// pulled, and all others become ready, or complete if they belong to a job.
-func (c *cluster) runNodes(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	factory := informers.NewSharedInformerFactory(c.client, 0)
-	informer := factory.Core().V1().Pods().Informer()
-	handle := func(object any) {
-		if pod, isPod := object.(*corev1.Pod); isPod && ctx.Err() == nil {
-			c.runPod(ctx, pod)
-		}
-	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }}); err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(ctx.Done())
-	t.Cleanup(func() { cancel(); factory.Shutdown() })
-}
-
-func (c *cluster) runPod(ctx context.Context, pod *corev1.Pod) {
-	pods := c.client.CoreV1().Pods(pod.Namespace)
-	if pod.DeletionTimestamp != nil { // a pod that is bound to no node is deleted at once
-		return
-	}
-	if pod.Status.Phase != corev1.PodPending || len(pod.Status.ContainerStatuses) > 0 {
-		return
-	}
-	pod = pod.DeepCopy()
-	image := pod.Spec.Containers[0].Image
-	state := corev1.ContainerStatus{Name: pod.Spec.Containers[0].Name, Image: image, ImageID: image}
-	job := metav1.GetControllerOf(pod) != nil && metav1.GetControllerOf(pod).Kind == "Job"
-	switch {
-	case strings.HasSuffix(image, ":missing"):
-		state.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
-	case strings.HasSuffix(image, ":fails"):
-		pod.Status.Phase = corev1.PodFailed
-		state.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
-	case job:
-		pod.Status.Phase = corev1.PodSucceeded
-		state.State.Terminated = &corev1.ContainerStateTerminated{}
-	default:
-		pod.Status.Phase = corev1.PodRunning
-		state.Ready, state.State.Running = true, &corev1.ContainerStateRunning{StartedAt: metav1.Now()}
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
-	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{state}
-	_, _ = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}) // a conflict is followed by another event
-}
 
 // shop is a chart with one object of each kind that the tests need.
 var shop = map[string]string{
@@ -179,13 +96,13 @@ func good() shopValues {
 
 // scenario is a release in a namespace of its own.
 type scenario struct {
-	*cluster
+	*clustertest.Cluster
 	folder, namespace string
 	log               *lockedLog
 	readyWithin       time.Duration
 }
 
-func (c *cluster) scenario(t *testing.T, namespace string) *scenario {
+func newScenario(t *testing.T, c *clustertest.Cluster, namespace string) *scenario {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range shop {
@@ -197,7 +114,7 @@ func (c *cluster) scenario(t *testing.T, namespace string) *scenario {
 		}
 	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return &scenario{c, folder, namespace, &lockedLog{}, 2 * time.Minute}
@@ -213,7 +130,7 @@ func (s *scenario) release(t *testing.T, v shopValues) Release {
 }
 
 func (s *scenario) options() Options {
-	return Options{Cluster: s.config, ReadyWithin: s.readyWithin, Log: s.log}
+	return Options{Cluster: s.Config, ReadyWithin: s.readyWithin, Log: s.log}
 }
 
 // installed installs the chart and fails the test if that fails.
@@ -247,11 +164,11 @@ func (s *scenario) revisions(t *testing.T) string {
 // mustBeRunning checks that all pods of both workloads are ready and have an image.
 func (s *scenario) mustBeRunning(t *testing.T, web, store string) {
 	t.Helper()
-	deployment, err := s.client.AppsV1().Deployments(s.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	deployment, err := s.Client.AppsV1().Deployments(s.namespace).Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := s.client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{})
+	set, err := s.Client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +187,7 @@ func setReady(set *appsv1.StatefulSet) bool {
 // configMaps returns the names of the ConfigMaps of the chart.
 func (s *scenario) configMaps(t *testing.T) string {
 	t.Helper()
-	list, err := s.client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=Helm"})
+	list, err := s.Client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=Helm"})
 	if err != nil {
 		t.Fatal(err)
 	}

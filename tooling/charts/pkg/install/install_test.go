@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 )
 
 // TestInstall installs, upgrades and rolls back releases in a real API server with Kubernetes' controllers.
 func TestInstall(t *testing.T) {
-	c := startCluster(t)
+	c := clustertest.Start(t)
 	for name, test := range map[string]func(*testing.T, *scenario){
 		"installs, skips and upgrades":                         upgrades,
 		"rolls back an upgrade that does not become ready":     rollsBackUnready,
@@ -31,7 +33,7 @@ func TestInstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(name))
-			test(t, c.scenario(t, namespace))
+			test(t, newScenario(t, c, namespace))
 		})
 	}
 }
@@ -118,7 +120,7 @@ func (s *scenario) interrupted(t *testing.T, v shopValues) {
 	v.Web = "missing"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	events, err := s.client.CoreV1().Pods(s.namespace).Watch(ctx, metav1.ListOptions{})
+	events, err := s.Client.CoreV1().Pods(s.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +225,7 @@ func rollsBackToContent(t *testing.T, s *scenario) {
 func refusesForeign(t *testing.T, s *scenario) {
 	s.installed(t, good())
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}
-	if _, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	v := good()
@@ -243,7 +245,7 @@ func refusesInvalid(t *testing.T, s *scenario) {
 	if _, err := Install(t.Context(), s.release(t, v), s.options()); err == nil || !strings.Contains(err.Error(), "Not A Name") {
 		t.Errorf("got %v", err)
 	}
-	settings, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
+	settings, err := s.Client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
 	if err != nil || settings.Data["colour"] != "red" {
 		t.Errorf("the ConfigMap is %v, %v", settings, err)
 	}

@@ -11,16 +11,22 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
 // Request is one execution of an action.
 type Request struct {
 	// Step is the name of the step, for messages.
 	Step string
+	// Target is the environment, region or stamp of the step.
+	Target layer.Target
 	// With are the parameters of the step with all references replaced.
 	With map[string]any
 	// Outputs are the names of the values that the action must return.
 	Outputs []string
+	// Last are the outputs of the last success. Only a rollback gets them.
+	Last map[string]string
 	// Root is the folder of the checkout.
 	Root string
 	// Log receives what the action writes for engineers. It is kept, so it must not get secrets.
@@ -37,6 +43,19 @@ type Action interface {
 type Rollbacker interface {
 	// Rollback brings the world back to the state of the request, which is that of the last success.
 	Rollback(ctx context.Context, r Request) error
+}
+
+// Contenter is an action that reads more than its parameters and the files of its step.
+type Contenter interface {
+	// Content returns hashes of what the action reads besides its parameters and files, by name. A change of one runs the step again. It
+	// reads files only. Parameters that are outputs of steps that run later are empty.
+	Content(r Request) (map[string]string, error)
+}
+
+// Previewer is an action that can show what it would change.
+type Previewer interface {
+	// Preview writes the changes that Run would make, without secrets, and changes nothing.
+	Preview(ctx context.Context, r Request, out io.Writer) error
 }
 
 // Class is the class of an error.

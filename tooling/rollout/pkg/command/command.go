@@ -21,6 +21,8 @@ import (
 // environment holds the flags.
 type environment struct {
 	configDir, stateDir, secretsDir, caFile, output string
+	kubeconfigDir                                   string
+	diff                                            bool
 	parallel                                        int
 	allowLoss                                       []string
 	// root is the checkout, which open sets.
@@ -76,6 +78,7 @@ func (e *environment) addFlags(c *cobra.Command) {
 func (e *environment) addPlanFlags(c *cobra.Command) {
 	e.addFlags(c)
 	c.Flags().StringVar(&e.secretsDir, "secrets-dir", "", "`folder` with a file VAULT/SECRET for each secret")
+	c.Flags().StringVar(&e.kubeconfigDir, "kubeconfig-dir", "", "`folder` with a file CLUSTER.kubeconfig for each cluster")
 	c.Flags().StringVar(&e.caFile, "ca-file", "", "`file` with the authorities of HTTPS servers (default: those of the system)")
 	c.Flags().StringArrayVar(&e.allowLoss, "allow-loss", nil, "allow the change of a key of a data store, `TARGET:KEY`, or the removal of a TARGET; repeat it for several")
 }
@@ -156,11 +159,16 @@ func (e *environment) planCommand() *cobra.Command {
 		Use: "plan REGION", Short: "Print what a rollout of a region does, and why", Args: cobra.ExactArgs(1),
 		Long: `Print what a rollout of a region does: for each step whether it runs, and why. The command changes nothing.
 
+With --diff, it also calls the services and the clusters and prints the changes that each step would make, without secrets.
+
 It fails if a step cannot run, or if the rollout would drop a data store or delete a cluster and --allow-loss does not name it.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := e.session(args[0])
 			if err != nil {
 				return err
+			}
+			if e.diff && e.output == "json" {
+				return &inputError{errors.New("--diff: needs the output format text")}
 			}
 			decisions, losses, err := s.plan()
 			if err != nil {
@@ -169,10 +177,16 @@ It fails if a step cannot run, or if the rollout would drop a data store or dele
 			if err := printPlan(c.OutOrStdout(), decisions, losses, e.output); err != nil {
 				return err
 			}
+			if e.diff {
+				if err := s.previews(c.Context(), c.OutOrStdout(), decisions); err != nil {
+					return err
+				}
+			}
 			return refusal(decisions, losses)
 		},
 	}
 	e.addPlanFlags(c)
+	c.Flags().BoolVar(&e.diff, "diff", false, "print the changes that each step would make")
 	return c
 }
 

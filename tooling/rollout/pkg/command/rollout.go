@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/azure"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/helm"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/runner"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -60,7 +62,7 @@ func (e *environment) session(name string) (*session, error) {
 			return nil, err
 		}
 	}
-	actions, err := available(client, instances)
+	actions, err := e.available(client, configuration, instances)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +72,11 @@ func (e *environment) session(name string) (*session, error) {
 }
 
 // available returns the actions of this program. Those of Azure need a configuration with the endpoints of the cloud.
-func available(client *http.Client, instances []*plan.Instance) (map[string]action.Action, error) {
+func (e *environment) available(client *http.Client, configuration *deployment.Configuration, instances []*plan.Instance) (map[string]action.Action, error) {
 	actions := action.Available(client)
-	values := instances[0].Values
-	manager, authority := values.Get("endpoints", "resourceManager"), values.Get("endpoints", "authority")
+	actions["Helm"] = helm.Helm{Configuration: configuration, Clusters: helm.Kubeconfigs{Dir: e.kubeconfigDir}, Secrets: values.CSI}
+	rendered := instances[0].Values
+	manager, authority := rendered.Get("endpoints", "resourceManager"), rendered.Get("endpoints", "authority")
 	if manager == nil || authority == nil {
 		return actions, nil
 	}

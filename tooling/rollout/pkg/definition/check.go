@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
@@ -93,7 +94,22 @@ func (c *checker) step(s *Step) {
 	if s.Rollback && s.Action == "Shell" && s.With["rollbackCommand"] == nil {
 		s.complain(c, "rollback", "needs with.rollbackCommand")
 	}
+	if s.Action == "Helm" {
+		c.helm(s)
+	}
 	c.references(s)
+}
+
+// helm checks what a Helm step needs to roll back.
+func (c *checker) helm(s *Step) {
+	if s.Rollback && !slices.Contains(s.Outputs, "content") {
+		s.complain(c, "rollback", "needs the output content, which identifies the release of the last success")
+	}
+	text, _ := s.With["readyWithin"].(string)
+	within, err := time.ParseDuration(text)
+	if err == nil && 3*within > time.Duration(s.Timeout) {
+		s.complain(c, "with.readyWithin", "a hook, an upgrade and its rollback need three times %s; the timeout is %s", within, time.Duration(s.Timeout))
+	}
 }
 
 func (c *checker) input(s *Step, name string, in Input) {

@@ -71,6 +71,14 @@ steps:
   with: {command: [deploy, "${name}"]}
 `
 
+// stampStep is the step of the pipeline stamp without its name.
+var stampStep = stampText[strings.Index(stampText, "  action"):]
+
+// helmStep returns a step that can stand in its place.
+func helmStep(timeout, rollback string) string {
+	return "  action: Helm\n  timeout: " + timeout + "\n  with: {cluster: c, chart: frontend, readyWithin: 4m}\n  " + rollback + "\n"
+}
+
 // checkout writes the files of a small checkout. Each edit replaces a text in one of them, or removes the file.
 func checkout(t *testing.T, edits ...[3]string) string {
 	t.Helper()
@@ -166,6 +174,8 @@ func TestMistakesAreReported(t *testing.T) {
 		"a missing file":                 {[3]string{region, "files: [region]", "files: [regions]"}, "region/pipeline.yaml:7: steps.0.files.0: there is no file regions in the checkout"},
 		"a file outside":                 {[3]string{region, "files: [region]", "files: [region/../../etc]"}, "steps.0.files.0: there is no file region/../../etc in the checkout"},
 		"a rollback without a command":   {[3]string{region, ", rollbackCommand: [deploy, \"${registry}\"]", ""}, "steps.1.rollback: needs with.rollbackCommand"},
+		"a chart without a rollback":     {[3]string{stamp, stampStep, helmStep("15m", "rollback: true")}, "steps.0.rollback: needs the output content"},
+		"too little time for a rollback": {[3]string{stamp, stampStep, helmStep("11m", "rollback: false")}, "with.readyWithin: a hook, an upgrade and its rollback need three times 4m0s; the timeout is 11m0s"},
 		"a gate without a check":         {[3]string{region, ", http: {url: \"https://${registry}/readyz\", status: 200}", ""}, "steps.1.gates.0: minProperties"},
 		"a cycle in a pipeline":          {[3]string{region, "  files: [region]", "  dependsOn: [deploy]\n  files: [region]"}, "steps wait for each other: region/"},
 		"a cycle of groups":              {[3]string{topologyYAML, "dependsOn: []", "dependsOn: [stamp]"}, "steps wait for each other: "},

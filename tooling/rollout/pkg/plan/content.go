@@ -88,6 +88,9 @@ func changes(before *state.Content, now state.Content) []string {
 	for _, name := range differing(before.Files, now.Files) {
 		found = append(found, name+" has changed")
 	}
+	for _, name := range differing(before.Action, now.Action) {
+		found = append(found, name+" has changed")
+	}
 	return found
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -97,10 +98,38 @@ func (p *Planner) Decide(instance *Instance, outputs func(*Instance) (map[string
 	if d.Verdict == Blocked {
 		return d, nil
 	}
+	if err := p.actionContent(&d); err != nil || d.Verdict == Blocked {
+		return d, err
+	}
 	record, found := p.Record(instance)
 	d.judge(record, found, waiting)
 	return d, nil
 }
+
+// actionContent adds what the action reads besides inputs and files. It blocks a step whose action cannot read that.
+func (p *Planner) actionContent(d *Decision) error {
+	reader, able := p.Actions[d.Step.Action].(action.Contenter)
+	if !able {
+		return nil
+	}
+	r, err := p.Request(*d)
+	if err != nil {
+		return err
+	}
+	if d.Content.Action, err = reader.Content(r); err != nil {
+		d.block(err.Error())
+	}
+	return nil
+}
+
+// Request returns the request for the action of a decision, without a log that is kept. References to unknown inputs are empty.
+func (p *Planner) Request(d Decision) (action.Request, error) {
+	with, _, err := d.Arguments(d.Content.Inputs, p.SecretsDir)
+	return action.Request{Step: d.ID, Target: d.Target, With: with, Outputs: d.Step.Outputs, Root: p.Root, Log: io.Discard}, err
+}
+
+// Complete reports whether all inputs of the decision are known.
+func (d Decision) Complete() bool { return len(d.Content.Inputs) == len(d.Step.Inputs) }
 
 // secret blocks a step whose secret has no file.
 func (p *Planner) secret(d *Decision, name, reference string) {

@@ -254,7 +254,7 @@ func ofAttempts(attempt, last int) string {
 
 // attempt runs the action once, checks its outputs, and then the gates.
 func (e *run) attempt(d plan.Decision, with map[string]any, gates []definition.Gate, log io.Writer) (map[string]string, error) {
-	request := action.Request{Step: d.ID, With: with, Outputs: d.Step.Outputs, Root: e.Planner.Root, Log: log}
+	request := action.Request{Step: d.ID, Target: d.Target, With: with, Outputs: d.Step.Outputs, Root: e.Planner.Root, Log: log}
 	ctx, cancel := context.WithTimeout(e.ctx, time.Duration(d.Step.Timeout))
 	outputs, err := e.Planner.Actions[d.Step.Action].Run(ctx, request)
 	cancel()
@@ -296,7 +296,7 @@ func (e *run) rollback(d plan.Decision, store Store, record state.Record, log io
 		return e.reported(d.Instance, errors.Join(cause, err))
 	}
 	e.report(d.Instance, false, true, "failed, rolling back: %s", cause)
-	err := e.rollBackTo(d, *record.Content, log)
+	err := e.rollBackTo(d, *record.Content, record.Outputs, log)
 	record.Ended, record.Status = e.Now(), state.RolledBack
 	if err != nil {
 		record.Status = state.RollbackFailed
@@ -309,7 +309,7 @@ func (e *run) rollback(d plan.Decision, store Store, record state.Record, log io
 	return errors.Join(cause, store.Put(d.ID, record))
 }
 
-func (e *run) rollBackTo(d plan.Decision, content state.Content, log io.Writer) error {
+func (e *run) rollBackTo(d plan.Decision, content state.Content, last map[string]string, log io.Writer) error {
 	rollbacker, able := e.Planner.Actions[d.Step.Action].(action.Rollbacker)
 	if !able {
 		return fmt.Errorf("the action %s has no rollback", d.Step.Action)
@@ -326,7 +326,7 @@ func (e *run) rollBackTo(d plan.Decision, content state.Content, log io.Writer) 
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, time.Duration(d.Step.Timeout))
 	defer cancel()
-	return rollbacker.Rollback(ctx, action.Request{Step: d.ID, With: with, Outputs: d.Step.Outputs, Root: e.Planner.Root, Log: log})
+	return rollbacker.Rollback(ctx, action.Request{Step: d.ID, Target: d.Target, With: with, Outputs: d.Step.Outputs, Last: last, Root: e.Planner.Root, Log: log})
 }
 
 // maxLog is the largest log of a step.

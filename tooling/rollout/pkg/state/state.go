@@ -46,6 +46,8 @@ type Content struct {
 	Inputs map[string]string `json:"inputs,omitempty"`
 	// Files are the hashes of files and folders.
 	Files map[string]string `json:"files,omitempty"`
+	// Action are the hashes of what the action reads besides, by name.
+	Action map[string]string `json:"action,omitempty"`
 }
 
 // Record is the state of one step.
