@@ -70,12 +70,14 @@ func leaf(t *testing.T, region *Region, name string) *x509.Certificate {
 	return certificate
 }
 
-// TestCertificatesAreRenewedWhileRunning runs a region for longer than the lifetime of its certificates.
+// TestCertificatesAreRenewedWhileRunning runs a region for longer than the lifetime of its certificates. The context of the start has ended.
 func TestCertificatesAreRenewedWhileRunning(t *testing.T) {
 	ctx := testContext(t)
 	config := onlyPostgres(t.TempDir())
 	config.CertificateLifetime = minCertificateLifetime.String()
-	region, err := Start(ctx, config)
+	starting, started := context.WithCancel(ctx)
+	region, err := Start(starting, config)
+	started()
 	if err != nil {
 		t.Fatal(err)
 	}

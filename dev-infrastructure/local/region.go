@@ -87,7 +87,7 @@ type Region struct {
 	started    time.Time
 	// racing is true if our programs run with the race detector.
 	racing bool
-	// interrupt cancels a start.
+	// interrupt cancels a start, and ends the keepers.
 	interrupt context.CancelFunc
 	closeOnce sync.Once
 	down      chan struct{}
@@ -101,7 +101,7 @@ type Region struct {
 }
 
 // Start builds the programs if the configuration requests it, starts the region and returns when all processes are
-// ready. If it returns an error, no process is left running. The caller must Close the region.
+// ready. If it returns an error, no process is left running. The caller must Close the region. ctx limits the start only.
 func Start(ctx context.Context, config Config) (*Region, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
@@ -117,9 +117,10 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 		return nil, err
 	}
 	ctx, interrupt := context.WithCancel(ctx)
-	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: interrupt, down: make(chan struct{})}
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: func() { interrupt(); stopKeeping() }, down: make(chan struct{})}
 	r.enter(PhaseBuilding)
-	if err := r.start(ctx); err != nil {
+	if err := r.start(ctx, keeping); err != nil {
 		r.Close()
 		if errors.Is(err, context.Canceled) {
 			return nil, errors.New("stopped before the region was ready")
@@ -131,7 +132,8 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 	return r, nil
 }
 
-func (r *Region) start(ctx context.Context) error {
+// start starts the processes, and the keepers, which run until keeping ends.
+func (r *Region) start(ctx, keeping context.Context) error {
 	served, err := control.Serve(r.state.dir, control.Actions{
 		Status:          func() any { return r.Status() },
 		Events:          func() any { return r.Events() },
@@ -158,7 +160,7 @@ func (r *Region) start(ctx context.Context) error {
 	if err := r.issueIdentities(); err != nil {
 		return err
 	}
-	r.keepers.Go(func() { r.keepCertificates(ctx) })
+	r.keepers.Go(func() { r.keepCertificates(keeping) })
 	specs, err := r.specs()
 	if err != nil {
 		return err
