@@ -125,6 +125,12 @@ func (r *rehearsal) complete() {
 // startRegion starts a region of the third-party programs in dir.
 func startRegion(t *testing.T, dir string) *local.Region {
 	t.Helper()
+	return startRegionWith(t, local.Config{StateDir: dir})
+}
+
+// startRegionWith is startRegion with other settings of a configuration.
+func startRegionWith(t *testing.T, config local.Config) *local.Region {
+	t.Helper()
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
@@ -134,13 +140,14 @@ func startRegion(t *testing.T, dir string) *local.Region {
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
 		without = append(without, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent")
 	}
-	region, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: new(int), Throwaway: true, Without: without})
+	config.BasePort, config.Throwaway, config.Without = new(int), true, without
+	region, err := local.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		region.Close()
-		if err := local.Purge(dir); err != nil {
+		if err := local.Purge(config.StateDir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,0 +1,81 @@
+package runbook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// TestRotation replaces the authority of the certificates, and then prevents their renewal.
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	region := startRegionWith(t, local.Config{StateDir: dir, CertificateLifetime: "30s"})
+	identity := region.Endpoints().Identities["backend"]
+	r := rehearse(t, "rotation.md", dir, "PROCESS", "postgres", "<identity-dir>", identity)
+
+	former := trusted(t, identity)
+	r.expect("hcpctl region ca rotate", "the authority was replaced")
+	if now := trusted(t, identity); bytes.Equal(now, former) || bytes.Count(now, []byte("BEGIN CERTIFICATE")) != 1 {
+		t.Errorf("the backend trusts other authorities than the new one:\n%s", now)
+	}
+	r.follow("hcpctl region restart postgres")
+	await(t, region, local.PhaseReady)
+
+	// A folder in place of the temporary file makes the write fail.
+	obstacle := filepath.Join(identity, mesh.CertificateFile+".part")
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, deadline, "a renewal fails", func() error {
+		if region.Status().Certificates.Error == "" {
+			return errors.New("no error")
+		}
+		return nil
+	})
+	before := end(t, r.follow("openssl x509"))
+	r.expect("hcpctl region status", "CERTIFICATES NOT RENEWED", identity)
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, deadline, "a renewal succeeds", func() error {
+		if status := region.Status().Certificates; status.Error != "" {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	if after := end(t, r.follow("openssl x509")); !after.After(before) {
+		t.Errorf("the certificate ends at %s, before the repair at %s", after, before)
+	}
+	if output := r.follow("hcpctl region status"); strings.Contains(output, "NOT RENEWED") {
+		t.Error("the status has the former error")
+	}
+	r.complete()
+}
+
+func trusted(t *testing.T, identity string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(identity, mesh.CAFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// end returns the end of a certificate in the output of openssl.
+func end(t *testing.T, output string) time.Time {
+	t.Helper()
+	end, err := time.Parse("notAfter=Jan _2 15:04:05 2006 GMT", strings.TrimSpace(output))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
