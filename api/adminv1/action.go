@@ -36,6 +36,9 @@ const (
 	ActionCredentialRevoke  = "credentials.revoke"
 	// ActionCredentialRevokeOne revokes one credential, and the others of its elevation.
 	ActionCredentialRevokeOne = "credentials.revokeOne"
+	// ActionElevationEnd revokes the credentials of one cluster that were requested with an elevation that was ended. Each cluster has an
+	// operation. It needs no active elevation.
+	ActionElevationEnd = "elevations.end"
 
 	ActionShardUpdate     = "shards.update"
 	ActionShardRegister   = "shards.register"
@@ -60,7 +63,7 @@ func Actions() []string {
 		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
 		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
 		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
-		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne,
+		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionElevationEnd,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
 		ActionQuotaSet,

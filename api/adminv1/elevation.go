@@ -108,6 +108,8 @@ type Elevation struct {
 	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
 	EndTime        *time.Time `json:"endTime,omitempty"`
 	EndedBy        string     `json:"endedBy,omitempty"`
+	// Credentials are the clusters for which break-glass credentials were requested with it. Ending it revokes them.
+	Credentials []ElevationCredentials `json:"credentials,omitempty"`
 	// Active is true if the elevation was active when the response was sent.
 	Active bool `json:"active"`
 }
@@ -126,6 +128,43 @@ type ElevationCluster struct {
 	UID        string `json:"uid"`
 	ResourceID string `json:"resourceId,omitempty"`
 }
+
+// ElevationCredentials are the break-glass credentials of one cluster that were requested with an elevation.
+type ElevationCredentials struct {
+	Cluster ElevationCluster `json:"cluster"`
+	// Revocation is set from the end of the elevation on, unless that was its expiration.
+	Revocation *ElevationRevocation `json:"revocation,omitempty"`
+}
+
+// ElevationRevocation is the progress of the revocation of credentials, because their elevation was ended.
+type ElevationRevocation struct {
+	// OperationID is the ID of the operation, and the UID of the revocation in Cluster Service.
+	OperationID string          `json:"operationId"`
+	State       RevocationState `json:"state"`
+	// Message states what a revocation waits for, or why it failed or is unknown.
+	Message string `json:"message,omitempty"`
+	// AcceptedUntil is when the last certificate expires at the latest. The API server may accept it until then, unless it is revoked.
+	AcceptedUntil time.Time `json:"acceptedUntil"`
+}
+
+// RevocationState is the state of the revocation of credentials.
+type RevocationState string
+
+// The states.
+const (
+	// RevocationRequested: Cluster Service has not accepted it yet. It is retried.
+	RevocationRequested RevocationState = "Requested"
+	// RevocationRevoking: the control plane replaces the signer of the certificates.
+	RevocationRevoking RevocationState = "Revoking"
+	// RevocationRevoked: the API server accepts none of the certificates.
+	RevocationRevoked RevocationState = "Revoked"
+	// RevocationExpired: the certificates have expired. Lists do not state whether they were revoked before.
+	RevocationExpired RevocationState = "Expired"
+	// RevocationFailed: the certificates work until they expire.
+	RevocationFailed RevocationState = "Failed"
+	// RevocationUnknown: Cluster Service does not respond. The revocation continues.
+	RevocationUnknown RevocationState = "Unknown"
+)
 
 // ElevationDecision is the decision of a second person about a request.
 type ElevationDecision struct {

@@ -68,8 +68,13 @@ func ActorOf(i *intent.Intent) database.AdminActor {
 
 // CheckElevation returns an error unless the elevation of an intent still gives its role at a time. elevation is nil if it
 // does not exist. An action that this release does not have is not compared with the class: nothing executes it.
+//
+// ActionElevationEnd is not compared with the elevation, which it ended: admin's signature is enough, so that whoever can change the
+// elevation cannot prevent the revocation of its credentials.
 func CheckElevation(i *intent.Intent, elevation *database.ElevationDocument, now time.Time) error {
 	switch {
+	case i.Action == adminv1.ActionElevationEnd:
+		return nil
 	case elevation == nil, elevation.ElevationID != i.Elevation.ID, elevation.Actor.ObjectID != i.ObjectID, elevation.Actor.Role != i.Elevation.Role:
 		return intent.Mismatch("elevation than the engineer has")
 	case elevation.EndTime != nil:

@@ -33,6 +33,12 @@ func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 			Message: &clusterservicev1.RevokeBreakGlassCredentialRequest{
 				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, CredentialUid: o.Target.ID, Requester: ActorName(o), Reason: Justification(o),
 			}}, nil
+	case adminv1.ActionElevationEnd:
+		return &Request{Method: clusterservicev1.ClusterService_RevokeBreakGlassCredentials_FullMethodName, OwnUID: true,
+			Message: &clusterservicev1.RevokeBreakGlassCredentialsRequest{
+				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Elevation: o.Actor.ElevationID,
+				Requester: ActorName(o), Reason: Justification(o),
+			}}, nil
 	case adminv1.ActionCredentialRequest:
 		return credentialRequest(o)
 	case adminv1.ActionCredentialRevoke:

@@ -30,6 +30,8 @@ const (
 	ReasonClusterUnknown    = "CLUSTER_UNKNOWN"
 	ReasonClusterDeleting   = "CLUSTER_DELETING"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
+	// ReasonRevocationInProgress reports that the credentials of the class are being revoked.
+	ReasonRevocationInProgress = "REVOCATION_IN_PROGRESS"
 	// ReasonCallDone reports that a call with the same CallIDKey took effect before.
 	ReasonCallDone = "CALL_DONE"
 )

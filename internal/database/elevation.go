@@ -52,6 +52,8 @@ type ElevationDocument struct {
 	// EndTime and EndedBy are set when it is denied, withdrawn or ended before it expired.
 	EndTime *time.Time `json:"endTime,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
+	// Credentials are the clusters for which break-glass credentials were requested with it.
+	Credentials []ElevationCredentials `json:"credentials,omitempty"`
 	// Seal is admin's signature over the other fields. Without it, the document permits nothing. It is never shown.
 	Seal string `json:"seal,omitempty"`
 }
@@ -72,6 +74,14 @@ type ElevationDecision struct {
 	TenantID string    `json:"tenantId,omitempty"`
 	Reason   string    `json:"reason"`
 	Time     time.Time `json:"time"`
+}
+
+// ElevationCredentials are the credentials of one cluster that were requested with an elevation.
+type ElevationCredentials struct {
+	ClusterUID string `json:"clusterUid"`
+	ResourceID string `json:"resourceId,omitempty"`
+	// RevocationID is the ID of the admin operation that revokes them. It is set when the elevation is ended.
+	RevocationID string `json:"revocationId,omitempty"`
 }
 
 // ElevationReview is the conclusion of a second person about an emergency elevation.

@@ -1,6 +1,7 @@
 package elevation_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +128,7 @@ func TestTransitions(t *testing.T) {
 			if got != tc.want || elevation.StateAt(e, now) != tc.state {
 				t.Errorf("%s: %s (%v) and %s, want %s and %s", tc.reason, got, err, elevation.StateAt(e, now), tc.want, tc.state)
 			}
-			if !did && *e != before {
+			if !did && !reflect.DeepEqual(*e, before) {
 				t.Errorf("%s: it was changed to %+v", tc.reason, e)
 			}
 		})

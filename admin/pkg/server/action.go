@@ -151,7 +151,7 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	return s.accept(ctx, rq, target, asked)
+	return s.acceptCredential(ctx, rq, target, asked)
 }
 
 // revokeCredential accepts the revocation of the credential in the path.

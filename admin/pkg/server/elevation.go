@@ -248,6 +248,11 @@ func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
 			list.Items = append(list.Items, e)
 		}
 	}
+	var credentials []adminv1.ElevationCredentials
+	for _, e := range list.Items {
+		credentials = append(credentials, e.Credentials...) // they share the revocations
+	}
+	s.showRevocations(ctx, credentials, false)
 	return list, nil
 }
 
@@ -273,6 +278,7 @@ func elevationResponse(e *database.ElevationDocument) adminv1.Elevation {
 	if !e.StartTime.IsZero() {
 		shown.StartTime, shown.ExpirationTime = &e.StartTime, &e.ExpirationTime
 	}
+	shown.Credentials = credentialsResponse(e, now)
 	if c := e.TicketCheck; c != nil {
 		shown.TicketCheck = &adminv1.TicketCheck{Title: c.Title, Link: c.Link, Waived: c.Waived, Time: c.Time}
 	}

@@ -39,9 +39,10 @@ func (s *Server) elevationInPath(ctx context.Context, rq *request) (*database.It
 }
 
 // changeElevation applies a transition to the elevation in the path and commits it, unless the transition changes nothing. A lost
-// race is decided again. An elevation that admin did not write has no transitions.
+// race is decided again. An elevation that admin did not write has no transitions. The same batch requests the revocation of the
+// credentials of an elevation that was ended.
 func (s *Server) changeElevation(ctx context.Context, rq *request, transition func(e *database.ElevationDocument, now time.Time) (changed bool, err error)) (any, error) {
-	var after adminv1.Elevation
+	var after *database.ElevationDocument
 	err := database.Retry(ctx, func(ctx context.Context) error {
 		item, err := s.elevationInPath(ctx, rq)
 		if err != nil {
@@ -55,22 +56,29 @@ func (s *Server) changeElevation(ctx context.Context, rq *request, transition fu
 			return err
 		}
 		if changed {
+			revocations, err := s.revocations(rq, &item.Value)
+			if err != nil {
+				return err
+			}
 			if err := s.Seals.Seal(&item.Value); err != nil {
 				return err
 			}
 			batch := s.Database.NewBatch(database.AdminPartition)
 			database.Replace(batch, item)
+			for _, o := range revocations {
+				database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(o.OperationID), o)
+			}
 			if err := batch.Commit(ctx); err != nil {
 				return err
 			}
 		}
-		after = elevationResponse(&item.Value)
+		after = &item.Value
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return after, nil
+	return elevationResponse(after), nil
 }
 
 // decideElevation returns the handler that approves or denies a request.
@@ -143,7 +151,7 @@ func (s *Server) getElevation(ctx context.Context, rq *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return elevationResponse(&item.Value), nil
+		return s.showElevation(ctx, &item.Value), nil
 	}
 	changes, end, err := s.Elevations.Subscribe(rq.http.PathValue("elevation"))
 	if err != nil {
@@ -157,8 +165,8 @@ func (s *Server) getElevation(ctx context.Context, rq *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if shown := elevationResponse(&item.Value); over || shown.State != while {
-			return shown, nil
+		if over || elevation.StateAt(&item.Value, time.Now()) != while {
+			return s.showElevation(ctx, &item.Value), nil
 		}
 		select {
 		case <-changes:

@@ -173,6 +173,7 @@ type fleet struct {
 	clusters    []*clusterservicev1.Cluster
 	nodePools   []*clusterservicev1.NodePool
 	credentials []*clusterservicev1.BreakGlassCredential
+	revocations []*clusterservicev1.BreakGlassRevocation
 	works       []*clusterservicev1.Work
 
 	// asked is called before each response with the name of the method; may be nil.
@@ -358,8 +359,14 @@ func (f *fleet) ListBreakGlassCredentials(_ context.Context, r *clusterservicev1
 	return response, nil
 }
 
-func (f *fleet) ListBreakGlassRevocations(context.Context, *clusterservicev1.ListBreakGlassRevocationsRequest) (*clusterservicev1.ListBreakGlassRevocationsResponse, error) {
-	return &clusterservicev1.ListBreakGlassRevocationsResponse{}, nil
+func (f *fleet) ListBreakGlassRevocations(_ context.Context, r *clusterservicev1.ListBreakGlassRevocationsRequest) (*clusterservicev1.ListBreakGlassRevocationsResponse, error) {
+	response := &clusterservicev1.ListBreakGlassRevocationsResponse{}
+	for _, v := range f.revocations {
+		if v.GetClusterUid() == r.GetClusterUid() {
+			response.Revocations = append(response.Revocations, v)
+		}
+	}
+	return response, nil
 }
 
 func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksRequest) (*clusterservicev1.ListWorksResponse, error) {

@@ -57,6 +57,15 @@ func (rq *request) noBody() error {
 
 // accept stores the requested action as an admin operation and returns it. The backend executes stored operations.
 func (s *Server) accept(ctx context.Context, rq *request, target database.AdminTarget, parameters any) (any, error) {
+	document, err := s.newOperation(rq, target, parameters)
+	if err != nil {
+		return nil, err
+	}
+	return s.storeOperation(ctx, rq, document, s.Database.NewBatch(database.AdminPartition))
+}
+
+// newOperation returns the admin operation of a requested action, with its signed intent.
+func (s *Server) newOperation(rq *request, target database.AdminTarget, parameters any) (*database.AdminOperationDocument, error) {
 	id, now := rq.operation, time.Now().UTC()
 	if id == "" {
 		id = uuid.NewString()
@@ -80,11 +89,12 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 		}
 		document.Parameters = content
 	}
-	if err := s.sign(&document, rq, now); err != nil {
-		return nil, err
-	}
-	batch := s.Database.NewBatch(database.AdminPartition)
-	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(id), document)
+	return &document, s.sign(&document, rq, rq.elevation, now)
+}
+
+// storeOperation commits a batch with an admin operation and returns the operation.
+func (s *Server) storeOperation(ctx context.Context, rq *request, document *database.AdminOperationDocument, batch *database.Batch) (any, error) {
+	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(document.OperationID), *document)
 	err := batch.Commit(ctx)
 	if race, lost := database.AsWriteConflict(err); lost && race.Exists && rq.operation != "" {
 		// The same request arrived twice concurrently.
@@ -95,16 +105,16 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	if err != nil {
 		return nil, err
 	}
-	return rq.accepted(&document), nil
+	return rq.accepted(document), nil
 }
 
 // sign adds to an operation the signed intent that authorizes its execution.
-func (s *Server) sign(document *database.AdminOperationDocument, rq *request, now time.Time) error {
+func (s *Server) sign(document *database.AdminOperationDocument, rq *request, elevation *database.ElevationDocument, now time.Time) error {
 	roles := make([]string, len(rq.roles))
 	for i, role := range rq.roles {
 		roles[i] = string(role)
 	}
-	asked, err := adminaction.NewIntent(document, roles, rq.elevation, now)
+	asked, err := adminaction.NewIntent(document, roles, elevation, now)
 	if err != nil {
 		return err
 	}
@@ -186,15 +196,18 @@ func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	list := adminv1.AuditList{Items: []adminv1.AuditEntry{}, NextPageToken: next}
+	var credentials []adminv1.ElevationCredentials
 	for _, r := range records {
 		if r.Elevation != nil {
 			shown := elevationResponse(&r.Elevation.Value)
+			credentials = append(credentials, shown.Credentials...) // they share the revocations
 			list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.RequestTime, Elevation: &shown})
 			continue
 		}
 		shown := operationResponse(&r.Operation.Value)
 		list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Operation: &shown})
 	}
+	s.showRevocations(ctx, credentials, false)
 	return list, nil
 }
 

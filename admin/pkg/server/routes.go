@@ -231,7 +231,7 @@ func (s *Server) elevationRoutes() []Route {
 		transition("review", "Review an emergency elevation of another engineer that is over.", adminv1.ReviewRequest{}, s.reviewElevation),
 		{
 			Method: http.MethodDelete, Path: one, Name: "elevations.end",
-			Summary: "End an elevation at once, or withdraw a request: the caller's own, or any with the role break-glass.",
+			Summary: "End an elevation at once and revoke its credentials, or withdraw a request: the caller's own, or any with the role break-glass.",
 			Role:    adminv1.Operator, Response: adminv1.Elevation{}, Status: http.StatusOK, handle: s.endElevation,
 		},
 	}

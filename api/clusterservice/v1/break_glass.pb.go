@@ -219,7 +219,8 @@ const (
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING BreakGlassRevocationState = 1
 	// The control plane replaces the signer. Cluster Service still rejects new credentials of the class.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING BreakGlassRevocationState = 2
-	// The control plane confirmed that the hosted API server rejects the previous signer. Final.
+	// The control plane confirmed that the hosted API server rejects the previous signer, or the API server accepts no
+	// certificate of the elevation. Final.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED BreakGlassRevocationState = 3
 	// The cluster was deleted before the revocation finished. Final.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED BreakGlassRevocationState = 4
@@ -791,7 +792,9 @@ type BreakGlassRevocation struct {
 	// See Cluster.revision.
 	Revision int64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When Cluster Service accepted the request.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// The elevation whose credentials are revoked. Empty if the revocation is of the whole class.
+	Elevation     string `protobuf:"bytes,9,opt,name=elevation,proto3" json:"elevation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,6 +883,13 @@ func (x *BreakGlassRevocation) GetCreateTime() *timestamppb.Timestamp {
 		return x.CreateTime
 	}
 	return nil
+}
+
+func (x *BreakGlassRevocation) GetElevation() string {
+	if x != nil {
+		return x.Elevation
+	}
+	return ""
 }
 
 // BreakGlassRevocationStatus is the observed state of a revocation.
@@ -1007,7 +1017,7 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"first_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
 	"\tlast_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x12#\n" +
-	"\rfirst_request\x18\x04 \x01(\tR\ffirstRequest\"\xe9\x02\n" +
+	"\rfirst_request\x18\x04 \x01(\tR\ffirstRequest\"\x87\x03\n" +
 	"\x14BreakGlassRevocation\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -1018,7 +1028,8 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x01(\v25.hcpmesh.clusterservice.v1.BreakGlassRevocationStatusR\x06status\x12\x1a\n" +
 	"\brevision\x18\a \x01(\x03R\brevision\x12;\n" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\xb9\x02\n" +
+	"createTime\x12\x1c\n" +
+	"\televation\x18\t \x01(\tR\televation\"\xb9\x02\n" +
 	"\x1aBreakGlassRevocationStatus\x12J\n" +
 	"\x05state\x18\x01 \x01(\x0e24.hcpmesh.clusterservice.v1.BreakGlassRevocationStateR\x05state\x12D\n" +
 	"\n" +

@@ -1511,7 +1511,9 @@ type RevokeBreakGlassCredentialsRequest struct {
 	// See BreakGlassRevocation.requester.
 	Requester string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
 	// See BreakGlassRevocation.reason.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Revoke only the credentials of class SRE that were requested with this elevation. It must be the one in the signed intent.
+	Elevation     string `protobuf:"bytes,6,opt,name=elevation,proto3" json:"elevation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1577,6 +1579,13 @@ func (x *RevokeBreakGlassCredentialsRequest) GetRequester() string {
 func (x *RevokeBreakGlassCredentialsRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) GetElevation() string {
+	if x != nil {
+		return x.Elevation
 	}
 	return ""
 }
@@ -3340,14 +3349,15 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"!ListBreakGlassCredentialsResponse\x12Q\n" +
 	"\vcredentials\x18\x01 \x03(\v2/.hcpmesh.clusterservice.v1.BreakGlassCredentialR\vcredentials\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xcf\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xed\x01\n" +
 	"\"RevokeBreakGlassCredentialsRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
 	"clusterUid\x12@\n" +
 	"\x05class\x18\x03 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12\x1c\n" +
 	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xb3\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1c\n" +
+	"\televation\x18\x06 \x01(\tR\televation\"\xb3\x01\n" +
 	"!RevokeBreakGlassCredentialRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +

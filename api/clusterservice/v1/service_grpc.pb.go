@@ -154,8 +154,12 @@ type ClusterServiceClient interface {
 	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
 	// revocation has ended, new credentials of the class are rejected.
 	//
-	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
-	// RetryInfo).
+	// With an elevation, no further credential is issued for the cluster with it. Its pending credentials become CANCELED. The
+	// signer is replaced only if the API server accepts a certificate of the elevation, after the active revocation of the class,
+	// if there is one. Otherwise the revocation is SUCCEEDED at once, and CANCELED for a cluster that is being deleted.
+	//
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN. Without an elevation also CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the
+	// class; with RetryInfo).
 	RevokeBreakGlassCredentials(ctx context.Context, in *RevokeBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
 	// Revokes one credential of class SRE, with the other credentials for the cluster that have its elevation, and returns it.
 	// Pending ones become CANCELED. Issued ones become AWAITING_REVOCATION, and REVOKED when their certificates expire, at
@@ -963,8 +967,12 @@ type ClusterServiceServer interface {
 	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
 	// revocation has ended, new credentials of the class are rejected.
 	//
-	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the class; with
-	// RetryInfo).
+	// With an elevation, no further credential is issued for the cluster with it. Its pending credentials become CANCELED. The
+	// signer is replaced only if the API server accepts a certificate of the elevation, after the active revocation of the class,
+	// if there is one. Otherwise the revocation is SUCCEEDED at once, and CANCELED for a cluster that is being deleted.
+	//
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN. Without an elevation also CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the
+	// class; with RetryInfo).
 	RevokeBreakGlassCredentials(context.Context, *RevokeBreakGlassCredentialsRequest) (*BreakGlassRevocation, error)
 	// Revokes one credential of class SRE, with the other credentials for the cluster that have its elevation, and returns it.
 	// Pending ones become CANCELED. Issued ones become AWAITING_REVOCATION, and REVOKED when their certificates expire, at

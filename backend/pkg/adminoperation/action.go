@@ -56,6 +56,7 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionCredentialRequest:   e.requestCredential,
 		adminv1.ActionCredentialRevoke:    e.revokeCredentials,
 		adminv1.ActionCredentialRevokeOne: e.revokeCredential,
+		adminv1.ActionElevationEnd:        e.revokeCredentials,
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
 		adminv1.ActionQuotaSet:           decoded(e.setQuota),
@@ -121,7 +122,7 @@ func (e *Executor) revokeCredentials(ctx context.Context, o *database.AdminOpera
 	if err != nil {
 		return nil, err
 	}
-	return adminv1.FleetRevocation{Of: &clusterservicev1.BreakGlassRevocation{Uid: v.GetUid(), ClusterUid: v.GetClusterUid(), Class: v.GetClass(), CreateTime: v.GetCreateTime()}}, nil
+	return adminv1.FleetRevocation{Of: &clusterservicev1.BreakGlassRevocation{Uid: v.GetUid(), ClusterUid: v.GetClusterUid(), Class: v.GetClass(), Elevation: v.GetElevation(), CreateTime: v.GetCreateTime()}}, nil
 }
 
 func (e *Executor) revokeCredential(ctx context.Context, o *database.AdminOperationDocument) (any, error) {

@@ -23,12 +23,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -43,7 +45,7 @@ const (
 
 // Options configure the Executor.
 type Options struct {
-	// RetryTimeout is how long transient failures are retried after the first attempt; 0 means 10 minutes.
+	// RetryTimeout is how long transient failures are retried after the first attempt; 0 means 10 minutes. See also retryTimeout.
 	RetryTimeout time.Duration
 	// Audit stores the audit records of all attempts.
 	Audit audit.Recorder
@@ -165,13 +167,14 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	if failure != nil && transient(failure) {
+	if failure != nil && (transient(failure) || waits(o.Action, failure)) {
 		// LastTransitionTime is the time of the first attempt, which may be long after the request if no backend was
 		// running.
-		if time.Since(o.LastTransitionTime) < e.options.RetryTimeout {
+		timeout := e.retryTimeout(o.Action)
+		if time.Since(o.LastTransitionTime) < timeout {
 			return true, fmt.Errorf("executing %s: %w", o.Action, failure)
 		}
-		failure = apierror.New(apierror.Unavailable, "The action failed for %s: %s", e.options.RetryTimeout, apierror.As(failure).Message).WithCause(failure)
+		failure = apierror.New(apierror.Unavailable, "The action failed for %s: %s", timeout, apierror.As(failure).Message).WithCause(failure)
 	}
 	return false, e.end(ctx, item, asked, result, failure)
 }
@@ -184,6 +187,21 @@ func transient(err error) bool {
 	}
 	_, lost := database.AsWriteConflict(err)
 	return lost
+}
+
+// waits reports whether a rejected action succeeds later by itself: a credential can be requested when the revocation of its class,
+// which another engineer may have caused, has ended.
+func waits(action string, err error) bool {
+	return action == adminv1.ActionCredentialRequest && apierror.As(err).Reason == clusterservice.ReasonRevocationInProgress
+}
+
+// retryTimeout returns how long transient failures of an action are retried. The certificates of an elevation work until they are
+// revoked or expire, so that their revocation is retried until its intent expires.
+func (e *Executor) retryTimeout(action string) time.Duration {
+	if action == adminv1.ActionElevationEnd {
+		return intent.MaxValidity
+	}
+	return e.options.RetryTimeout
 }
 
 // begin stores that an attempt is made. It returns nil if there is nothing to do.

@@ -43,6 +43,8 @@ type fleet struct {
 	calls   int
 	// respond, if not nil, returns the error of a call, counted from 1, after its effect.
 	respond func(call int) error
+	// revoked is the last request for the revocation of credentials.
+	revoked *clusterservicev1.RevokeBreakGlassCredentialsRequest
 	// reject, if not nil, is the error before any effect.
 	reject error
 }

@@ -69,11 +69,13 @@ func (c *Credential) ended() bool {
 	return false
 }
 
-// Revocation is the row of a revocation of a class of credentials.
+// Revocation is the row of a revocation of a class of credentials, or of those of one elevation.
 type Revocation struct {
 	UID        string
 	ClusterUID string
 	Class      csv1.BreakGlassClass
+	// Elevation is empty for the revocation of the whole class.
+	Elevation  string
 	Requester  string
 	Reason     string
 	Status     *csv1.BreakGlassRevocationStatus
@@ -85,7 +87,7 @@ type Revocation struct {
 // Proto returns the revocation as a message of the API.
 func (v *Revocation) Proto() *csv1.BreakGlassRevocation {
 	return &csv1.BreakGlassRevocation{Uid: v.UID, ClusterUid: v.ClusterUID, Class: v.Class, Requester: v.Requester, Reason: v.Reason,
-		Status: v.Status, Revision: v.Revision, CreateTime: timestamp(v.CreateTime)}
+		Status: v.Status, Revision: v.Revision, CreateTime: timestamp(v.CreateTime), Elevation: v.Elevation}
 }
 
 // Active reports whether the revocation has not ended. New credentials of its class are refused until then.
@@ -164,6 +166,8 @@ func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation) {
 	switch {
 	case t.Cluster == nil || t.Cluster.Deleting():
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
+	case work == nil && v.Elevation != "" && !t.accepts(now, v.Elevation):
+		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 	case work == nil:
 		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
 	case work.Refused, work.Observed.Condition(feedback.SignerClassValid).Status == "False":
@@ -304,7 +308,10 @@ func planBreakGlass(now time.Time, t *ClusterAggregate) {
 		}
 	}
 	for _, v := range t.Revocations {
-		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) {
+		if v.Active() && t.Work(RevocationWork, v.UID) == nil {
+			advanceRevocation(now, t, v) // the end of an earlier one may have been enough
+		}
+		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) && t.replacing(v.Class) == nil {
 			t.Works = append(t.Works, newWork(t, RevocationWork, v.UID, v.UID))
 			advanceRevocation(now, t, v)
 		}
@@ -338,7 +345,7 @@ func reportBreakGlass(now time.Time, t *ClusterAggregate) {
 			continue
 		}
 		work := t.Work(CredentialWork, c.UID)
-		c.Status.Progress = setProgress(c.Status.Progress, now, credentialLayers(c, work)...)
+		c.Status.Progress = setProgress(c.Status.Progress, now, credentialLayers(t, c, work)...)
 		if c.ended() && work == nil {
 			c.GoneTime = now
 		}
@@ -355,13 +362,13 @@ func reportBreakGlass(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-func credentialLayers(c *Credential, work *Work) []layer {
+func credentialLayers(t *ClusterAggregate, c *Credential, work *Work) []layer {
 	switch c.State() {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 		return []layer{{LayerControlPlane, "Issued", "The control plane signed the certificate."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
-		if c.Status.GetRevocation() != nil {
+		if t.Revoking(c.Spec.GetClass()) == nil {
 			return []layer{{LayerControlPlane, "AwaitingExpiration", "The credential was revoked alone. Waiting for its certificate to expire."}}
 		}
 		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the revocation of all credentials of its class."}}
@@ -383,13 +390,18 @@ func credentialLayers(c *Credential, work *Work) []layer {
 func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 	switch v.Status.GetState() {
 	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED:
+		if v.Elevation != "" {
+			return []layer{{LayerControlPlane, "Revoked", "The API server accepts no certificate of the elevation."}}
+		}
 		return []layer{{LayerControlPlane, "Revoked", "The API server refuses the previous signer."}}
 	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED:
 		return []layer{{LayerControlPlane, "Canceled", "The cluster is being deleted."}}
 	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED:
 		return []layer{{LayerControlPlane, "Failed", "The control plane refuses the revocation; see the conditions."}}
 	}
-	switch {
+	switch replacing := t.replacing(v.Class); {
+	case work == nil && replacing != nil:
+		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the end of the revocation " + replacing.UID + " of the class."}}
 	case work == nil && t.requested(v.Class):
 		return []layer{{LayerManagementCluster, "RemovingRequests", "Waiting for the certificate requests of canceled credentials to be deleted."}}
 	case work == nil:

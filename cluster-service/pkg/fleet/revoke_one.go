@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -16,15 +18,11 @@ func (t *ClusterAggregate) RevokeAlone(c *Credential, revocation *csv1.BreakGlas
 	}
 }
 
-// RevokedElevation returns a credential that was requested with an elevation and revoked alone, or nil. No further credential is
+// ElevationRevoked reports whether the credentials of an elevation were revoked: all of them, or one alone. No further credential is
 // issued with this elevation.
-func (t *ClusterAggregate) RevokedElevation(elevation string) *Credential {
-	for _, c := range t.Credentials {
-		if c.Status.GetRevocation() != nil && c.sameElevation(elevation) {
-			return c
-		}
-	}
-	return nil
+func (t *ClusterAggregate) ElevationRevoked(elevation string) bool {
+	return elevation != "" && (slices.ContainsFunc(t.Revocations, func(v *Revocation) bool { return v.Elevation == elevation }) ||
+		slices.ContainsFunc(t.Credentials, func(c *Credential) bool { return c.Status.GetRevocation() != nil && c.sameElevation(elevation) }))
 }
 
 func (c *Credential) sameElevation(elevation string) bool {

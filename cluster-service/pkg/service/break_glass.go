@@ -93,8 +93,8 @@ func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.A
 		}
 		spec = proto.CloneOf(spec)
 		spec.NotAfter, spec.Elevation, spec.Emergency = timestamppb.New(asked.Elevation.ExpiresAt), asked.Elevation.ID, asked.Elevation.Emergency
-		if t.RevokedElevation(spec.Elevation) != nil {
-			return nil, failedPrecondition(ReasonElevationRevoked, "A credential of the elevation "+spec.Elevation+" was revoked: no further one is issued for this cluster. Elevate again.")
+		if t.ElevationRevoked(spec.Elevation) {
+			return nil, failedPrecondition(ReasonElevationRevoked, "The credentials of the elevation "+spec.Elevation+" were revoked: no further one is issued for this cluster. Elevate again.")
 		}
 	}
 	if err := wantedCluster(t); err != nil {
@@ -165,6 +165,7 @@ func (s *Service) GetBreakGlassCredential(ctx context.Context, r *csv1.GetBreakG
 func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.RevokeBreakGlassCredentialsRequest) (*csv1.BreakGlassRevocation, error) {
 	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
 	c.whoAndWhy("", r.GetClass(), r.GetRequester(), r.GetReason())
+	c.elevation(r, intent.FromContext(ctx))
 	if err := apierror.InvalidFields(c.violations); err != nil {
 		return nil, s.answer(ctx, err)
 	}
@@ -194,6 +195,7 @@ func sameRevocation(known *fleet.Revocation, clusterUID string, r *csv1.RevokeBr
 	var c check
 	c.immutable("cluster_uid", known.ClusterUID == clusterUID)
 	c.immutable("class", known.Class == r.GetClass())
+	c.immutable("elevation", known.Elevation == r.GetElevation())
 	return apierror.InvalidFields(c.violations)
 }
 
@@ -202,16 +204,31 @@ func (s *Service) newRevocation(t *fleet.ClusterAggregate, uid string, r *csv1.R
 	if v := t.Revocation(uid); v != nil {
 		return v, sameRevocation(v, v.ClusterUID, r)
 	}
-	if err := wantedCluster(t); err != nil {
+	if err := wantedCluster(t); err != nil && (t.Cluster == nil || r.GetElevation() == "") {
 		return nil, err
 	}
-	if t.Revoking(r.GetClass()) != nil {
-		return nil, revocationInProgress()
-	}
-	v := &fleet.Revocation{UID: uid, ClusterUID: t.Cluster.UID, Class: r.GetClass(), Requester: r.GetRequester(), Reason: r.GetReason(), CreateTime: now,
+	v := &fleet.Revocation{UID: uid, ClusterUID: t.Cluster.UID, Class: r.GetClass(), Elevation: r.GetElevation(), Requester: r.GetRequester(), Reason: r.GetReason(), CreateTime: now,
 		Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}
-	t.Revocations = append(t.Revocations, v)
+	switch {
+	case v.Elevation != "":
+		t.RevokeElevation(v)
+	case t.Revoking(v.Class) != nil:
+		return nil, revocationInProgress()
+	default:
+		t.Revocations = append(t.Revocations, v)
+	}
 	return v, s.settle(now, t)
+}
+
+// elevation validates the elevation of a revocation: it belongs to an SRE's credentials, and the engineer's intent names it.
+func (c *check) elevation(r *csv1.RevokeBreakGlassCredentialsRequest, asked *intent.Intent) {
+	switch {
+	case r.GetElevation() == "":
+	case r.GetClass() != csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		c.fail("elevation", "Forbidden: only credentials of class SRE have an elevation")
+	case asked == nil || asked.Elevation.ID != r.GetElevation():
+		c.fail("elevation", "Invalid value: must be the elevation in the signed intent")
+	}
 }
 
 // GetBreakGlassRevocation returns a revocation.

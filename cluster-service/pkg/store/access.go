@@ -61,11 +61,11 @@ func queueCredential(batch *pgx.Batch, c *fleet.Credential, behind int64) {
 }
 
 func queueRevocation(batch *pgx.Batch, v *fleet.Revocation, behind int64) {
-	batch.Queue(`INSERT INTO break_glass_revocations (uid, cluster_uid, class, requester, reason, status, state, create_time, gone_time, revision)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT revision FROM revision_clock) - $10)
+	batch.Queue(`INSERT INTO break_glass_revocations (uid, cluster_uid, class, requester, reason, status, state, create_time, gone_time, elevation, revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, (SELECT revision FROM revision_clock) - $11)
 		ON CONFLICT (uid) DO UPDATE SET status = $6, state = $7, gone_time = $9, revision = excluded.revision
 		RETURNING revision`,
-		v.UID, v.ClusterUID, int16(v.Class), v.Requester, v.Reason, encode(v.Status), int16(v.Status.GetState()), v.CreateTime, nullTime(v.GoneTime), behind).
+		v.UID, v.ClusterUID, int16(v.Class), v.Requester, v.Reason, encode(v.Status), int16(v.Status.GetState()), v.CreateTime, nullTime(v.GoneTime), v.Elevation, behind).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Revision) })
 }
 
@@ -107,7 +107,7 @@ func scanRevocation(row pgx.CollectableRow) (*fleet.Revocation, error) {
 	v := &fleet.Revocation{Status: &csv1.BreakGlassRevocationStatus{}}
 	var status []byte
 	var gone *time.Time
-	if err := row.Scan(&v.UID, &v.ClusterUID, &v.Class, &v.Requester, &v.Reason, &status, &v.Revision, &v.CreateTime, &gone); err != nil {
+	if err := row.Scan(&v.UID, &v.ClusterUID, &v.Class, &v.Requester, &v.Reason, &status, &v.Revision, &v.CreateTime, &gone, &v.Elevation); err != nil {
 		return nil, err
 	}
 	v.CreateTime, v.GoneTime = v.CreateTime.UTC(), notNull(gone)

@@ -25,7 +25,7 @@ const (
 	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time"
 	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time"
 	credentialColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
-	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time"
+	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time, elevation"
 	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers"
 
 	lockAggregate = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"

@@ -126,9 +126,9 @@ func (e *environment) accessList() *cobra.Command {
 			return e.printAs(elevations, func() error {
 				var rows [][]string
 				for _, v := range elevations {
-					rows = append(rows, []string{v.ID, string(v.State), v.Name, string(v.Class), objectOf(&v), lasts(&v).Local().Format(time.DateTime), v.Ticket, v.Reason})
+					rows = append(rows, []string{v.ID, string(v.State), v.Name, string(v.Class), objectOf(&v), lasts(&v).Local().Format(time.DateTime), revocationOf(&v), v.Ticket, v.Reason})
 				}
-				return display.Table(e.out, []string{"ID", "STATE", "NAME", "CLASS", "OBJECT", "UNTIL", "TICKET", "REASON"}, rows)
+				return display.Table(e.out, []string{"ID", "STATE", "NAME", "CLASS", "OBJECT", "UNTIL", "REVOCATION", "TICKET", "REASON"}, rows)
 			})
 		})
 	c.Flags().BoolVarP(&all, "all", "A", false, "include elevations that are over")
@@ -188,6 +188,7 @@ func (e *environment) printElevationFields(v *adminv1.Elevation) error {
 	if v.EndedBy != "" {
 		rows = append(rows, []string{"ended by", v.EndedBy})
 	}
+	rows = append(rows, revocationRows(v)...)
 	if v.Emergency {
 		review := "nobody yet"
 		if r := v.Review; r != nil {
@@ -200,20 +201,6 @@ func (e *environment) printElevationFields(v *adminv1.Elevation) error {
 		rows = append(rows, []string{"emergency, reviewed by", review})
 	}
 	return display.Table(e.out, []string{"FIELD", "VALUE"}, rows)
-}
-
-func (e *environment) accessEnd() *cobra.Command {
-	return e.readCommand(&cobra.Command{Use: "end ID…", Short: "End elevations at once, or withdraw requests", Args: cobra.MinimumNArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, ids []string) error {
-			for _, id := range ids {
-				elevation, err := client.EndElevation(ctx, id)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(e.err, "elevation %s is %s\n", id, elevation.State)
-			}
-			return nil
-		})
 }
 
 func (e *environment) accessReview() *cobra.Command {

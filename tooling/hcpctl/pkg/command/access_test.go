@@ -20,6 +20,13 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 	denied.State, denied.Decision = adminv1.ElevationDenied, &adminv1.ElevationDecision{Name: "approver", Reason: "the incident is closed", Time: now}
 	emergency := waiting
 	emergency.State, emergency.Emergency = adminv1.ElevationEnded, true
+	revocation := func(state adminv1.RevocationState, message string) adminv1.Elevation {
+		e := waiting
+		e.State, e.EndTime = adminv1.ElevationEnded, &now
+		e.Credentials = []adminv1.ElevationCredentials{{Cluster: adminv1.ElevationCluster{UID: "cluster-1"}, Revocation: &adminv1.ElevationRevocation{OperationID: "o", State: state, Message: message, AcceptedUntil: now}}}
+		return e
+	}
+	requested := revocation(adminv1.RevocationRequested, "")
 	const request, post = "POST /elevations break-glass: etcd has no leader (INC-1)", "POST /elevations/e/"
 	because := []string{"--reason", "etcd has no leader", "--ticket", "INC-1"}
 	for name, tc := range map[string]struct {
@@ -41,9 +48,15 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 		"deny":            {"", waiting, waiting, []string{"access", "deny", "e", "--reason", "it is closed"}, []string{post + `deny {"reason":"it is closed"}`}, "", ""},
 		"activate":        {"", waiting, waiting, []string{"access", "activate", "e"}, []string{post + "activate"}, "", ""},
 		"end":             {"", waiting, waiting, []string{"access", "end", "e"}, []string{"DELETE /elevations/e"}, "", ""},
-		"review":          {"", waiting, waiting, []string{"access", "review", "e", "--unjustified", "--comment", "it could wait"}, []string{post + `review {"justified":false,"comment":"it could wait"}`}, "", ""},
-		"show":            {"the decision is shown", waiting, approved, []string{"access", "show", "e"}, nil, "agreed in the call", ""},
-		"show emergency":  {"the missing review is shown", waiting, emergency, []string{"access", "show", "e"}, nil, "nobody yet", ""},
+		"end with credentials": {"it waits until they are revoked", requested, revocation(adminv1.RevocationRevoked, ""), []string{"access", "end", "e"}, []string{"DELETE /elevations/e"},
+			"cluster cluster-1 accepts no certificate of the elevation", ""},
+		"end that fails":   {"the cause is shown", requested, revocation(adminv1.RevocationFailed, "The control plane refuses it."), []string{"access", "end", "e"}, []string{"DELETE /elevations/e"}, "", "The control plane refuses it."},
+		"end without wait": {"the revocation continues", requested, requested, []string{"access", "end", "e", "--no-wait"}, []string{"DELETE /elevations/e"}, "", ""},
+		"show revocation": {"it states what the revocation waits for", waiting, revocation(adminv1.RevocationRevoking, "Waiting for the agent."), []string{"access", "show", "e"}, nil,
+			"Revoking: Waiting for the agent. The API server may accept them until", ""},
+		"review":         {"", waiting, waiting, []string{"access", "review", "e", "--unjustified", "--comment", "it could wait"}, []string{post + `review {"justified":false,"comment":"it could wait"}`}, "", ""},
+		"show":           {"the decision is shown", waiting, approved, []string{"access", "show", "e"}, nil, "agreed in the call", ""},
+		"show emergency": {"the missing review is shown", waiting, emergency, []string{"access", "show", "e"}, nil, "nobody yet", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.asked, a.elevation = nil, tc.created
@@ -59,6 +72,24 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 				t.Errorf("%s: admin was asked %q, want %q", tc.reason, a.asked, tc.want)
 			}
 		})
+	}
+}
+
+// TestListShowsWorstRevocation checks that the list shows the state that needs the most attention.
+func TestListShowsWorstRevocation(t *testing.T) {
+	for want, states := range map[adminv1.RevocationState][]adminv1.RevocationState{
+		"":                        nil,
+		adminv1.RevocationRevoked: {adminv1.RevocationExpired, adminv1.RevocationRevoked},
+		adminv1.RevocationUnknown: {adminv1.RevocationRevoking, adminv1.RevocationUnknown, adminv1.RevocationRequested},
+		adminv1.RevocationFailed:  {adminv1.RevocationFailed, adminv1.RevocationUnknown, adminv1.RevocationRevoked},
+	} {
+		e := &adminv1.Elevation{Credentials: []adminv1.ElevationCredentials{{}}}
+		for _, state := range states {
+			e.Credentials = append(e.Credentials, adminv1.ElevationCredentials{Revocation: &adminv1.ElevationRevocation{State: state}})
+		}
+		if got := revocationOf(e); got != string(want) {
+			t.Errorf("%v: the list shows %q, want %q", states, got, want)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.asked = append(a.asked, asked)
 	switch result, known := a.results[line]; {
 	case strings.HasPrefix(path, "/elevations/"):
-		changed := adminv1.Elevation{ID: "e", State: adminv1.ElevationEnded, Class: adminv1.BreakGlassAccess}
+		changed := adminv1.Elevation{ID: "e", State: adminv1.ElevationEnded, Class: adminv1.BreakGlassAccess, Credentials: a.elevation.Credentials}
 		if strings.HasSuffix(path, "/activate") {
 			changed.State = adminv1.ElevationActive
 		}

@@ -44,8 +44,8 @@ level admin gives full access and requires the role break-glass.
 
 The private key is created locally and stored in a file next to the kubeconfig, FILE.access. This file is a secret that gives
 access to the cluster for at most 15 minutes: so long lasts a certificate. kubectl renews it by calling hcpctl, which needs your
-identity and your elevation. The access ends when the elevation ends or 'hcpctl break-glass revoke --credential' revokes it, at the
-latest 15 minutes later, or at once when its class is revoked. With --reason and --ticket the command creates an elevation for
+identity and your elevation. The access ends when 'hcpctl access end' ends the elevation, when the elevation expires, or when its class
+is revoked. If 'hcpctl break-glass revoke --credential' revokes it, it ends at most 15 minutes later. With --reason and --ticket the command creates an elevation for
 the cluster that lasts long enough, and does not end it. If the access policy requires an approval, the command waits for it.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if file == "" {
@@ -105,17 +105,29 @@ the cluster that lasts long enough, and does not end it. If the access policy re
 }
 
 // requestSigned requests a credential and waits until the control plane has signed it.
+// The revocation of the credentials of another engineer cancels requests that are not signed; they are repeated.
 func requestSigned(ctx context.Context, client *adminclient.Client, cluster string, asked adminv1.CredentialRequest) (*adminv1.Operation, *csv1.BreakGlassCredentialStatus, error) {
-	operation, err := client.Act(ctx, cluster, "credentials", asked)
-	if err != nil {
-		return nil, nil, err
+	for attempt := 1; ; attempt++ {
+		operation, err := client.Act(ctx, cluster, "credentials", asked)
+		if err != nil {
+			return nil, nil, err
+		}
+		if operation, err = client.Await(ctx, operation); err != nil {
+			return nil, nil, err
+		}
+		issued, err := awaitSigned(ctx, client, operation.ID)
+		if attempt < maxSignAttempts && errors.Is(err, errCanceled) {
+			continue
+		}
+		return operation, issued, err
 	}
-	if operation, err = client.Await(ctx, operation); err != nil {
-		return nil, nil, err
-	}
-	issued, err := awaitSigned(ctx, client, operation.ID)
-	return operation, issued, err
 }
+
+// maxSignAttempts limits the number of requests for one certificate.
+const maxSignAttempts = 3
+
+// errCanceled is the error of a credential that was canceled before it was signed.
+var errCanceled = errors.New("it was canceled: its class was revoked, or the cluster is being deleted")
 
 // awaitSigned waits until the control plane has signed a credential.
 func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*csv1.BreakGlassCredentialStatus, error) {
@@ -132,6 +144,8 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 			return status, nil
 		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
+		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
+			return nil, fmt.Errorf("credential %s was not issued: %w", uid, errCanceled)
 		default:
 			return nil, fmt.Errorf("credential %s was not issued: its state is %s", uid, status.GetState())
 		}

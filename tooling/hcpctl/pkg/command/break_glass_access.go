@@ -27,7 +27,7 @@ func (e *environment) breakGlassCertificate() *cobra.Command {
 		Use: "certificate --access FILE", Short: "Print the certificate of an access for kubectl, renewed if necessary", Args: cobra.NoArgs,
 		Long: `Print the certificate of an access for kubectl, renewed if necessary. The kubeconfig of 'hcpctl break-glass request' calls this
 command. A certificate lasts 15 minutes; the command requests another one while your elevation lasts and the access is not
-revoked. The output contains the private key.`,
+revoked, also if the API server rejects the current one. The output contains the private key.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if file == "" {
 				return fmt.Errorf("--access is required")
@@ -51,8 +51,8 @@ revoked. The output contains the private key.`,
 	return c
 }
 
-// currentAccess returns an access with a certificate that lasts. It requests another certificate if the current one ends soon. While
-// that is not possible, it returns the current one until it ends.
+// currentAccess returns an access with a certificate that lasts. It requests another certificate if the current one ends soon, or if the
+// API server rejects it. While that is not possible, it returns the current one until it ends, unless the API server rejects it.
 func (e *environment) currentAccess(ctx context.Context, client *adminclient.Client, file string, renew bool) (*credential.Access, error) {
 	unlock, err := credential.Lock(file)
 	if err != nil {
@@ -60,13 +60,19 @@ func (e *environment) currentAccess(ctx context.Context, client *adminclient.Cli
 	}
 	defer unlock()
 	access, err := credential.ReadAccess(file)
-	if err != nil || !renew && time.Until(access.Expires) > renewBefore {
-		return access, err
+	if err != nil {
+		return nil, err
+	}
+	rejected := time.Now().Before(access.Expires) && access.Rejected(ctx)
+	if !renew && !rejected && time.Until(access.Expires) > renewBefore {
+		return access, nil
 	}
 	_, err = e.requestAccess(ctx, client, file, access)
 	switch {
 	case err == nil:
 		return access, nil
+	case rejected:
+		return nil, fmt.Errorf("the API server rejects the certificate, because credentials of its class were revoked, and it cannot be renewed: %w", err)
 	case !renew && time.Now().Before(access.Expires):
 		fmt.Fprintf(e.err, "warning: the certificate ends at %s and cannot be renewed: %v\n", access.Expires.Local().Format(time.TimeOnly), err)
 		return access, nil
@@ -81,6 +87,7 @@ func (e *environment) requestAccess(ctx context.Context, client *adminclient.Cli
 		return nil, err
 	}
 	access.Cluster, access.Credential = operation.Target.ID, operation.ID
+	access.Server, access.Authority = issued.GetApiUrl(), issued.GetServingCertificateAuthority()
 	access.Certificate, access.Expires = issued.GetCertificate(), issued.GetExpirationTime().AsTime()
 	content, err := access.Encode()
 	if err != nil {

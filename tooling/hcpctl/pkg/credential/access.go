@@ -27,6 +27,9 @@ type Access struct {
 	// Credential is the UID of the current credential, and Expires the end of its certificate.
 	Credential string    `json:"credential"`
 	Expires    time.Time `json:"expires"`
+	// Server is the URL of the API server, and Authority the PEM certificates with which it is verified. Earlier releases stored neither.
+	Server    string `json:"server,omitempty"`
+	Authority string `json:"authority,omitempty"`
 }
 
 // ReadAccess reads the file of an access.

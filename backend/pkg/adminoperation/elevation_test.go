@@ -1,0 +1,102 @@
+package adminoperation_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+)
+
+func (f *fleet) ApplyBreakGlassCredential(_ context.Context, r *clusterservicev1.ApplyBreakGlassCredentialRequest) (*clusterservicev1.BreakGlassCredential, error) {
+	if _, err := f.do(r.GetUid(), &clusterservicev1.Actor{Name: "an engineer"}); err != nil {
+		return nil, err
+	}
+	return &clusterservicev1.BreakGlassCredential{Uid: r.GetUid()}, nil
+}
+
+func (f *fleet) RevokeBreakGlassCredentials(_ context.Context, r *clusterservicev1.RevokeBreakGlassCredentialsRequest) (*clusterservicev1.BreakGlassRevocation, error) {
+	f.mu.Lock()
+	f.revoked = proto.CloneOf(r)
+	f.mu.Unlock()
+	if _, err := f.do(r.GetUid(), &clusterservicev1.Actor{Name: "an engineer"}); err != nil {
+		return nil, err
+	}
+	return &clusterservicev1.BreakGlassRevocation{Uid: r.GetUid(), Elevation: r.GetElevation()}, nil
+}
+
+// TestEndedElevationIsRevoked executes the revocation of the credentials of an elevation. It needs no active elevation, and the elevation
+// that Cluster Service gets is that of the intent. The state of the stored elevation does not matter. It is retried for longer than other
+// actions while Cluster Service is away.
+func TestEndedElevationIsRevoked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(o *database.AdminOperationDocument, e *database.ElevationDocument)
+	}{
+		"ended": {"this is the usual case", func(_ *database.AdminOperationDocument, e *database.ElevationDocument) {
+			now := time.Now().UTC()
+			e.State, e.EndTime = database.ElevationEnded, &now
+		}},
+		"set back":            {"whoever can write to the database cannot prevent it", func(*database.AdminOperationDocument, *database.ElevationDocument) {}},
+		"of another engineer": {"somebody else has ended it", func(_ *database.AdminOperationDocument, e *database.ElevationDocument) { e.Actor.ObjectID = "bob" }},
+		"with another's in it": {"the document cannot name another elevation", func(o *database.AdminOperationDocument, _ *database.ElevationDocument) {
+			o.Actor.ElevationID = "another"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnvironment(t)
+			h.fleet.respond = func(call int) error {
+				if call < 3 {
+					return apierror.New(apierror.Unavailable, "The database cannot be reached.")
+				}
+				return nil
+			}
+			o := operation("9f1b0a3c-5d2e-4f60-8a71-b2c3d4e5f607")
+			o.Action, o.Parameters = adminv1.ActionElevationEnd, nil
+			elevation := intenttest.Elevation(&o, time.Hour)
+			h.admin.Sign(t, &o, &elevation)
+			tc.change(&o, &elevation)
+			key := h.insert(t, o, &elevation)
+			h.run(t, adminoperation.Options{RetryTimeout: time.Nanosecond})
+			ended := h.await(t, key, database.AdminSucceeded)
+			want := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: o.OperationID, ClusterUid: "uid", Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE,
+				Requester: "alice@example.com", Reason: "INC-1: it is stuck", Elevation: elevation.ElevationID}
+			if !proto.Equal(h.fleet.revoked, want) || ended.Attempts != 3 || h.fleet.effects[o.OperationID] != 1 {
+				t.Errorf("%s: Cluster Service got %v, want %v; %d attempts with %d effects", tc.reason, h.fleet.revoked, want, ended.Attempts, h.fleet.effects[o.OperationID])
+			}
+		})
+	}
+}
+
+// TestCredentialWaitsForRevocation requests a credential while those of its class are being revoked. The request is accepted when that is
+// over. Another revocation of the class is rejected at once.
+func TestCredentialWaitsForRevocation(t *testing.T) {
+	h := newEnvironment(t)
+	revoking := apierror.New(apierror.FailedPrecondition, "The credentials of this class are being revoked.").WithReason(clusterservice.ReasonRevocationInProgress)
+	h.fleet.respond = func(call int) error {
+		if call < 3 {
+			return revoking
+		}
+		return nil
+	}
+	stop := h.run(t, adminoperation.Options{})
+	credential := adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: "csr", Duration: "15m"}
+	if o := h.await(t, h.request(t, "one", adminv1.ActionCredentialRequest, credential), database.AdminSucceeded); o.Attempts != 3 {
+		t.Errorf("%d attempts, want 3", o.Attempts)
+	}
+	stop()
+	h.fleet.respond, h.fleet.reject = nil, revoking
+	h.run(t, adminoperation.Options{})
+	if o := h.await(t, h.request(t, "two", adminv1.ActionCredentialRevoke, json.RawMessage(`{"class":"sre"}`)), database.AdminFailed); o.Attempts != 1 {
+		t.Errorf("%d attempts, want 1", o.Attempts)
+	}
+}

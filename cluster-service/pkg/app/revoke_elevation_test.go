@@ -1,0 +1,102 @@
+package app_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+)
+
+// TestCredentialsOfElevationAreRevoked revokes the credentials of an elevation. The API server rejects its certificate, no further one is
+// issued with this elevation, also after a restart, and engineers with other elevations get credentials again. The revocation of another
+// elevation that waits for the first one needs no signer of its own.
+func TestCredentialsOfElevationAreRevoked(t *testing.T) {
+	r := newMeshRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	namespace := fleet.ControlPlaneNamespace(render.LocalEnvironment, &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
+	const (
+		apply     = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
+		revoke    = csv1.ClusterService_RevokeBreakGlassCredentials_FullMethodName
+		issued    = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
+		revoked   = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+		succeeded = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
+	)
+	request := func(elevation string) (string, error) {
+		c := credentialRequest(t, cluster, sre)
+		signed := r.admin.Call(t, apply, c, func(i *intent.Intent) { i.Elevation.ID, i.OperationID = elevation, c.Uid })
+		_, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), c)
+		return c.Uid, err
+	}
+	get := func(elevation string) (uid string, certificate []byte) {
+		t.Helper()
+		uid, err := request(elevation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return uid, []byte(service.awaitCredential(t, uid, issued).GetStatus().GetCertificate())
+	}
+	trusted := func(certificate []byte) bool { return r.hypershift.Trusts(namespace, "sre-break-glass", certificate) }
+	end := func(elevation, signedFor string) (*csv1.RevokeBreakGlassCredentialsRequest, context.Context) {
+		v := &csv1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE,
+			Requester: "bob@example.com", Reason: "INC-2: the elevation was ended", Elevation: elevation}
+		return v, intent.AppendToOutgoingContext(t.Context(), r.admin.Call(t, revoke, v, func(i *intent.Intent) { i.Elevation.ID = signedFor }))
+	}
+	own, certificate := get("elevation-1")
+	other, otherCertificate := get("elevation-2")
+
+	wrong, as := end("elevation-1", "elevation-2")
+	if _, err := service.RevokeBreakGlassCredentials(as, wrong); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("the intent of another elevation: %v", err)
+	}
+	first, as := end("elevation-1", "elevation-1")
+	for range 2 { // a repetition returns the same revocation
+		v, err := service.RevokeBreakGlassCredentials(as, first)
+		if err != nil || v.GetUid() != first.Uid || v.GetElevation() != "elevation-1" {
+			t.Fatalf("revoked %v: %v", v, err)
+		}
+	}
+	second, as := end("elevation-2", "elevation-2")
+	if _, err := service.RevokeBreakGlassCredentials(as, second); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitRevocation(t, first.Uid, succeeded)
+	service.awaitRevocation(t, second.Uid, succeeded)
+	service.awaitCredential(t, own, revoked)
+	service.awaitCredential(t, other, revoked)
+	if trusted(certificate) || trusted(otherCertificate) {
+		t.Error("the API server accepts the certificate of a revoked credential")
+	}
+
+	_, certificate = get("elevation-3")
+	for range 2 {
+		for _, elevation := range []string{"elevation-1", "elevation-2"} {
+			_, err := request(elevation)
+			requireRefused(t, err, codes.FailedPrecondition, "ELEVATION_REVOKED")
+		}
+		service.stop()
+		service = r.start(nil)
+	}
+	// An elevation without a credential prevents one, and does not replace the signer.
+	unused, as := end("elevation-4", "elevation-4")
+	v, err := service.RevokeBreakGlassCredentials(as, unused)
+	if err != nil || v.GetStatus().GetState() != succeeded || !trusted(certificate) {
+		t.Errorf("the revocation of an elevation without credentials is %v: %v", v.GetStatus(), err)
+	}
+	_, err = request("elevation-4")
+	requireRefused(t, err, codes.FailedPrecondition, "ELEVATION_REVOKED")
+
+	ofCustomers := &csv1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER,
+		Requester: "bob@example.com", Elevation: "elevation-1"}
+	if _, err := service.RevokeBreakGlassCredentials(t.Context(), ofCustomers); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an elevation of customers: %v", err)
+	}
+}

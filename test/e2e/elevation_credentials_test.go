@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+	"k8s.io/client-go/rest"
+)
+
+// thiefOf returns a kubectl with a copy of the certificate and the key of an engineer's access. Unlike the engineer's, it does not renew
+// the certificate.
+func (d *scenario) thiefOf(holder kubectl) kubectl {
+	d.t.Helper()
+	access, err := credential.ReadAccess(holder.kubeconfig + ".access")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return d.kubectlWith(&rest.Config{Host: access.Server, TLSClientConfig: rest.TLSClientConfig{
+		CAData: []byte(access.Authority), CertData: []byte(access.Certificate), KeyData: []byte(access.Key)}})
+}
+
+// endElevation ends the elevation of one of two engineers who have credentials for the cluster. The API server rejects the certificate
+// when the command returns, no other one is issued with the elevation, and the other engineer continues to work.
+func (d *scenario) endElevation() {
+	ended := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "ended.kubeconfig")}
+	other := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "other.kubeconfig")}
+	d.hcpctl("break-glass", "request", d.id, "--for", "10m", "--file", ended.kubeconfig, "--as", "operator", "--reason", "the ingress is slow", "--ticket", "INC-20")
+	d.hcpctl("break-glass", "request", d.id, "--for", "10m", "--file", other.kubeconfig, "--as", "approver", "--reason", "the nodes are slow", "--ticket", "INC-21")
+	thief := d.thiefOf(ended)
+	for _, holder := range []kubectl{ended, other, thief} {
+		d.requireReader(holder)
+	}
+	elevations, _, err := engineer(d.t, "oncall").Elevations(d.ctx, adminclient.ElevationFilter{Open: true}, 100)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	i := slices.IndexFunc(elevations, func(v adminv1.Elevation) bool { return v.Ticket == "INC-20" })
+	if i < 0 {
+		d.t.Fatalf("no elevation of the ticket: %+v", elevations)
+	}
+	id := elevations[i].ID
+	out := d.hcpctl("access", "end", id, "--as", "oncall")
+	if !strings.Contains(out, "accepts no certificate of the elevation") {
+		d.t.Errorf("the command prints %q", out)
+	}
+	d.requireRejected(thief)
+	d.requireReader(other)
+	// The engineer may get another certificate with another elevation, and none with this one.
+	service := clusterService(d.t)
+	list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uidOf(d.t, d.ctx, service, d.id)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	revoked := 0
+	for _, c := range list.GetCredentials() {
+		if c.GetSpec().GetElevation() != id {
+			continue
+		}
+		revoked++
+		if state := c.GetStatus().GetState(); state != clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED {
+			d.t.Errorf("the credential %s of the ended elevation is %s", c.GetUid(), state)
+		}
+	}
+	if revoked == 0 {
+		d.t.Error("Cluster Service has no credential of the elevation")
+	}
+	if out := d.hcpctl("access", "show", id, "--as", "reader"); !strings.Contains(out, string(adminv1.RevocationRevoked)) {
+		d.t.Errorf("the elevation shows %q", out)
+	}
+	if out := d.hcpctl("access", "list", "--all", "--as", "reader"); !strings.Contains(out, string(adminv1.RevocationRevoked)) {
+		d.t.Errorf("the list shows %q", out)
+	}
+	awaitAudit(d.t, "the sink has the revocation with the engineer who caused it", func(records map[string][]audit.Record) error {
+		missing := map[string]string{"admin": "elevations.end", "backend": "elevations.end", "cluster-service": "revocations.succeeded"}
+		for service, action := range missing {
+			if slices.ContainsFunc(records[service], func(r audit.Record) bool { return r.Action == action && r.Person.Name == "oncall@hcpmesh.local" }) {
+				delete(missing, service)
+			}
+		}
+		if len(missing) > 0 {
+			return errors.New(fmt.Sprint("records are missing: ", missing))
+		}
+		return nil
+	})
+}
