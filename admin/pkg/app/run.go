@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -103,6 +104,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
+	refused := refusals.New(records)
 	elevations := elevation.NewWatcher(db, database.FeedOptions{}, p.Log, p.Metrics)
 	auditHistory, err := options.Audit.History()
 	if err != nil {
@@ -116,7 +118,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	httpServer := &http.Server{
 		Handler: server.New(server.Config{
 			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-			Authenticator: authenticator, Intents: signer, Audit: records, AuditHistory: auditHistory, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+			Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 		}),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -132,7 +134,13 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	wg.Go(func() { keepFresh(workers) })
 	wg.Go(func() { monitor.Run(workers) })
 	wg.Go(func() { elevations.Run(workers) })
-	wg.Go(func() { records.Run(workers) })
+	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
+	var recorded sync.WaitGroup
+	recorded.Go(func() { records.Run(recording) })
+	wg.Go(func() { refused.Run(workers) })
+	// The audit ends after everything that it records.
+	defer recorded.Wait()
+	defer stopRecording()
 	defer wg.Wait()
 	defer stopWorkers()
 

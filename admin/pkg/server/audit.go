@@ -46,22 +46,40 @@ func (s *Server) beginAudit(ctx context.Context, rq *request) (err error) {
 	return err
 }
 
-// recordAudit records the outcome of each request of an authenticated caller that changes something, that reads something sensitive,
-// or that was refused. It returns an error if the record is not durable; then the response must not have the result. Requests
-// without a valid token have no person, and so are only logged.
+// actionAuthenticate is the action of the records of requests without a valid token. It is one action for all routes, so that whoever has
+// no token does not use up the kinds of refusals that are counted separately.
+const actionAuthenticate = "authenticate"
+
+// recordAudit records the outcome of each request that changes something, that reads something sensitive, or that was refused. It
+// returns an error if the record of a change or a read is not durable; then the response must not have the result. Repeated refusals are
+// counted: a caller that is refused must not fill the disk. A refusal stays one if its record cannot be stored.
 func (s *Server) recordAudit(ctx context.Context, rq *request, failure error) error {
-	refused := failure != nil && apierror.KindOf(failure) == apierror.PermissionDenied
-	if rq.caller.ObjectID == "" || !rq.route.changes() && !rq.route.Sensitive && !refused {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	record := s.record(ctx, rq, failure)
-	if begun := rq.begun; begun != nil {
+	switch known := rq.caller.ObjectID != ""; {
+	case rq.begun != nil:
+		begun := rq.begun
 		rq.begun = nil
 		return begun.End(ctx, record)
+	case !known && (failure == nil || !unauthenticated(failure)):
+		return nil // nobody was refused: the token could not be verified
+	case !known:
+		record.Action, record.Object, record.Outcome = actionAuthenticate, audit.Object{Kind: "route", ID: rq.route.Name}, audit.Refused
+		record.Person.Role = ""
+		s.Refusals.Refused(ctx, record)
+	case record.Outcome == audit.Refused:
+		s.Refusals.Refused(ctx, record)
+	case rq.route.changes() || rq.route.Sensitive:
+		return s.Audit.Append(ctx, record)
 	}
-	return s.Audit.Append(ctx, record)
+	return nil
+}
+
+// unauthenticated reports whether a request was refused because it has no valid token, or because its peer has sent too many such requests.
+func unauthenticated(failure error) bool {
+	kind := apierror.KindOf(failure)
+	return kind == apierror.Unauthenticated || kind == apierror.Throttled
 }
 
 // record returns the audit record of a request.

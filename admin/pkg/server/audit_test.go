@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 )
@@ -27,6 +28,13 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 			begun[r.Request] = true
 		} else {
 			outcomes[r.Action] = append(outcomes[r.Action], r.Outcome)
+		}
+		if r.Action == "authenticate" {
+			outcomes[r.Action] = append(outcomes[r.Action], r.Outcome)
+			if r.Outcome != audit.Refused || r.Person != (audit.Person{}) || r.Object.ID == "" {
+				t.Errorf("the record of a request without a valid token is %+v", r)
+			}
+			continue
 		}
 		if r.Person.Name == "" || r.Person.ObjectID == "" || r.Person.Role == "" || r.Request == "" {
 			t.Errorf("a record does not name the person, the role or the request: %+v", r)
@@ -56,6 +64,9 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 		case route.Method == http.MethodGet && !route.Sensitive && slices.Contains(got, audit.Succeeded):
 			t.Errorf("%s: a read that is not sensitive is recorded", route.Name)
 		}
+	}
+	if !slices.Contains(outcomes["authenticate"], audit.Refused) {
+		t.Error("requests without a valid token are not recorded")
 	}
 	for _, name := range []string{"clusters.dump", "credentials.get", "credentials.list", "works.list"} {
 		if !slices.Contains(outcomes[name], audit.Succeeded) {
@@ -115,7 +126,7 @@ func TestFullAuditQueueRejectsWhatMustBeAudited(t *testing.T) {
 	trail := audittest.New(t, "admin", writer.MinBytes)
 	trail.SinkAway(true)
 	config := h.config
-	config.Audit, config.Metrics = trail, prometheus.NewRegistry()
+	config.Audit, config.Refusals, config.Metrics = trail, refusals.New(trail), prometheus.NewRegistry()
 	handler := server.New(config)
 	dumps := 0
 	for ask(handler, "reader", "", http.MethodGet, "/clusters/"+uid+"/dump", "").Code == http.StatusOK {
@@ -132,7 +143,7 @@ func TestFullAuditQueueRejectsWhatMustBeAudited(t *testing.T) {
 		"a sensitive read": {"reader", http.MethodGet, "/clusters/" + uid + "/dump", "", http.StatusServiceUnavailable},
 		"a change":         {"operator", http.MethodPost, "/clusters/" + uid + "/pause", `{"duration":"1h"}`, http.StatusServiceUnavailable},
 		"an elevation":     {"operator", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`, http.StatusServiceUnavailable},
-		"a refusal":        {"guest", http.MethodGet, "/clusters/" + uid, "", http.StatusServiceUnavailable},
+		"a refusal":        {"guest", http.MethodGet, "/clusters/" + uid, "", http.StatusForbidden},
 		"another read":     {"reader", http.MethodGet, "/clusters/" + uid, "", http.StatusOK},
 	} {
 		got := ask(handler, answer.engineer, "", answer.method, answer.path, answer.body)

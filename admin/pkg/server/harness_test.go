@@ -29,6 +29,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -125,7 +126,7 @@ func newHarness(t *testing.T) *harness {
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall", "group-of-approver"},
 		}},
 		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
-		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
+		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1},
 	}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})

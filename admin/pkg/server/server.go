@@ -61,8 +61,10 @@ type Config struct {
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
 	Environment string
-	// Audit stores the audit records. AuditHistory reads those that were exported.
+	// Audit stores the audit records. Refusals stores those of refused requests, and bounds their number. AuditHistory reads those that
+	// were exported.
 	Audit        audit.Recorder
+	Refusals     RefusalRecorder
 	AuditHistory AuditHistory
 	Log          *slog.Logger
 	Metrics      prometheus.Registerer
@@ -70,6 +72,11 @@ type Config struct {
 	AuthenticationFailures *ratelimit.Limit
 	// Now is the clock of this limit; nil means time.Now.
 	Now func() time.Time
+}
+
+// RefusalRecorder stores the record of a refused request, or counts it. *refusals.Aggregator implements it.
+type RefusalRecorder interface {
+	Refused(ctx context.Context, r audit.Record)
 }
 
 // ComponentReader returns the states of the region's components within a few seconds, even if some do not respond.

@@ -24,7 +24,7 @@ const (
 )
 
 // kind identifies refusals that are counted together.
-type kind struct{ peer, person, action, code string }
+type kind struct{ peer, person, objectID, action, code string }
 
 // repeats is the last refusal of a kind, and the number of refusals without a record.
 type repeats struct {
@@ -70,7 +70,7 @@ func (a *Aggregator) Refused(ctx context.Context, r audit.Record) {
 func (a *Aggregator) find(r audit.Record) (of kind, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	of = kind{r.Peer, r.Person.Name, r.Action, r.Code}
+	of = kind{r.Peer, r.Person.Name, r.Person.ObjectID, r.Action, r.Code}
 	if a.kinds[of] == nil && len(a.kinds) >= maxKinds {
 		of = kind{peer: r.Peer, action: OtherAction}
 		r.Person, r.Action, r.Code = audit.Person{}, OtherAction, ""
