@@ -51,8 +51,9 @@ type Endpoints struct {
 	MQTT               string `json:"mqtt"`
 	// MQTTFaults and Cosmos accept injected faults if Config.Faults is set.
 	MQTTFaults string `json:"mqttFaults"`
-	// Azure is the URL of the Azure emulator.
-	Azure string `json:"azure"`
+	// Azure is the URL of the Azure emulator, and UpdateGraph that of the update graph.
+	Azure       string `json:"azure"`
+	UpdateGraph string `json:"updateGraph"`
 	// Etcd is the URL of etcd, and EtcdTLS the files of its administrator.
 	Etcd    string          `json:"etcd"`
 	EtcdTLS kubeapi.EtcdTLS `json:"etcdTLS"`
@@ -92,6 +93,7 @@ func (r *Region) Endpoints() Endpoints {
 		MQTT:                r.address(mqttPort),
 		MQTTFaults:          "http://" + r.address(mqttFaults),
 		Azure:               "https://" + r.address(azurePort),
+		UpdateGraph:         "https://" + r.address(updateGraphPort),
 		Etcd:                r.etcdURL(),
 		EtcdTLS:             r.etcdAdministrator,
 		DatabaseURLFiles: map[string]string{
