@@ -1,4 +1,5 @@
-// Package installation installs what a region deploys on clusters of real Kubernetes nodes: the images of the repository, by digest.
+// Package installation installs what a region deploys on clusters of real Kubernetes nodes: images by digest, Secrets that are renewed, and
+// charts with the values of the configuration.
 package installation
 
 import (

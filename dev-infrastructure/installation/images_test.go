@@ -35,6 +35,12 @@ const imagesDir = "../../.build/images"
 // startCluster starts a cluster of nodes, or skips the test where none can run.
 func startCluster(ctx context.Context, t *testing.T, nodes ...kubernetes.Node) *kubernetes.Cluster {
 	t.Helper()
+	return startClusterWith(ctx, t, kubernetes.Options{Nodes: nodes})
+}
+
+// startClusterWith starts a cluster with options, to which it adds the folders and programs.
+func startClusterWith(ctx context.Context, t *testing.T, o kubernetes.Options) *kubernetes.Cluster {
+	t.Helper()
 	if !*all {
 		t.Skip("it needs the images: make deploy-test runs it")
 	}
@@ -43,10 +49,8 @@ func startCluster(ctx context.Context, t *testing.T, nodes ...kubernetes.Node) *
 		t.Fatal(err)
 	}
 	built := t.TempDir()
-	o := kubernetes.Options{
-		Dir: t.TempDir(), ThirdParty: programs, Nodes: nodes,
-		NodeProgram: filepath.Join(built, "kubernetes-node"), PauseProgram: filepath.Join(built, "pause"),
-	}
+	o.Dir, o.ThirdParty = t.TempDir(), programs
+	o.NodeProgram, o.PauseProgram = filepath.Join(built, "kubernetes-node"), filepath.Join(built, "pause")
 	if err := o.Check(); err != nil {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
@@ -65,7 +69,7 @@ func startCluster(ctx context.Context, t *testing.T, nodes ...kubernetes.Node) *
 			t.Error(err)
 		}
 	})
-	t.Logf("a cluster of %d nodes was ready after %v", len(nodes), time.Since(began).Round(time.Millisecond))
+	t.Logf("a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
 	return cluster
 }
 

@@ -7,6 +7,7 @@ must exist before those of the release.
 {{- $migration := .values.migration }}
 {{- $this := dict "name" (printf "%s-migration" .name) "namespace" .namespace "values" .values }}
 {{- $volumes := list (dict "name" "keys" "vault" $migration.vault "files" (list (dict "path" "database-url" "secret" $migration.databaseUrl))) }}
+{{- $platform := dict "identity" $migration.identity "secrets" .values.secrets }}
 {{- $before := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-weight" "-1" "helm.sh/hook-delete-policy" "before-hook-creation" }}
 ---
 apiVersion: v1
@@ -70,8 +71,13 @@ spec:
         - migrate
         - --database-url-file=/secrets/keys/database-url
         - {{ printf "--grant-to=%s" (required "migration.databaseRole: is required" $migration.databaseRole) | quote }}
+{{- with include "service.platformEnvironment" $platform | trim }}
+        env: {{- . | nindent 8 }}
+{{- end }}
         resources: {{- include "service.resources" .values.resources | nindent 10 }}
         securityContext: {{- include "service.containerSecurity" . | nindent 10 }}
         volumeMounts: {{- include "service.secretMounts" (dict "volumes" $volumes) | nindent 8 }}
+{{- include "service.platformMounts" $platform | nindent 8 }}
       volumes: {{- include "service.secretVolumes" (dict "name" $this.name "volumes" $volumes "provider" .values.secrets.provider) | nindent 6 }}
+{{- include "service.platformVolumes" $platform | nindent 6 }}
 {{- end }}

@@ -94,6 +94,7 @@ containers:
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
+{{- include "service.platformEnvironment" .values | nindent 2 }}
   ports:
 {{- range $name, $number := .program.ports }}
   - name: {{ $name }}
@@ -111,6 +112,7 @@ containers:
   resources: {{- include "service.resources" .values.resources | nindent 4 }}
   securityContext: {{- include "service.containerSecurity" . | nindent 4 }}
   volumeMounts:
+{{- include "service.platformMounts" .values | nindent 2 }}
 {{- if get .values.identity "secret" }}
   - name: identity
     mountPath: /identity
@@ -134,6 +136,7 @@ containers:
     readOnly: true
 {{- end }}
 volumes:
+{{- include "service.platformVolumes" .values | nindent 0 }}
 {{- with get .values.identity "secret" }}
 - name: identity
   secret:

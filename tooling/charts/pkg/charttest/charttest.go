@@ -64,7 +64,7 @@ func Complete(name layer.Target, s *schema.Schema, rendered *document.Node) valu
 	for _, identity := range values.Identities(rendered) {
 		ids[identity] = clientID(identity)
 	}
-	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: ids, Secrets: values.CSI}
+	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: ids}
 }
 
 // completed returns a copy with digests.

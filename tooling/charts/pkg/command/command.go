@@ -36,7 +36,7 @@ func New() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.configDir, "config-dir", "", "`folder` of the configuration (default: the folder config in or above the working directory)")
 	flags.StringVar(&o.outputs, "outputs", "", "YAML `file` with the outputs of the infrastructure: clientIds, a map of managed identities to client IDs")
-	flags.StringVar(&o.secrets, "secrets", values.CSI, "`provider` of secrets: csi reads Key Vaults, secret expects Kubernetes Secrets")
+	flags.StringVar(&o.secrets, "secrets", "", "`provider` of secrets: csi reads Key Vaults, secret expects Kubernetes Secrets (default: that of the cluster's platform)")
 	root.AddCommand(
 		&cobra.Command{
 			Use: "values TARGET CHART", Short: "Print the values of a chart", Example: "  charts values --outputs outputs.yaml public/prod/uksouth frontend", Args: cobra.ExactArgs(2),
@@ -95,7 +95,7 @@ func (o *options) release(name, chartName string) (*release, error) {
 	if level := target.Level(); level != layer.Region && level != layer.Stamp {
 		return nil, fmt.Errorf("target %s: charts need a region or a stamp", name)
 	}
-	if o.secrets != values.CSI && o.secrets != values.Secret {
+	if o.secrets != "" && o.secrets != values.CSI && o.secrets != values.Secret {
 		return nil, fmt.Errorf("--secrets: %q is neither %s nor %s", o.secrets, values.CSI, values.Secret)
 	}
 	if o.configDir == "" {

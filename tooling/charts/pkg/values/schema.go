@@ -37,12 +37,13 @@ func integer(minimum, maximum int) object {
 
 // Patterns of names in values. None of them matches an empty name.
 const (
-	namePattern   = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`
-	uuidPattern   = `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
-	secretPattern = `^[a-z][a-z0-9-]{1,62}$`
-	filePattern   = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`
-	cidrPattern   = `^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$`
-	domainPattern = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
+	namePattern      = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`
+	uuidPattern      = `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
+	secretPattern    = `^[a-z][a-z0-9-]{1,62}$`
+	filePattern      = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`
+	cidrPattern      = `^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$`
+	authorityPattern = `^https://[a-z0-9.-]+(:[0-9]+)?/$`
+	domainPattern    = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
 )
 
 // SchemaOf returns the schema of the values of a workload's chart, values.schema.json. It refuses unknown keys, so that a wrong key is an
@@ -61,7 +62,7 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		"resources": closed(object{
 			"cpuMillicores": integer(10, 64000), "memoryMiB": integer(16, 65536), "memoryLimitMiB": integer(16, 65536),
 		}),
-		"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "secret": text(namePattern)}, "secret"),
+		"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern), "secret": text(namePattern)}, "authority", "secret"),
 		"flags":    flagsSchema(w, configuration),
 		"secrets": closed(object{
 			"provider": object{"enum": []string{CSI, Secret}},
@@ -69,7 +70,8 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 				"name": text(namePattern), "vault": text(namePattern),
 				"files": listOf(closed(object{"path": text(filePattern), "secret": text(secretPattern)}), 1),
 			}), 0),
-		}),
+			"authorities": text(namePattern),
+		}, "authorities"),
 		"network": closed(object{
 			"clients":          listOf(closed(object{"namespace": text(namePattern), "ports": listOf(text(namePattern), 1)}), 0),
 			"servers":          listOf(closed(object{"namespace": text(namePattern), "ports": listOf(port, 1)}), 0),
@@ -86,7 +88,7 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 	}
 	if w.Migration {
 		properties["migration"] = closed(object{
-			"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern)}),
+			"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern)}, "authority"),
 			"vault":    text(namePattern), "databaseUrl": text(secretPattern), "databaseRole": text(`^[a-z][a-z0-9_]{0,62}$`),
 		})
 	}

@@ -22,6 +22,16 @@ const (
 	Secret = "secret"
 )
 
+// The platforms of clusters, which the keys serviceCluster.platform and managementCluster.platform select.
+const (
+	aks            = "aks"
+	kubernetesOnly = "kubernetes"
+)
+
+// AuthoritiesName is the name of the ConfigMap with further certificate authorities that programs trust, in each namespace of a cluster
+// without Azure's add-ons. Each of its keys is a PEM file.
+const AuthoritiesName = "hcpmesh-authorities"
+
 // Target is a region or a stamp, with everything from which values are computed.
 type Target struct {
 	// Name is the name of the target, for example public/prod/uksouth.
@@ -31,7 +41,7 @@ type Target struct {
 	Configuration *document.Node
 	// ClientIDs are the client IDs of the managed identities, by name. They are outputs of the infrastructure.
 	ClientIDs map[string]string
-	// Secrets is the provider of secrets: CSI or Secret.
+	// Secrets is the provider of secrets: CSI or Secret. Empty means that of the cluster's platform.
 	Secrets string
 }
 
@@ -76,6 +86,9 @@ type Image struct {
 type Identity struct {
 	ClientID string `json:"clientId"`
 	TenantID string `json:"tenantId"`
+	// Authority is the URL of Entra ID, where the program exchanges the token of its service account. It is empty on AKS, where a webhook
+	// configures pods.
+	Authority string `json:"authority,omitempty"`
 	// Secret is the name of the Secret with tls.crt, tls.key and ca.crt. It is empty for a program without such an identity.
 	Secret string `json:"secret,omitempty"`
 }
@@ -84,6 +97,8 @@ type Identity struct {
 type Secrets struct {
 	Provider string   `json:"provider"`
 	Volumes  []Volume `json:"volumes"`
+	// Authorities is the name of a ConfigMap with certificate authorities that the program trusts besides those of its image.
+	Authorities string `json:"authorities,omitempty"`
 }
 
 // Volume is a folder of secret files, mounted at /secrets/NAME.
@@ -115,7 +130,7 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		Replicas:  c.replicas(),
 		Resources: map[string]int64{},
 		Identity:  c.identity("managedIdentity"),
-		Secrets:   Secrets{Provider: t.Secrets},
+		Secrets:   c.secrets(),
 	}
 	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
 		v.Resources[name] = c.number(c.path("resources", name)...)
@@ -189,7 +204,30 @@ func (c *computation) identity(key string) Identity {
 	if id == "" {
 		c.fail("the client ID of the managed identity %s is missing", name)
 	}
-	return Identity{ClientID: id, TenantID: c.text("tenantId")}
+	identity := Identity{ClientID: id, TenantID: c.text("tenantId")}
+	if c.platform() == kubernetesOnly {
+		identity.Authority = c.text("endpoints", "authority") + "/"
+	}
+	return identity
+}
+
+// platform returns the platform of the program's cluster.
+func (c *computation) platform() string { return c.text(c.cluster(), "platform") }
+
+// secrets returns how the program gets its secret files, without the files.
+func (c *computation) secrets() Secrets {
+	s := Secrets{Provider: c.target.Secrets}
+	if c.platform() == kubernetesOnly {
+		s.Authorities = AuthoritiesName
+	}
+	switch {
+	case s.Provider != "":
+	case c.platform() == aks:
+		s.Provider = CSI
+	default:
+		s.Provider = Secret
+	}
+	return s
 }
 
 // replicas returns the number of pods. An agent is alone: two would compete for the same session of the broker.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
@@ -74,7 +73,7 @@ func (e *environment) session(name string) (*session, error) {
 // available returns the actions of this program. Those of Azure need a configuration with the endpoints of the cloud.
 func (e *environment) available(client *http.Client, configuration *deployment.Configuration, instances []*plan.Instance) (map[string]action.Action, error) {
 	actions := action.Available(client)
-	actions["Helm"] = helm.Helm{Configuration: configuration, Clusters: helm.Kubeconfigs{Dir: e.kubeconfigDir}, Secrets: values.CSI}
+	actions["Helm"] = helm.Helm{Configuration: configuration, Clusters: helm.Kubeconfigs{Dir: e.kubeconfigDir}}
 	rendered := instances[0].Values
 	manager, authority := rendered.Get("endpoints", "resourceManager"), rendered.Get("endpoints", "authority")
 	if manager == nil || authority == nil {

@@ -59,7 +59,7 @@ func (k Kubeconfigs) Cluster(_ context.Context, name string) (*rest.Config, erro
 type Helm struct {
 	Configuration *deployment.Configuration
 	Clusters      Clusters
-	// Secrets is the provider of the charts' secrets: values.CSI or values.Secret.
+	// Secrets is the provider of the charts' secrets: values.CSI or values.Secret. Empty means that of the cluster's platform.
 	Secrets string
 }
 
