@@ -106,6 +106,12 @@ func TestElevationIsRevoked(t *testing.T) {
 				t.Errorf("credentials %s and %s, revocations %s, %d signers to replace; want %s and %s, %s, %d: %s", state(0), state(1), got, signers,
 					tc.own, tc.other, tc.revocations, tc.signers, tc.reason)
 			}
+			if name == "second waits" {
+				waits := aggregate.Revocations[1].Status.GetProgress()
+				if len(waits) != 1 || waits[0].GetState() != "AwaitingRevocation" || !strings.Contains(waits[0].GetMessage(), "the revocation v1") {
+					t.Errorf("the waiting revocation reports %v, want it to name the other one", waits)
+				}
+			}
 			again := aggregate.Clone()
 			settle(t, again, nil)
 			if !slices.EqualFunc(again.Revocations, aggregate.Revocations, func(a, b *fleet.Revocation) bool { return a.Status.GetState() == b.Status.GetState() }) || len(again.Works) != len(aggregate.Works) {
