@@ -27,6 +27,8 @@ type auditFields struct {
 	level string
 	// operation is the ID of the stored operation or elevation.
 	operation string
+	// revocations are the operations that the end of an elevation stored.
+	revocations []database.AdminOperationDocument
 }
 
 // objectOf returns the object of an audit record for the target of an operation.
@@ -125,11 +127,20 @@ func (s *Server) logAudit(ctx context.Context, rq *request) {
 		return
 	}
 	r := s.record(ctx, rq, rq.cause)
+	s.logRecord(ctx, r, rq.status)
+	for _, o := range rq.audited.revocations {
+		r.Operation, r.Object, r.Reason = o.OperationID, objectOf(o.Target), o.Actor.Reason
+		s.logRecord(ctx, r, rq.status)
+	}
+}
+
+// logRecord logs an audit record with the HTTP status of the response.
+func (s *Server) logRecord(ctx context.Context, r audit.Record, status int) {
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit",
 		slog.String(logkey.Record, "audit"), slog.String(logkey.Actor, r.Person.Name), slog.String(logkey.ObjectID, r.Person.ObjectID), slog.String(logkey.TenantID, r.Person.TenantID),
 		slog.String(logkey.Role, r.Person.Role), slog.String(logkey.Reason, r.Reason), slog.String(logkey.Ticket, r.Ticket), slog.Bool(logkey.Emergency, r.Emergency),
 		slog.String(logkey.Action, r.Action), slog.String(logkey.Target, truncate(r.Object.ID)), slog.String(logkey.ClusterUID, r.Object.Cluster),
-		slog.String(logkey.Outcome, r.Outcome), slog.Int(logkey.Status, rq.status), slog.String(logkey.OperationID, r.Operation), slog.String(logkey.RequestID, r.Request))
+		slog.String(logkey.Outcome, r.Outcome), slog.Int(logkey.Status, status), slog.String(logkey.OperationID, r.Operation), slog.String(logkey.RequestID, r.Request))
 }
 
 // objectInPath returns the kind and the identifier of the object that the path names.

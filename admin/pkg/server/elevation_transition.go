@@ -71,6 +71,7 @@ func (s *Server) changeElevation(ctx context.Context, rq *request, transition fu
 			if err := batch.Commit(ctx); err != nil {
 				return err
 			}
+			rq.audited.revocations = revocations
 		}
 		after = &item.Value
 		return nil

@@ -2,7 +2,6 @@ package adminoperation_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -77,26 +76,31 @@ func TestEndedElevationIsRevoked(t *testing.T) {
 	}
 }
 
-// TestCredentialWaitsForRevocation requests a credential while those of its class are being revoked. The request is accepted when that is
-// over. Another revocation of the class is rejected at once.
-func TestCredentialWaitsForRevocation(t *testing.T) {
-	h := newEnvironment(t)
+// TestCredentialsWaitForRevocation requests a credential, and revokes those of a class, while the credentials of the class are being
+// revoked. Both are accepted when that is over. Other rejected actions fail at once.
+func TestCredentialsWaitForRevocation(t *testing.T) {
 	revoking := apierror.New(apierror.FailedPrecondition, "The credentials of this class are being revoked.").WithReason(clusterservice.ReasonRevocationInProgress)
-	h.fleet.respond = func(call int) error {
-		if call < 3 {
-			return revoking
-		}
-		return nil
-	}
-	stop := h.run(t, adminoperation.Options{})
-	credential := adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: "csr", Duration: "15m"}
-	if o := h.await(t, h.request(t, "one", adminv1.ActionCredentialRequest, credential), database.AdminSucceeded); o.Attempts != 3 {
-		t.Errorf("%d attempts, want 3", o.Attempts)
-	}
-	stop()
-	h.fleet.respond, h.fleet.reject = nil, revoking
-	h.run(t, adminoperation.Options{})
-	if o := h.await(t, h.request(t, "two", adminv1.ActionCredentialRevoke, json.RawMessage(`{"class":"sre"}`)), database.AdminFailed); o.Attempts != 1 {
-		t.Errorf("%d attempts, want 1", o.Attempts)
+	for action, tc := range map[string]struct {
+		parameters any
+		state      database.AdminOperationState
+		attempts   int32
+	}{
+		adminv1.ActionCredentialRequest: {adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: "csr", Duration: "15m"}, database.AdminSucceeded, 3},
+		adminv1.ActionCredentialRevoke:  {adminv1.RevokeRequest{Class: "sre"}, database.AdminSucceeded, 3},
+		adminv1.ActionClusterRetry:      {map[string]string{"clusterUid": "uid"}, database.AdminFailed, 1},
+	} {
+		t.Run(action, func(t *testing.T) {
+			h := newEnvironment(t)
+			h.fleet.respond = func(call int) error {
+				if call < 3 {
+					return revoking
+				}
+				return nil
+			}
+			h.run(t, adminoperation.Options{})
+			if o := h.await(t, h.request(t, "one", action, tc.parameters), tc.state); o.Attempts != tc.attempts {
+				t.Errorf("%d attempts, want %d", o.Attempts, tc.attempts)
+			}
+		})
 	}
 }

@@ -189,10 +189,10 @@ func transient(err error) bool {
 	return lost
 }
 
-// waits reports whether a rejected action succeeds later by itself: a credential can be requested when the revocation of its class,
-// which another engineer may have caused, has ended.
+// waits reports whether a rejected action succeeds later by itself: credentials can be requested and revoked when the revocation of their
+// class, which the end of another engineer's elevation may have caused, has ended.
 func waits(action string, err error) bool {
-	return action == adminv1.ActionCredentialRequest && apierror.As(err).Reason == clusterservice.ReasonRevocationInProgress
+	return (action == adminv1.ActionCredentialRequest || action == adminv1.ActionCredentialRevoke) && apierror.As(err).Reason == clusterservice.ReasonRevocationInProgress
 }
 
 // retryTimeout returns how long transient failures of an action are retried. The certificates of an elevation work until they are
