@@ -54,10 +54,10 @@ resource "azapi_update_resource" "postgres_parameter" {
 
 # The owners of the databases. Their principals exist only to migrate; `PROGRAM migrate` grants the rights of the services.
 resource "azapi_resource" "postgres_owner" {
-  for_each               = local.postgres
+  for_each               = { "cluster-service" = var.config.clusterService.migrationIdentity, "maestro" = var.config.maestro.server.migrationIdentity }
   type                   = local.types.identity
   parent_id              = azapi_resource.group.id
-  name                   = "${each.value.server}-owner"
+  name                   = each.value
   location               = local.location
   body                   = {} # without a body, the provider returns its output as text
   response_export_values = ["properties.principalId", "properties.clientId"]

@@ -136,7 +136,7 @@ func (s Scope) Name() string {
 // NewTables returns the requirements of the programs. source is Maestro's name of the server, a part of topics.
 func NewTables(source string) (Tables, error) {
 	t := Tables{CosmosDatabase: database.DatabaseName, CosmosContainers: map[string]Container{}, TopicSpaces: map[string][]string{}, TopicPermissions: map[string]Permission{},
-		ServiceAccounts: map[string]Account{}, MigrationAccounts: map[string]Account{"cluster-service": account(mesh.ClusterServiceMigration), "maestro": account(mesh.MaestroMigration)}}
+		ServiceAccounts: map[string]Account{}, MigrationAccounts: map[string]Account{"cluster-service": migrationAccount(mesh.ClusterService), "maestro": migrationAccount(mesh.MaestroServer)}}
 	for _, container := range database.Containers() {
 		t.CosmosContainers[container.ID] = Container{PartitionKey: container.PartitionKeyDefinition.Paths[0], DefaultTTL: *container.DefaultTimeToLive}
 	}
@@ -176,6 +176,11 @@ func (t *Tables) permit(source, method string, grant mesh.Grant) error {
 	t.TopicSpaces[space] = []string{topic(source, consumer)}
 	t.TopicPermissions[fmt.Sprintf("%s-%s-%s", grant.Client, action, channel)] = Permission{string(grant.Client), space, permission}
 	return nil
+}
+
+// migrationAccount returns the service account of the command that migrates the database of a service. The chart of the service has it.
+func migrationAccount(service mesh.Peer) Account {
+	return Account{Namespace: string(service), Name: string(service) + "-migration"}
 }
 
 // account returns the service account of a workload.

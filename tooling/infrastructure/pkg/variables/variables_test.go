@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,36 @@ func TestTables(t *testing.T) {
 	}
 	if tables.CosmosContainers["Billing"].PartitionKey != "/subscriptionId" || tables.ServiceAccounts["maestro-agent"].Namespace != "maestro-agent" {
 		t.Errorf("the tables are %+v", tables)
+	}
+}
+
+// TestServiceAccountsAreThoseOfCharts checks that each service account that may use a managed identity is in a chart. Azure compares its
+// namespace and name with the subject of the federated credential.
+func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
+	tables, err := variables.NewTables("maestro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, accounts := range []map[string]variables.Account{tables.ServiceAccounts, tables.MigrationAccounts} {
+		for _, account := range accounts {
+			if account.Namespace == "maestro-agent" { // of stamps
+				continue
+			}
+			objects, err := os.ReadFile("../../../charts/pkg/chart/testdata/golden/" + account.Namespace + "/public-prod-uksouth.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(strings.Split(string(objects), "\n---\n"), func(object string) bool {
+				return strings.Contains(object, "kind: ServiceAccount\n") && strings.Contains(object+"\n", "\n  name: "+account.Name+"\n  namespace: "+account.Namespace+"\n")
+			}) {
+				t.Errorf("the chart %s has no service account %s", account.Namespace, account.Name)
+			}
+			checked++
+		}
+	}
+	if checked != 5+2 {
+		t.Errorf("there are %d service accounts", checked)
 	}
 }
 
