@@ -61,17 +61,23 @@ type consumer struct {
 	}
 }
 
+// newConsumer returns a consumer that queues events. The caller must start it.
 func newConsumer(name string, d *Dispatcher) *consumer {
-	ctx, cancel := context.WithCancel(context.Background())
 	c := &consumer{
-		name: name, dispatcher: d, log: d.o.Log.With(logkey.Consumer, name), cancel: cancel,
+		name: name, dispatcher: d, log: d.o.Log.With(logkey.Consumer, name),
 		wakeup: make(chan struct{}, 1), inbox: newInbox(), breaks: map[string]int{},
 	}
 	c.statusResyncNeeded.Store(true)
-	c.group.Add(2)
-	go func() { defer c.group.Done(); c.sendDeliveries(ctx) }()
-	go func() { defer c.group.Done(); c.processEvents(ctx) }()
 	return c
+}
+
+// start starts the loops. Events must reach the consumer already: one of the loops requests statuses at once, and the agent sends each
+// of them only once.
+func (c *consumer) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.group.Go(func() { c.sendDeliveries(ctx) })
+	c.group.Go(func() { c.processEvents(ctx) })
 }
 
 func (c *consumer) stop() {

@@ -246,6 +246,7 @@ func (d *Dispatcher) start(name string) {
 	d.mu.Lock()
 	d.serving[name] = c
 	d.mu.Unlock()
+	c.start()
 	d.metrics.serving.Inc()
 	d.o.Log.Info("consumer acquired", logkey.Consumer, name)
 }
