@@ -92,7 +92,7 @@ rotation: kubectl postgresql ## replace the keys and several times the authority
 # OpenTofu and its provider for Azure compile for about seven minutes of CPU time once, so `make test` does not need them.
 infra-test: ## plan the infrastructure of all regions, and apply one to the Azure emulator with OpenTofu
 	tooling/third-party/build.sh opentofu
-	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 30m -parallel 2 -v ./tooling/infrastructure/pkg/tofu
+	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 30m -parallel 2 -v ./tooling/infrastructure/pkg/tofu ./tooling/rollout/pkg/infrastructure
 
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
 	$(needs-node) \

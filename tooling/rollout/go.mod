@@ -20,6 +20,7 @@ require (
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
+	github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos v1.5.0 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.6.4 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect
@@ -153,6 +154,7 @@ require (
 	github.com/google/cel-go v0.26.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hcpmesh/hcpmesh/tooling/charts v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/infrastructure v0.0.0
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
@@ -181,5 +183,6 @@ replace (
 	github.com/hcpmesh/hcpmesh/tooling/azure-emulator => ../azure-emulator
 	github.com/hcpmesh/hcpmesh/tooling/charts => ../charts
 	github.com/hcpmesh/hcpmesh/tooling/configure => ../configure
+	github.com/hcpmesh/hcpmesh/tooling/infrastructure => ../infrastructure
 	github.com/hcpmesh/hcpmesh/tooling/mesh-policies => ../mesh-policies
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/provision"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
@@ -117,20 +118,8 @@ func (o *options) readAuthorities(values *variables.Variables) error {
 	return nil
 }
 
-// path returns a file of a scope below --dir. A scope belongs to an environment, a region or a stamp.
-func (o *options) path(scope variables.Scope, target layer.Target, name string) string {
-	owner := target
-	switch scope {
-	case variables.Global:
-		owner = target[:2]
-	case variables.Region, variables.ServiceCluster:
-		owner = target[:3]
-	}
-	return filepath.Join(o.dir, filepath.Join(owner...), string(scope)+name)
-}
-
 func (o *options) outputs(scope variables.Scope, target layer.Target) string {
-	return o.path(scope, target, ".json")
+	return provision.Path(o.dir, scope, target, ".json")
 }
 
 // workspace prepares tofu for a scope.
@@ -141,12 +130,7 @@ func (o *options) workspace(c *cobra.Command, d *deploymentScope) (*tofu.Workspa
 			*flag = filepath.Join(top, otherwise)
 		}
 	}
-	program := filepath.Join(o.programs, "tofu")
-	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("OpenTofu is not built: %w; run tooling/third-party/build.sh opentofu", err)
-	}
-	return tofu.Open(c.Context(), d.scope, d.values, tofu.Options{Program: program, Mirror: filepath.Join(o.programs, "providers"), Templates: o.templates,
-		Dir: o.path(d.scope, d.target, ".work"), State: o.path(d.scope, d.target, ".tfstate"), Backend: o.backend, Log: c.ErrOrStderr()})
+	return provision.Open(c.Context(), d.scope, d.target, d.values, provision.Options{Templates: o.templates, Programs: o.programs, Dir: o.dir, Backend: o.backend}, c.ErrOrStderr())
 }
 
 func (o *options) variables() *cobra.Command {
@@ -212,23 +196,13 @@ func (o *options) apply() *cobra.Command {
 	return c
 }
 
-// applied plans, checks and applies. With adopt, it repeats this with the resources in the state that exist; each time there are fewer.
+// applied plans, checks and applies.
 func (o *options) applied(c *cobra.Command, arguments []string, adopt bool) (*tofu.Workspace, *deploymentScope, error) {
 	w, plan, d, err := o.planned(c, arguments, false)
-	for err == nil {
-		if err = plan.Check(o.allowed); err != nil {
-			break
-		}
-		err = w.Apply(c.Context())
-		var exists *tofu.ExistsError
-		if !adopt || !errors.As(err, &exists) {
-			break
-		}
-		if err = w.Adopt(exists.Resources); err == nil {
-			plan, err = w.Plan(c.Context(), false, true)
-		}
+	if err != nil {
+		return nil, nil, err
 	}
-	return w, d, err
+	return w, d, provision.Apply(c.Context(), w, plan, o.allowed, adopt)
 }
 
 func (o *options) destroy() *cobra.Command {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
@@ -62,11 +63,11 @@ func (d *deploy) applyOnly(t *testing.T, address string) {
 
 // TestInfrastructureLifecycle applies all scopes of a region to an emulator of Azure, applies them again, changes values, and destroys them.
 func TestInfrastructureLifecycle(t *testing.T) {
-	azure := startAzure(t, 0)
+	azure := azuretest.Start(t, 0)
 	outputs := map[variables.Scope]json.RawMessage{}
 	deploys := map[variables.Scope]*deploy{}
 	for _, scope := range variables.Scopes() {
-		d := &deploy{scope: scope, target: region, env: azure.env, outputs: outputs}
+		d := &deploy{scope: scope, target: region, env: azure.Env, outputs: outputs}
 		if scope == variables.ManagementCluster {
 			d.target += "/1"
 		}
@@ -147,11 +148,11 @@ func (i *interrupter) Write(p []byte) (int, error) {
 // TestApplyContinuesAfterInterruption interrupts an apply of a region and applies again. Resources that Azure was creating are not in the
 // state and must be adopted.
 func TestApplyContinuesAfterInterruption(t *testing.T) {
-	azure := startAzure(t, 20*time.Millisecond)
+	azure := azuretest.Start(t, 20*time.Millisecond)
 	outputs := map[variables.Scope]json.RawMessage{}
-	global := &deploy{scope: variables.Global, target: region, env: azure.env, outputs: outputs}
+	global := &deploy{scope: variables.Global, target: region, env: azure.Env, outputs: outputs}
 	global.apply(t)
-	d := &deploy{scope: variables.Region, target: region, env: azure.env, outputs: outputs}
+	d := &deploy{scope: variables.Region, target: region, env: azure.Env, outputs: outputs}
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := &interrupter{cancel: cancel}
 	d.output = stopped
@@ -217,7 +218,7 @@ func form(t *testing.T, text json.RawMessage) any {
 
 // TestPlansOfAllRegions validates the bodies of all scopes of all regions against Azure's type definitions, without calling a service.
 func TestPlansOfAllRegions(t *testing.T) {
-	programs(t)
+	azuretest.Programs(t)
 	for _, target := range open(t).Targets(nil) {
 		scopes := []variables.Scope{variables.Global, variables.Region, variables.ServiceCluster}
 		if target.Level() == layer.Stamp {
@@ -241,7 +242,7 @@ func TestPlansOfAllRegions(t *testing.T) {
 
 // TestPlanRejectsWrongBodies checks that a plan finds a property that Azure does not have, without a network.
 func TestPlanRejectsWrongBodies(t *testing.T) {
-	programs(t)
+	azuretest.Programs(t)
 	copied := t.TempDir()
 	if err := os.CopyFS(copied, os.DirFS(templates)); err != nil {
 		t.Fatal(err)

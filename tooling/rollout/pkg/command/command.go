@@ -21,7 +21,10 @@ import (
 // environment holds the flags.
 type environment struct {
 	configDir, stateDir, secretsDir, caFile, output string
-	kubeconfigDir                                   string
+	kubeconfigDir, infrastructureDir, openTofu      string
+	mqttAuthorities                                 map[string]string
+	allowDeletion                                   []string
+	adopt                                           bool
 	diff                                            bool
 	parallel                                        int
 	allowLoss                                       []string
@@ -79,6 +82,10 @@ func (e *environment) addPlanFlags(c *cobra.Command) {
 	e.addFlags(c)
 	c.Flags().StringVar(&e.secretsDir, "secrets-dir", "", "`folder` with a file VAULT/SECRET for each secret")
 	c.Flags().StringVar(&e.kubeconfigDir, "kubeconfig-dir", "", "`folder` with a file CLUSTER.kubeconfig for each cluster")
+	c.Flags().StringVar(&e.infrastructureDir, "infrastructure-dir", "", "`folder` for the states and work files of OpenTofu (default: infrastructure in --state-dir)")
+	c.Flags().StringVar(&e.openTofu, "opentofu", "", "`folder` with tofu and its providers (default: .build/third-party/opentofu in the checkout)")
+	c.Flags().StringToStringVar(&e.mqttAuthorities, "mqtt-authority", nil, "`NAME=FILE` of a certificate authority of MQTT clients")
+	c.Flags().StringArrayVar(&e.allowDeletion, "allow-deletion", nil, "`STEP:ADDRESS` of a resource with data that the step may delete; repeat it for each")
 	c.Flags().StringVar(&e.caFile, "ca-file", "", "`file` with the authorities of HTTPS servers (default: those of the system)")
 	c.Flags().StringArrayVar(&e.allowLoss, "allow-loss", nil, "allow the change of a key of a data store, `TARGET:KEY`, or the removal of a TARGET; repeat it for several")
 }
@@ -213,6 +220,7 @@ further step starts. A rollout that failed or was interrupted, in whatever way, 
 		},
 	}
 	e.addPlanFlags(c)
+	c.Flags().BoolVar(&e.adopt, "adopt", false, "add resources to the state of OpenTofu that exist under the names of the templates, after an interrupted rollout")
 	c.Flags().IntVar(&e.parallel, "parallel", 4, "largest `number` of steps that run at the same time")
 	return c
 }

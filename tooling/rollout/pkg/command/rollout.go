@@ -61,7 +61,7 @@ func (e *environment) session(name string) (*session, error) {
 			return nil, err
 		}
 	}
-	actions, err := e.available(client, configuration, instances)
+	actions, err := e.available(client, root, configuration, instances)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,13 @@ func (e *environment) session(name string) (*session, error) {
 }
 
 // available returns the actions of this program. Those of Azure need a configuration with the endpoints of the cloud.
-func (e *environment) available(client *http.Client, configuration *deployment.Configuration, instances []*plan.Instance) (map[string]action.Action, error) {
+func (e *environment) available(client *http.Client, root string, configuration *deployment.Configuration, instances []*plan.Instance) (map[string]action.Action, error) {
 	actions := action.Available(client)
 	actions["Helm"] = helm.Helm{Configuration: configuration, Clusters: helm.Kubeconfigs{Dir: e.kubeconfigDir}}
+	var err error
+	if actions["Infrastructure"], err = e.infrastructure(root, configuration, instances); err != nil {
+		return nil, &inputError{err}
+	}
 	rendered := instances[0].Values
 	manager, authority := rendered.Get("endpoints", "resourceManager"), rendered.Get("endpoints", "authority")
 	if manager == nil || authority == nil {

@@ -1,0 +1,246 @@
+// Package infrastructure holds the action Infrastructure, which applies a scope of the templates for Azure with OpenTofu.
+package infrastructure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/provision"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
+)
+
+// Infrastructure applies scopes.
+type Infrastructure struct {
+	Configuration *deployment.Configuration
+	Options       provision.Options
+	// Authorities are the certificates of the authorities of MQTT clients in PEM, by name, for the scope region.
+	Authorities map[string]string
+	// Allowed are the addresses of resources with data that may be deleted, by step.
+	Allowed map[string][]string
+	// Adopt adds resources to the state that exist under the names of the templates.
+	Adopt bool
+}
+
+// The outputs of the action.
+const (
+	// Result is the output of the scope as a JSON object.
+	Result = "result"
+	// ClientIDs are the client IDs of the scope's managed identities by name, as a JSON object.
+	ClientIDs = "clientIds"
+)
+
+type parameters struct {
+	Scope string `json:"scope"`
+	// Outer are the results of the outer scopes by their names.
+	Outer map[variables.Scope]string `json:"outer"`
+}
+
+// Run applies the scope. A plan that deletes data is refused unless each deletion is allowed.
+func (a Infrastructure) Run(ctx context.Context, r action.Request) (map[string]string, error) {
+	w, plan, err := a.plan(ctx, r)
+	if err != nil {
+		return nil, classified(ctx, err)
+	}
+	for _, line := range lines(plan) {
+		fmt.Fprintln(r.Log, line)
+	}
+	if err := plan.Check(a.Allowed[r.Step]); err != nil {
+		return nil, refused(r.Step, err)
+	}
+	if len(plan.Pending()) > 0 {
+		if err := provision.Apply(ctx, w, plan, a.Allowed[r.Step], a.Adopt); err != nil {
+			return nil, classified(ctx, refused(r.Step, err))
+		}
+	}
+	result, err := w.Outputs(ctx)
+	if err != nil {
+		return nil, classified(ctx, err)
+	}
+	ids, err := clientIDs(result)
+	if err != nil {
+		return nil, fmt.Errorf("%s: reading the result: %w", r.Step, err)
+	}
+	outputs := map[string]string{Result: string(result), ClientIDs: ids}
+	maps.DeleteFunc(outputs, func(name, _ string) bool { return !slices.Contains(r.Outputs, name) })
+	return outputs, nil
+}
+
+// Content returns the hash of the variables. The results of outer scopes are not part of it, because they are inputs.
+func (a Infrastructure) Content(r action.Request) (map[string]string, error) {
+	_, _, values, err := a.variables(r)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	return map[string]string{"the configuration of the infrastructure": hex.EncodeToString(sum[:])}, nil
+}
+
+// Preview writes the changes of the plan, one in each line.
+func (a Infrastructure) Preview(ctx context.Context, r action.Request, out io.Writer) error {
+	_, plan, err := a.plan(ctx, r)
+	if err != nil {
+		return classified(ctx, err)
+	}
+	for _, line := range lines(plan) {
+		fmt.Fprintln(out, line)
+	}
+	return refused(r.Step, plan.Check(a.Allowed[r.Step]))
+}
+
+func lines(plan *guard.Plan) []string {
+	var all []string
+	for _, change := range plan.Pending() {
+		all = append(all, strings.Join(change.Change.Actions, "+")+" "+change.Address)
+	}
+	return all
+}
+
+// plan prepares the scope and stores a plan.
+func (a Infrastructure) plan(ctx context.Context, r action.Request) (*tofu.Workspace, *guard.Plan, error) {
+	with, target, values, err := a.variables(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	scope := variables.Scope(with.Scope)
+	outer := map[variables.Scope]json.RawMessage{}
+	for name, text := range with.Outer {
+		if !json.Valid([]byte(text)) {
+			return nil, nil, fmt.Errorf("%s: outer.%s: is not JSON", r.Step, name)
+		}
+		outer[name] = json.RawMessage(text)
+	}
+	if err := values.SetOuter(scope, outer); err != nil {
+		return nil, nil, err
+	}
+	w, err := provision.Open(ctx, scope, target, values, a.Options, r.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := w.Plan(ctx, false, true)
+	return w, plan, err
+}
+
+// variables returns the variables of the scope without those of outer scopes.
+func (a Infrastructure) variables(r action.Request) (parameters, layer.Target, *variables.Variables, error) {
+	var with parameters
+	if err := action.Decode(r, &with); err != nil {
+		return with, nil, nil, err
+	}
+	scope, err := variables.ParseScope(with.Scope)
+	if err != nil {
+		return with, nil, nil, fmt.Errorf("%s: %w", r.Step, err)
+	}
+	target := r.Target
+	if scope == variables.Global && target.Level() == layer.Environment {
+		regions := a.Configuration.Tree.At(layer.Region, target)
+		if len(regions) == 0 {
+			return with, nil, nil, fmt.Errorf("%s: %s has no regions", r.Step, target)
+		}
+		target = regions[0] // the scope has the same result for each of them
+	}
+	values, err := variables.New(a.Configuration, scope, target)
+	if err != nil {
+		return with, nil, nil, err
+	}
+	if scope == variables.Region {
+		values.MQTTAuthorities = a.Authorities
+	}
+	return with, target, values, nil
+}
+
+// clientIDs returns the client IDs of all identities in a result: the objects with a name and a client ID.
+func clientIDs(result json.RawMessage) (string, error) {
+	if len(result) == 0 {
+		return "{}", nil
+	}
+	var value any
+	if err := json.Unmarshal(result, &value); err != nil {
+		return "", err
+	}
+	ids := map[string]string{}
+	var visit func(any)
+	visit = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			name, named := value["name"].(string)
+			if id, has := value["clientId"].(string); named && has {
+				ids[name] = id
+			}
+			for _, field := range value {
+				visit(field)
+			}
+		case []any:
+			for _, item := range value {
+				visit(item)
+			}
+		}
+	}
+	visit(value)
+	text, err := json.Marshal(ids)
+	return string(text), err
+}
+
+// LossError reports deletions of data that nobody allowed.
+type LossError struct {
+	Step      string
+	Addresses []string
+}
+
+// Error lists the addresses with the flag that allows each.
+func (e *LossError) Error() string {
+	all := []string{"the plan deletes data; nothing was applied:"}
+	for _, address := range e.Addresses {
+		all = append(all, fmt.Sprintf("  %s (allow with --allow-deletion '%s:%s')", address, e.Step, address))
+	}
+	return strings.Join(all, "\n")
+}
+
+// refused names the flag of rollout in the error of a plan that deletes data.
+func refused(step string, err error) error {
+	var loss *guard.LossError
+	if errors.As(err, &loss) {
+		return &LossError{step, loss.Addresses}
+	}
+	return err
+}
+
+// status is the HTTP status of a response in the errors of the provider.
+var status = regexp.MustCompile(`RESPONSE (\d{3})`)
+
+// classified returns an error with its class. An error may be repeated only if all responses in it may.
+func classified(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	var class action.Class
+	for _, match := range status.FindAllStringSubmatch(err.Error(), -1) {
+		code, _ := strconv.Atoi(match[1])
+		if class = action.ClassOfStatus(code); class == action.ClassFailed {
+			return err
+		}
+	}
+	var exists *tofu.ExistsError
+	if class == "" || errors.As(err, &exists) {
+		return err
+	}
+	return &action.Error{Class: class, Err: err}
+}
