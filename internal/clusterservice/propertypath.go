@@ -8,7 +8,7 @@ import (
 // propertyPaths maps the fields of Cluster Service's requests to the properties of the ARM resources that they come from.
 // `[]` stands for an index or a key. A field of the request that the customer did not set maps to the empty string.
 var propertyPaths = map[string]string{
-	"uid": "", "cluster_uid": "", "resource_id": "id", "generation": "", "spec": "", "class": "", "requester": "", "reason": "",
+	"uid": "", "cluster_uid": "", "resource_id": "id", "generation": "", "spec": "", "class": "", "requester": "", "reason": "", "elevation": "",
 	"spec.tenant_id": "", "spec.identity_url": "", "spec.platform.subscription_id": "", "spec.platform.resource_group": "",
 	"spec.class": "", "spec.lifetime": "", "spec.requester": "", "spec.reason": "", "spec.not_after": "", "spec.level": "", "spec.elevation": "", "spec.emergency": "", "must_exist": "",
 
