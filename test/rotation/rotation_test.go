@@ -68,6 +68,7 @@ func (l *load) start(ctx context.Context) {
 		if err != nil {
 			return err
 		}
+		defer sre.CloseIdleConnections()
 		_, err = sre.Shards(ctx)
 		l.asks.Add(1)
 		return err

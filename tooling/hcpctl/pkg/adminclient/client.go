@@ -89,6 +89,10 @@ func New(options Options) (*Client, error) {
 	return &Client{options: options, http: client, credential: credential}, nil
 }
 
+// CloseIdleConnections closes the connections that have no request. A process that creates many clients calls it after the last request
+// of each: a connection stays open until then, or until the server closes it.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
 // accessToken returns a token that is valid for at least a minute.
 func (c *Client) accessToken(ctx context.Context) (string, error) {
 	c.mu.Lock()
