@@ -136,10 +136,11 @@ func (v *revocation) advance(ctx context.Context) (time.Duration, error) {
 		if done, err := v.replaceLeaf(ctx, signer); err != nil || !done {
 			return 0, err
 		}
-		if err := v.pruneTrust(ctx); err != nil {
-			return 0, err
-		}
 		v.setTrue(certificatesv1alpha1.LeafCertificatesRegeneratedType, "No client certificate depends on the previous signer.")
+	}
+	// Every pass removes the previous signer, because another client may have added it again since the last one.
+	if err := v.pruneTrust(ctx); err != nil {
+		return 0, err
 	}
 	return v.awaitRefusal(ctx, signer, previous)
 }
@@ -236,7 +237,7 @@ func (v *revocation) regenerate(ctx context.Context, secret *corev1.Secret) erro
 // that clients are not disconnected before they can change over.
 func (v *revocation) awaitTrust(ctx context.Context, signer, previous *pki.Authority) (time.Duration, error) {
 	const kind = certificatesv1alpha1.NewCertificatesTrustedType
-	total, err := v.bundle(ctx, client.ObjectKey{Namespace: v.hcp.Namespace, Name: contract.TotalClientCAConfigMap})
+	total, err := v.published(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -287,11 +288,24 @@ func (v *revocation) replaceLeaf(ctx context.Context, signer *pki.Authority) (do
 
 // pruneTrust removes revoked certificates from the trusted authorities of the class.
 func (v *revocation) pruneTrust(ctx context.Context) error {
-	certs, err := v.bundle(ctx, client.ObjectKey{Namespace: v.hcp.Namespace, Name: v.class.TrustConfigMap()})
+	trust, err := v.readBundle(ctx, v.hcp, v.class.TrustConfigMap())
 	if err != nil {
 		return err
 	}
-	return v.ensureBundle(ctx, v.hcp, v.class.TrustConfigMap(), pki.Bundle(slices.DeleteFunc(certs, v.revoked)))
+	certs, err := trust.certificates()
+	if err != nil {
+		return err
+	}
+	return trust.write(ctx, pki.Bundle(slices.DeleteFunc(certs, v.revoked)))
+}
+
+// published returns the certificates that the operator publishes to the API server.
+func (v *revocation) published(ctx context.Context) ([]*x509.Certificate, error) {
+	total, err := v.readBundle(ctx, v.hcp, contract.TotalClientCAConfigMap)
+	if err != nil {
+		return nil, err
+	}
+	return total.certificates()
 }
 
 // awaitRefusal waits until the server rejects the previous signer and accepts the new one.
@@ -306,7 +320,7 @@ func (v *revocation) awaitRefusal(ctx context.Context, signer, previous *pki.Aut
 		v.setFalse(kind, reason, message)
 		return probeInterval, nil
 	}
-	total, err := v.bundle(ctx, client.ObjectKey{Namespace: v.hcp.Namespace, Name: contract.TotalClientCAConfigMap})
+	total, err := v.published(ctx)
 	if err != nil {
 		return 0, err
 	}

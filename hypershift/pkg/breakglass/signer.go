@@ -66,7 +66,11 @@ func (o *Operator) reconcileSigners(ctx context.Context, key client.ObjectKey) (
 		}
 		wait = schedule.ShorterWait(wait, schedule.ShorterWait(due, clientDue))
 	}
-	return wait, o.ensureBundle(ctx, &hcp, contract.TotalClientCAConfigMap, total)
+	published, err := o.readBundle(ctx, &hcp, contract.TotalClientCAConfigMap)
+	if err != nil {
+		return 0, err
+	}
+	return wait, published.write(ctx, total)
 }
 
 // isRequested reports whether a certificate of a control plane is or was requested.
@@ -177,7 +181,11 @@ func (o *Operator) ensurePair(ctx context.Context, hcp *hyperv1.HostedControlPla
 // ensureTrust manages the trusted authorities of a class: the signer and its predecessors until they expire. A
 // revocation removes the predecessors.
 func (o *Operator) ensureTrust(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, signer *pki.Authority, now time.Time) ([]byte, error) {
-	certs, err := o.bundle(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: class.TrustConfigMap()})
+	trust, err := o.readBundle(ctx, hcp, class.TrustConfigMap())
+	if err != nil {
+		return nil, err
+	}
+	certs, err := trust.certificates()
 	if err != nil {
 		return nil, err
 	}
@@ -185,45 +193,56 @@ func (o *Operator) ensureTrust(ctx context.Context, hcp *hyperv1.HostedControlPl
 	if !containsCertificate(certs, signer.Certificate()) {
 		certs = append([]*x509.Certificate{signer.Certificate()}, certs...)
 	}
-	bundle := pki.Bundle(certs)
-	return bundle, o.ensureBundle(ctx, hcp, class.TrustConfigMap(), bundle)
+	content := pki.Bundle(certs)
+	return content, trust.write(ctx, content)
 }
 
-// bundle returns the certificates of a ConfigMap; none if it does not exist.
-func (o *Operator) bundle(ctx context.Context, key client.ObjectKey) ([]*x509.Certificate, error) {
+// bundle is a ConfigMap of certificates as it was read. Two controllers change the bundles of a control plane, so each decides on and
+// replaces the same version: a certificate that one of them has removed since does not return with the write of the other.
+type bundle struct {
+	management client.Writer
+	read       *corev1.ConfigMap // without a UID if it does not exist
+}
+
+// readBundle reads a ConfigMap of certificates, which may not exist.
+func (o *Operator) readBundle(ctx context.Context, hcp *hyperv1.HostedControlPlane, name string) (bundle, error) {
 	var configMap corev1.ConfigMap
-	if err := o.Management.Get(ctx, key, &configMap); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("getting ConfigMap %s: %w", key.Name, err)
+	err := o.Management.Get(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, &configMap)
+	if apierrors.IsNotFound(err) {
+		return bundle{o.Management, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: hcp.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(hcp)}}}}, nil
 	}
-	certs, err := pki.ReadCertificates([]byte(configMap.Data[contract.CABundleKey]))
 	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", key.Name, err)
+		return bundle{}, fmt.Errorf("getting ConfigMap %s: %w", name, err)
+	}
+	return bundle{o.Management, &configMap}, nil
+}
+
+// certificates returns the certificates of the bundle; none if it does not exist.
+func (b bundle) certificates() ([]*x509.Certificate, error) {
+	certs, err := pki.ReadCertificates([]byte(b.read.Data[contract.CABundleKey]))
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", b.read.Name, err)
 	}
 	return certs, nil
 }
 
-func (o *Operator) ensureBundle(ctx context.Context, hcp *hyperv1.HostedControlPlane, name string, bundle []byte) error {
-	var configMap corev1.ConfigMap
-	err := o.Management.Get(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, &configMap)
-	switch {
-	case apierrors.IsNotFound(err):
-		configMap = corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: hcp.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(hcp)}},
-			Data:       map[string]string{contract.CABundleKey: string(bundle)},
-		}
-		err = o.Management.Create(ctx, &configMap, fieldManager)
-	case err == nil && configMap.Data[contract.CABundleKey] == string(bundle):
+// write replaces the content, if it differs. It returns a conflict if another client has written or created the ConfigMap since it was
+// read.
+func (b bundle) write(ctx context.Context, content []byte) error {
+	exists := b.read.UID != ""
+	if exists && b.read.Data[contract.CABundleKey] == string(content) {
 		return nil
-	case err == nil:
-		next := configMap.DeepCopy()
-		next.Data = map[string]string{contract.CABundleKey: string(bundle)}
-		err = o.Management.Update(ctx, next, fieldManager)
+	}
+	next := b.read.DeepCopy()
+	next.Data = map[string]string{contract.CABundleKey: string(content)}
+	var err error
+	if exists {
+		err = b.management.Update(ctx, next, fieldManager)
+	} else {
+		err = b.management.Create(ctx, next, fieldManager)
 	}
 	if err != nil {
-		return fmt.Errorf("writing ConfigMap %s: %w", name, err)
+		return fmt.Errorf("writing ConfigMap %s: %w", next.Name, err)
 	}
 	return nil
 }
