@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	workv1client "open-cluster-management.io/api/client/work/clientset/versioned/typed/work/v1"
+	worklisters "open-cluster-management.io/api/client/work/listers/work/v1"
+	workv1 "open-cluster-management.io/api/work/v1"
+)
+
+// confirmingClient is the client of the controller that deletes the objects of an AppliedManifestWork. The controller removes an object
+// from the list also if it could not read or delete it, for example because the API server has just started and does not have its roles
+// yet. The list would become empty, and the work would be reported as deleted although the object exists.
+//
+// The client reads each object that a patch removes from the list. It returns an error while the AppliedManifestWork owns the object, and
+// the controller tries again.
+type confirmingClient struct {
+	workv1client.AppliedManifestWorkInterface
+	lister worklisters.AppliedManifestWorkLister
+	// get returns an object, or nil if it does not exist.
+	get func(ctx context.Context, named *workv1.AppliedManifestResourceMeta) (*foundObject, error)
+}
+
+// Patch implements workv1client.AppliedManifestWorkInterface.
+func (c confirmingClient) Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*workv1.AppliedManifestWork, error) {
+	if slices.Equal(subresources, []string{"status"}) {
+		if err := c.confirmRemovals(ctx, name, data); err != nil {
+			return nil, err
+		}
+	}
+	return c.AppliedManifestWorkInterface.Patch(ctx, name, pt, data, opts, subresources...)
+}
+
+// confirmRemovals returns an error if an object that a merge patch removes from the list cannot be read, or exists and is owned.
+func (c confirmingClient) confirmRemovals(ctx context.Context, name string, mergePatch []byte) error {
+	var patch struct {
+		Status map[string]json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(mergePatch, &patch); err != nil {
+		return fmt.Errorf("reading the patch of AppliedManifestWork %s: %w", name, err)
+	}
+	list, changed := patch.Status["appliedResources"]
+	if !changed {
+		return nil
+	}
+	var kept []workv1.AppliedManifestResourceMeta // a null removes all
+	if err := json.Unmarshal(list, &kept); err != nil {
+		return fmt.Errorf("reading the applied objects in the patch of AppliedManifestWork %s: %w", name, err)
+	}
+	applied, err := c.lister.Get(name)
+	if err != nil {
+		return err
+	}
+	for i := range applied.Status.AppliedResources {
+		removed := &applied.Status.AppliedResources[i]
+		if slices.Contains(kept, *removed) {
+			continue
+		}
+		object, err := c.get(ctx, removed)
+		if err != nil {
+			return err
+		}
+		if object != nil && object.UID == removed.UID && owns(applied, object.owners) {
+			return fmt.Errorf("AppliedManifestWork %s: %s.%s %s/%s still exists", name, removed.Resource, removed.Group, removed.Namespace, removed.Name)
+		}
+	}
+	return nil
+}
