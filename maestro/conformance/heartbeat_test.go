@@ -19,7 +19,7 @@ func (s *source) lastHeartbeat(consumer string) time.Time {
 func (s *source) untilHeartbeatAfter(consumer string, at time.Time) time.Time {
 	s.t.Helper()
 	var last time.Time
-	eventually.Holds(s.t, 60*time.Second, "a heartbeat of "+consumer, func() error {
+	eventually.Holds(s.t, time.Minute, "a heartbeat of "+consumer, func() error {
 		if last = s.lastHeartbeat(consumer); last.After(at) {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
@@ -29,7 +31,7 @@ type program struct {
 	t       testing.TB
 	binary  string
 	args    []string
-	command *exec.Cmd
+	process *spawn.Process
 }
 
 func (r *region) build(command string) string {
@@ -49,7 +51,7 @@ func (r *region) buildServer() *program {
 		r.t.Fatal(err)
 	}
 	return &program{t: r.t, binary: binary, args: append(audittest.Flags(audittest.Options(r.t)),
-		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--die-with-parent",
+		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 		"--identity-dir", filepath.Join(r.Dir, "maestro-server"), "--database-url-file", url,
 		"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, "maestro-server"), "--resend-after", "2s",
 	)}
@@ -58,12 +60,12 @@ func (r *region) buildServer() *program {
 // start runs the program and returns its addresses.
 func (p *program) start() *maestrotest.Server {
 	p.t.Helper()
-	p.command = exec.Command(p.binary, p.args...)
-	stderr, err := p.command.StderrPipe()
+	command := exec.Command(p.binary, p.args...)
+	stderr, err := command.StderrPipe()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.command.Start(); err != nil {
+	if p.process, err = spawn.Start(command, syscall.SIGKILL); err != nil {
 		p.t.Fatal(err)
 	}
 	addresses := make(chan string, 2) // gRPC, then REST
@@ -77,7 +79,7 @@ func (p *program) start() *maestrotest.Server {
 			}
 		}
 	}()
-	eventually.Holds(p.t, 30*time.Second, "the server program serves", func() error {
+	eventually.Holds(p.t, time.Minute, "the server program serves", func() error {
 		if len(addresses) < 2 {
 			return errors.New("it has logged no addresses")
 		}
@@ -86,10 +88,7 @@ func (p *program) start() *maestrotest.Server {
 	return &maestrotest.Server{GRPC: <-addresses, REST: <-addresses}
 }
 
-func (p *program) kill() {
-	_ = p.command.Process.Kill()
-	_ = p.command.Wait()
-}
+func (p *program) kill() { p.process.Kill() }
 
 // migrated reports whether the database is migrated.
 func (r *region) migrated(s *maestrotest.Server) bool {
@@ -104,7 +103,7 @@ func TestServerIsKilled(t *testing.T) {
 	s := p.start()
 	defer func() { p.kill() }()
 	var consumer string
-	eventually.Holds(t, 30*time.Second, "the server program accepts a registration", func() error {
+	eventually.Holds(t, time.Minute, "the server program accepts a registration", func() error {
 		if !r.migrated(s) {
 			return errors.New("its database is not migrated")
 		}
@@ -117,7 +116,7 @@ func TestServerIsKilled(t *testing.T) {
 	cs := r.source(s, "cluster-service")
 	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
 	mustEventually := func(action string, b bundle) {
-		eventually.Holds(t, 60*time.Second, action+" of "+b.ID, func() error {
+		eventually.Holds(t, time.Minute, action+" of "+b.ID, func() error {
 			_, err := current().publish(action, b)
 			switch status.Code(err) {
 			case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -185,17 +184,14 @@ func TestAgentIsKilled(t *testing.T) {
 	if err := seal.CreatePair(keys, filepath.Join(t.TempDir(), "public.json")); err != nil {
 		t.Fatal(err)
 	}
-	start := func() *exec.Cmd {
-		command := exec.Command(binary, "--die-with-parent", "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
+	start := func() *spawn.Process {
+		command := exec.Command(binary, "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
 			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer), "--secrets-key-file", keys)
-		if err := command.Start(); err != nil {
+		process, err := spawn.Start(command, syscall.SIGKILL)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return command
-	}
-	kill := func(command *exec.Cmd) {
-		_ = command.Process.Kill()
-		_ = command.Wait()
+		return process
 	}
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()
@@ -204,7 +200,7 @@ func TestAgentIsKilled(t *testing.T) {
 		works[i] = newBundle(consumer, "one")
 	}
 	agent := start()
-	defer func() { kill(agent) }()
+	defer func() { agent.Kill() }()
 	reach := func(n int, what string, condition func(statusEvent) bool) {
 		t.Helper()
 		eventually.Holds(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
@@ -225,14 +221,14 @@ func TestAgentIsKilled(t *testing.T) {
 	inParallel(4, works, func(b bundle) { cs.must("create", b) })
 	for _, n := range []int{10, 40, 80} {
 		reach(n, "applied", applied)
-		kill(agent)
+		agent.Kill()
 		agent = start()
 	}
 	reach(len(works), "applied", applied)
 	inParallel(4, works, func(b bundle) { cs.must("delete", b) })
 	for _, n := range []int{10, 40, 80} {
 		reach(n, "deleted", deleted)
-		kill(agent)
+		agent.Kill()
 		agent = start()
 	}
 	reach(len(works), "deleted", deleted)

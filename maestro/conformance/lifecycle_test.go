@@ -22,7 +22,7 @@ func (r *region) configMap(name string) (*unstructured.Unstructured, error) {
 
 func (r *region) untilGone(name string) {
 	r.t.Helper()
-	eventually.Holds(r.t, 30*time.Second, "ConfigMap "+name+" is gone", func() error {
+	eventually.Holds(r.t, time.Minute, "ConfigMap "+name+" is gone", func() error {
 		_, err := r.configMap(name)
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -161,7 +161,7 @@ func TestRemovedNamespaceIsAppliedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var gone time.Time
-	eventually.Holds(t, 60*time.Second, "the namespace is deleted", func() error {
+	eventually.Holds(t, time.Minute, "the namespace is deleted", func() error {
 		object, err := r.dynamic().Resource(namespaceKind).Get(t.Context(), namespace, metav1.GetOptions{})
 		if gone = time.Now(); apierrors.IsNotFound(err) || err == nil && object.GetUID() != oldNamespace {
 			return nil
@@ -284,7 +284,7 @@ func in(namespace string, manifest map[string]any) map[string]any {
 func (r *region) untilAppliedIdentity(id, name string) {
 	r.t.Helper()
 	works := schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "appliedmanifestworks"}
-	eventually.Holds(r.t, 30*time.Second, "the identity of "+name+" is stored", func() error {
+	eventually.Holds(r.t, time.Minute, "the identity of "+name+" is stored", func() error {
 		list, err := r.dynamic().Resource(works).List(r.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -81,7 +81,7 @@ func TestRestoredClusterLosesDeletedWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, 30*time.Second, "its AppliedManifestWork is deleted", func() error {
+	eventually.Holds(t, time.Minute, "its AppliedManifestWork is deleted", func() error {
 		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), restored, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):

@@ -38,7 +38,7 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r.startAgent(consumer)
 	agent := newBundle(consumer, "new")
 	// New work is published while the resync is running.
-	eventually.Holds(t, 60*time.Second, "the resync is running", func() error {
+	eventually.Holds(t, time.Minute, "the resync is running", func() error {
 		if reportedAgain(cs, before) == 0 {
 			return errors.New("no work is reported again")
 		}
@@ -84,7 +84,7 @@ func TestResyncIsBounded(t *testing.T) {
 		agent.report(b.ID, 1, 1, "Applied")
 		ids = append(ids, b.ID)
 	}
-	eventually.Holds(t, 10*time.Second, "all is confirmed", func() error {
+	eventually.Holds(t, time.Minute, "all is confirmed", func() error {
 		var n int
 		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
 			return fmt.Errorf("%d deliveries, %v", n, err)
@@ -101,7 +101,7 @@ func TestResyncIsBounded(t *testing.T) {
 		t.Errorf("%d unconfirmed events of the resync were sent, the window is 5", n-31)
 	}
 	confirmed := map[string]bool{}
-	eventually.Holds(t, 30*time.Second, "the resync ends", func() error {
+	eventually.Holds(t, time.Minute, "the resync ends", func() error {
 		for _, evt := range agent.events("spec.create_request", "") {
 			id := evt.Extensions()["resourceid"].(string)
 			if again := len(agent.events("spec.create_request", id)) > 1; again && !confirmed[id] {
@@ -132,7 +132,7 @@ func TestStatusResync(t *testing.T) {
 	agent.report(changed.ID, 1, 2, "Changed")
 	cs.must("delete", gone)
 	agent.report(gone.ID, 1, 2, "Deleted")
-	eventually.Holds(t, 10*time.Second, "the deletion is confirmed", func() error {
+	eventually.Holds(t, time.Minute, "the deletion is confirmed", func() error {
 		if code := r.Call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
 			return fmt.Errorf("reading the bundle: status %d", code)
 		}

@@ -199,7 +199,7 @@ func (s *source) status(id string) statusEvent {
 func (s *source) until(id, what string, condition func(statusEvent) bool) statusEvent {
 	s.t.Helper()
 	var last statusEvent
-	eventually.Holds(s.t, 60*time.Second, "resource "+id+" is "+what, func() error {
+	eventually.Holds(s.t, time.Minute, "resource "+id+" is "+what, func() error {
 		last = s.status(id)
 		if condition(last) {
 			return nil
@@ -262,7 +262,7 @@ func (s *source) publish(action string, b bundle) (int64, error) {
 }
 
 func (s *source) send(evt *cloudevents.Event) (int64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	out := &pbv1.CloudEvent{}
 	if err := protocol.WritePBMessage(ctx, binding.ToMessage(evt), out); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -56,7 +57,6 @@ topics:
 	command := func(arguments ...string) *exec.Cmd {
 		c := exec.Command(program, append(arguments, db...)...)
 		c.Env = append(os.Environ(), "MAESTRO_ENV=production")
-		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		c.Stdout, c.Stderr = log, log
 		return c
 	}
@@ -68,12 +68,13 @@ topics:
 		"--http-server-bindport="+rest, "--grpc-server-bindport="+grpc, "--health-check-server-bindport="+health, "--metrics-server-bindport="+metrics,
 		"--client-id=maestro-0", "--source-id=maestro", "--subscription-type=broadcast", "--heartbeat-interval=3", "--disable-grpc-tls=true",
 		"--message-broker-type=mqtt", "--message-broker-config-file="+broker)
-	if err := server.Start(); err != nil {
+	process, err := spawn.Start(server, syscall.SIGKILL)
+	if err != nil {
 		r.t.Fatalf("maestro server: %v", err)
 	}
 	p := &Process{Done: make(chan struct{})}
-	go func() { _ = server.Wait(); close(p.Done) }()
-	p.Stop = func() { _ = server.Process.Kill(); <-p.Done }
+	go func() { <-process.Exited(); close(p.Done) }()
+	p.Stop = func() { process.Kill(); <-p.Done }
 	r.t.Cleanup(p.Stop)
 	// Before its first heartbeats it drops statuses.
 	eventually.Holds(r.t, 60*time.Second, "the published server is ready", func() error {

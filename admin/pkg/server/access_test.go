@@ -132,7 +132,7 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 	handler := h.another(h.db)
 	unreviewed := func(metrics *prometheus.Registry, want float64) {
 		t.Helper()
-		eventually.Holds(t, 30*time.Second, "the metric counts the emergencies", func() error {
+		eventually.Holds(t, time.Minute, "the metric counts the emergencies", func() error {
 			families, err := metrics.Gather()
 			for _, f := range families {
 				if f.GetName() == "admin_emergency_elevations_unreviewed" && f.GetMetric()[0].GetGauge().GetValue() == want {

@@ -28,7 +28,7 @@ func TestCases(t *testing.T) {
 	h.populate(t)
 	record := servertest.New(h.client.Transport)
 	target := httpcase.Target{
-		BaseURL: h.url, Client: &http.Client{Transport: record}, Timeout: 10 * time.Second, ProcessOperations: h.execute,
+		BaseURL: h.url, Client: &http.Client{Transport: record}, Timeout: time.Minute, ProcessOperations: h.execute,
 		Headers: [][2]string{{"Content-Type", "application/json"}},
 		Variables: map[string]string{
 			"domain": "example.com", "cluster": uid, "subscription": subscription, "name": "Alpha", "cluster-id": clusterID, "pool": "pool", "deleting": uid, "operation": "op-of-alpha",

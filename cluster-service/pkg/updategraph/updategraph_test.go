@@ -106,7 +106,7 @@ func run(t *testing.T, s *Source) (stop func()) {
 
 func await(t *testing.T, s *Source, version string) {
 	t.Helper()
-	eventually.Holds(t, 30*time.Second, version+" is known", func() error {
+	eventually.Holds(t, time.Minute, version+" is known", func() error {
 		if _, known := s.Catalog().Exact(version); !known {
 			return errors.New("it is not in the catalogue")
 		}

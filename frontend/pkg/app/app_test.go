@@ -134,11 +134,14 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
 	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop, audit: &options.Audit}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		r.frontend <- app.Serve(ctx, process.New("frontend", slog.New(slog.NewJSONHandler(&r.log, nil))), options, listener)
 	}()
+	// The service writes to folders of the test until it ends.
+	t.Cleanup(func() { stop(); <-ended })
 	r.client = func(peer mesh.Peer) *http.Client {
 		identity, err := mesh.LoadIdentity(issue(peer))
 		if err != nil {
@@ -156,7 +159,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 // waitReady waits until the service is ready.
 func (r *region) waitReady(t testing.TB, client *http.Client) {
 	t.Helper()
-	eventually.Holds(t, 20*time.Second, "the service is ready", func() error {
+	eventually.Holds(t, time.Minute, "the service is ready", func() error {
 		if status, body := do(t, client, http.MethodGet, r.url+"/readyz", ""); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}
@@ -204,7 +207,7 @@ func TestServe(t *testing.T) {
 	if status, body := do(t, arm, http.MethodPut, r.url+"/subscriptions/11111111-1111-1111-1111-111111111111?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
 		t.Errorf("PUT subscription: %d %s", status, body)
 	}
-	eventually.Holds(t, 20*time.Second, "the access log and the audit record name the workload", func() error {
+	eventually.Holds(t, time.Minute, "the access log and the audit record name the workload", func() error {
 		for _, message := range []string{"request", "audit"} {
 			if !r.named(message, mesh.ARMFrontDoor) {
 				return fmt.Errorf("no record %q names it:\n%s", message, &r.log)

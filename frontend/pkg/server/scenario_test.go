@@ -215,7 +215,7 @@ func (d documents) check(t testing.TB) {
 // eventually waits until the condition is true.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

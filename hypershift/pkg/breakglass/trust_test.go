@@ -110,9 +110,9 @@ func TestRevokedSignerDoesNotReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if containsCertificate(certs, previous.Certificate()) {
-		t.Error("the revoked signer is trusted again")
+		t.Error("the trusted authorities contain the revoked signer")
 	}
 	if !containsCertificate(certs, current.Certificate()) {
-		t.Error("the current signer is no longer trusted")
+		t.Error("the trusted authorities lack the current signer")
 	}
 }

@@ -377,7 +377,7 @@ func (r *region) metric(t *testing.T, name string) float64 {
 // await waits until a condition holds.
 func await(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
-	eventually.Holds(t, 30*time.Second, condition, func() error {
+	eventually.Holds(t, time.Minute, condition, func() error {
 		if !holds() {
 			return errors.New("it does not hold yet")
 		}

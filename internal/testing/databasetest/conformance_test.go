@@ -399,7 +399,7 @@ func TestLostResponseAndLaterWrite(t *testing.T) {
 
 	overtaken := make(chan error, 1)
 	other := server.Open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() {
 		overtaken <- database.Retry(ctx, func(ctx context.Context) error {

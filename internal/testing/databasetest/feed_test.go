@@ -49,7 +49,7 @@ func (w *witness) handle(db *database.DB) database.Handler {
 
 func (w *witness) await(t *testing.T, uid, state string) {
 	t.Helper()
-	eventually.Holds(t, 20*time.Second, uid+" is "+state, func() error {
+	eventually.Holds(t, time.Minute, uid+" is "+state, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if got := w.seen[uid]; got != state {

@@ -167,7 +167,7 @@ func TestGroupDeletionInDeletedSubscription(t *testing.T) {
 			t.Fatalf("%s %s: %d %v", step.method, step.path, response.StatusCode, body)
 		}
 	}
-	eventually.Holds(t, 30*time.Second, "the group is deleted", func() error {
+	eventually.Holds(t, time.Minute, "the group is deleted", func() error {
 		if response, _ := h.do(t, http.MethodGet, group, nil, nil); response.StatusCode != http.StatusNotFound {
 			return errors.New(response.Status)
 		}

@@ -123,7 +123,7 @@ func startEmulator(t *testing.T, dir string, roots *x509.CertPool, tokens string
 		_ = command.Wait()
 	}
 	t.Cleanup(kill)
-	eventually.Holds(t, 30*time.Second, "the emulator serves", func() error {
+	eventually.Holds(t, time.Minute, "the emulator serves", func() error {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
 		address = strings.TrimSpace(string(text))
 		return err

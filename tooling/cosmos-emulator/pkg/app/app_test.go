@@ -66,7 +66,7 @@ func TestRun(t *testing.T) {
 		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))
 		go func() { ended <- o.Run(ctx, p) }()
 		address := ""
-		eventually.Holds(t, 10*time.Second, fmt.Sprintf("the server of round %d listens", round), func() error {
+		eventually.Holds(t, time.Minute, fmt.Sprintf("the server of round %d listens", round), func() error {
 			select {
 			case err := <-ended:
 				t.Fatalf("Run: %v", err)
@@ -114,7 +114,7 @@ func TestFullDiskIsNotReady(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		eventually.Holds(t, 10*time.Second, "the store is ready", func() error {
+		eventually.Holds(t, time.Minute, "the store is ready", func() error {
 			if readiness := p.CheckReadiness(ctx); !readiness.Ready || len(readiness.Dependencies) == 0 {
 				return fmt.Errorf("%+v", readiness)
 			}
