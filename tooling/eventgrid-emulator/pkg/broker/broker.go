@@ -69,8 +69,8 @@ type Broker struct {
 	closeErr  error
 }
 
-// Start serves MQTT on listener until Close.
-func Start(listener net.Listener, o Options) (*Broker, error) {
+// Start serves MQTT on a network listener until Close.
+func Start(network net.Listener, o Options) (*Broker, error) {
 	switch {
 	case o.TLS == nil:
 		return nil, errors.New("a TLS configuration is required: Event Grid accepts no plain connections")
@@ -107,13 +107,17 @@ func Start(listener net.Listener, o Options) (*Broker, error) {
 			ClientNetWriteBufferSize: 64 << 10,
 			SysTopicResendInterval:   3600,
 		}),
-		addr: listener.Addr(),
+		addr: network.Addr(),
 	}
-	b.hook = &eventGridHook{permissions: newPermissions(o), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients, disconnect: b.server.DisconnectClient}
+	b.hook = &eventGridHook{
+		permissions: newPermissions(o), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients, disconnect: b.server.DisconnectClient,
+		connections: newConnections(),
+	}
 	if err := b.server.AddHook(b.hook, nil); err != nil {
 		return nil, fmt.Errorf("installing the broker's hook: %w", err)
 	}
-	if err := b.server.AddListener(listeners.NewNet("mqtts", tls.NewListener(listener, o.TLS))); err != nil {
+	accepting := listener{listeners.NewNet("mqtts", tls.NewListener(network, o.TLS)), b.hook.connections.end}
+	if err := b.server.AddListener(accepting); err != nil {
 		return nil, fmt.Errorf("adding the listener: %w", err)
 	}
 	if err := b.server.Serve(); err != nil {
@@ -211,6 +215,8 @@ type eventGridHook struct {
 	// disconnect closes a connection with a reason.
 	disconnect func(*mqtt.Client, packets.Code) error
 	ends       certificateEnds
+	// connections has the connections with a session.
+	connections *connections
 }
 
 // ID implements mqtt.Hook.
@@ -219,7 +225,7 @@ func (*eventGridHook) ID() string { return "event-grid" }
 // Provides implements mqtt.Hook.
 func (*eventGridHook) Provides(b byte) bool {
 	switch b {
-	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablished, mqtt.OnDisconnect, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablish, mqtt.OnSessionEstablished, mqtt.OnDisconnect, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
 		return true
 	}
 	return false
@@ -250,6 +256,17 @@ func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 	return nil
 }
 
+// OnSessionEstablish closes the previous connection of a client and waits for its end.
+func (h *eventGridHook) OnSessionEstablish(cl *mqtt.Client, _ packets.Packet) {
+	h.connections.begin(cl, func(previous *mqtt.Client) {
+		h.log.Info(takenOver, logkey.Client, cl.ID)
+		h.close(previous, packets.ErrSessionTakenOver)
+	})
+}
+
+// takenOver is the message of the log record of a client that has connected again.
+const takenOver = "the client has connected again; its previous connection is closed"
+
 // OnSessionEstablished begins to watch the certificate of a client.
 func (h *eventGridHook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	from, err := certificateClient(cl)
@@ -258,11 +275,16 @@ func (h *eventGridHook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) 
 	}
 	h.ends.watch(cl, from.end, func() {
 		h.log.Info("connection closed: the certificate of the client has ended", logkey.Client, cl.ID)
-		// The engine writes the reason before it closes the connection. A client that does not read delays only that.
-		closing := time.AfterFunc(reasonTime, func() { cl.Stop(packets.ErrMaxConnectTime) })
-		defer closing.Stop()
-		_ = h.disconnect(cl, packets.ErrMaxConnectTime)
+		h.close(cl, packets.ErrMaxConnectTime)
 	})
+}
+
+// close closes the connection of a client with a reason.
+func (h *eventGridHook) close(cl *mqtt.Client, reason packets.Code) {
+	// The engine writes the reason before it closes the connection. A client that does not read delays only that.
+	closing := time.AfterFunc(reasonTime, func() { cl.Stop(reason) })
+	defer closing.Stop()
+	_ = h.disconnect(cl, reason)
 }
 
 // OnDisconnect ends the watch of the certificate.
