@@ -12,6 +12,13 @@ import (
 // The functions of this file return the properties that providers set, as far as clients read them. They depend only on the resource, so
 // that each write returns the same values. Host names have the suffixes of Azure's public cloud.
 
+// The host name of Resource Manager, and the suffixes of those of storage accounts and vaults.
+const (
+	Host        = "management.azure.com"
+	BlobSuffix  = ".blob.core.windows.net"
+	VaultSuffix = ".vault.azure.net"
+)
+
 // stable returns a UUID that depends on a resource and a purpose.
 func stable(r *Resource, purpose string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(strings.ToLower(r.ID)+" "+purpose)).String()
@@ -59,11 +66,11 @@ func eventNamespace(r *Resource) map[string]any {
 }
 
 func keyVault(r *Resource) map[string]any {
-	return map[string]any{"vaultUri": "https://" + strings.ToLower(r.Name) + ".vault.azure.net/"}
+	return map[string]any{"vaultUri": "https://" + strings.ToLower(r.Name) + VaultSuffix + "/"}
 }
 
 func storageAccount(r *Resource) map[string]any {
-	return map[string]any{"primaryLocation": r.Location, "statusOfPrimary": "available", "primaryEndpoints": map[string]any{"blob": "https://" + r.Name + ".blob.core.windows.net/"}}
+	return map[string]any{"primaryLocation": r.Location, "statusOfPrimary": "available", "primaryEndpoints": map[string]any{"blob": "https://" + r.Name + BlobSuffix + "/"}}
 }
 
 // immutabilityPolicy returns the state of a policy, which a write of the resource does not change: the action lock is not emulated.

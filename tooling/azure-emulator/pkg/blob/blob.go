@@ -1,7 +1,7 @@
 // Package blob emulates Azure Blob Storage for published documents: whole block blobs that are written, read, listed and
 // deleted, and append blobs, in containers with or without public access or an immutability policy.
 //
-// URLs have the form http(s)://host/account/container/blob. Accounts are part of the emulator's configuration. All other
+// URLs have the form http(s)://host/account/container/blob; package emulator adds the account to those of Azure. Accounts are part of the emulator's configuration. All other
 // operations (uncommitted blocks, leases, snapshots, shared access signatures) are rejected with 501.
 package blob
 

@@ -1,5 +1,6 @@
 // Package emulator combines the emulated services of Azure in one handler: Resource Manager below /subscriptions and
-// /providers, one Key Vault below /certificates, and Blob Storage below the names of its accounts.
+// /providers, one Key Vault below /certificates, and Blob Storage below the names of its accounts. The vault and the accounts also have the
+// host names that they have in Azure.
 //
 // For each request it applies the injected faults, verifies the bearer token, and calls the service, which authorizes the caller by
 // role assignments (package rbac). All data is in one
@@ -118,7 +119,7 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.control(w, r)
 		return
 	}
-	service := e.service(r.URL.Path)
+	service, r, known := e.addressed(r)
 	started := time.Now()
 	recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
@@ -126,6 +127,10 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e.Observe(service, r.Method, recorder.status, time.Since(started))
 		}
 	}()
+	if !known {
+		writeError(recorder, service, http.StatusMisdirectedRequest, "MisdirectedRequest", "The emulator does not have the name "+r.Host+".")
+		return
+	}
 	rule := e.faults.Next(faults.Request{Method: r.Method, Service: service, Path: r.URL.Path})
 	if rule != nil {
 		if wait := rule.Latency(); wait > 0 {
@@ -194,11 +199,16 @@ func (e *Emulator) writeFault(w http.ResponseWriter, service string, rule *fault
 	if wait := rule.RetryAfter(); wait > 0 {
 		arm.SetRetryAfter(w.Header(), wait)
 	}
+	writeError(w, service, rule.Status, code, "Injected fault.")
+}
+
+// writeError writes an error response in the format of a service.
+func writeError(w http.ResponseWriter, service string, status int, code, message string) {
 	if service == ServiceBlob {
-		blob.WriteError(w, rule.Status, code, "Injected fault.")
+		blob.WriteError(w, status, code, message)
 		return
 	}
-	arm.WriteError(w, &arm.Error{Status: rule.Status, Code: code, Message: "Injected fault."})
+	arm.WriteError(w, &arm.Error{Status: status, Code: code, Message: message})
 }
 
 // authenticate verifies the bearer token and returns its principal, or nobody for a public blob. If the token is missing or
