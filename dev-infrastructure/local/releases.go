@@ -36,7 +36,8 @@ func (r *Region) signReleases() error {
 			return err
 		}
 		for _, known := range catalog.Releases() {
-			if err := key.SignInto(r.signaturesDir(), known.Digest, known.Image); err != nil {
+			reference := signature.NewReference(known.Image, known.Version.String())
+			if err := key.SignInto(r.signaturesDir(), known.Digest, reference); err != nil {
 				return fmt.Errorf("signing release %s: %w", known.Version, err)
 			}
 		}

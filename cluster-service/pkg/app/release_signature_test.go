@@ -33,7 +33,7 @@ func signReleases(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	for _, known := range catalog.Releases() {
-		if err := key.SignInto(signatures, known.Digest, known.Image); err != nil {
+		if err := key.SignInto(signatures, known.Digest, signature.NewReference(known.Image, known.Version.String())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,7 +26,8 @@ const (
 
 // Signatures verifies that releases are signed. A *signature.Verifier implements it.
 type Signatures interface {
-	Verify(ctx context.Context, digest string) error
+	// VerifyVersion returns an error if the publisher has not signed that the digest is the version.
+	VerifyVersion(ctx context.Context, digest, version string) error
 	// Add adds a stored message, and Messages returns the messages to store.
 	Add(digest string, message []byte) error
 	Messages() map[string][]byte
@@ -111,7 +112,7 @@ func (s *Source) verify(ctx context.Context, releases []*release.Release) map[st
 			}
 			mu.Unlock()
 			defer cancel(nil)
-			err := s.o.Signatures.Verify(ctx, r.Digest)
+			err := s.o.Signatures.VerifyVersion(ctx, r.Digest, r.Version.String())
 			if err == nil {
 				return
 			}

@@ -41,7 +41,7 @@ func newPublisher(t *testing.T) *publisher {
 func (p *publisher) sign(t *testing.T, versions ...string) {
 	t.Helper()
 	for _, version := range versions {
-		if err := p.key.SignInto(p.dir, digests[version], "quay.io/releases:"+version); err != nil {
+		if err := p.key.SignInto(p.dir, digests[version], signature.NewReference("quay.io/releases", version)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,6 +113,23 @@ func TestUnsignedReleaseIsRefused(t *testing.T) {
 	}
 }
 
+// TestSignedImageOfAnotherVersionIsRefused: the update graph gives a version the digest that the publisher has signed as another version.
+func TestSignedImageOfAnotherVersionIsRefused(t *testing.T) {
+	p := newPublisher(t)
+	p.sign(t, "4.20.1")
+	if err := p.key.SignInto(p.dir, digests["4.21.1"], signature.NewReference("quay.io/releases", "4.20.0")); err != nil {
+		t.Fatal(err)
+	}
+	s := p.source(t, "", &memory{}, catalogOfTests(t))
+	defer run(t, s)()
+	await(t, s, "4.20.1")
+	awaitRefusal(t, s, "4.21.1", false)
+	refusal, _ := s.Catalog().RefusalOf("4.21.1")
+	if text := refusal.Reason.Error(); !strings.Contains(text, "quay.io/releases:4.20.0-multi") {
+		t.Errorf("%q does not name the signed reference", text)
+	}
+}
+
 // TestSignatureStoreIsAway: verified releases stay available, also after a restart. Others are refused until the store is back.
 func TestSignatureStoreIsAway(t *testing.T) {
 	p, stored := newPublisher(t), &memory{}
@@ -143,7 +160,7 @@ func TestSignatureStoreIsAway(t *testing.T) {
 func TestStoredSignatureIsVerified(t *testing.T) {
 	p, attacker := newPublisher(t), newPublisher(t)
 	p.sign(t, "4.20.1")
-	forged, err := attacker.key.Sign(digests["4.21.1"], "quay.io/releases:4.21.1")
+	forged, err := attacker.key.Sign(digests["4.21.1"], signature.NewReference("quay.io/releases", "4.21.1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func armored(kind string, serialize func(*bytes.Buffer) error) ([]byte, error) {
 }
 
 // Sign returns the message for an image.
-func (k *Key) Sign(digest, reference string) ([]byte, error) {
+func (k *Key) Sign(digest string, reference Reference) ([]byte, error) {
 	var c content
 	c.Critical.Type = messageType
 	c.Critical.Image.Digest, c.Critical.Identity.Reference = digest, reference
@@ -129,12 +129,14 @@ func (k *Key) sign(text []byte) ([]byte, error) {
 	return message.Bytes(), nil
 }
 
-// SignInto adds the message for an image to the folder of a store, unless the folder has a message of the key for the image.
-func (k *Key) SignInto(dir, digest, reference string) error {
+// SignInto writes the message for an image to the folder of a store, unless the folder has the message already.
+func (k *Key) SignInto(dir, digest string, reference Reference) error {
 	path := filepath.Join(dir, filepath.FromSlash(name(digest, 1)))
 	root := &TrustRoot{keys: openpgp.EntityList{k.entity}}
-	if old, err := os.ReadFile(path); err == nil && root.Verify(digest, old, time.Now()) == nil {
-		return nil
+	if old, err := os.ReadFile(path); err == nil {
+		if signed, err := root.Verify(digest, old, time.Now()); err == nil && signed == reference {
+			return nil
+		}
 	}
 	message, err := k.Sign(digest, reference)
 	if err != nil {

@@ -2,8 +2,8 @@
 //
 // A signature is an OpenPGP message in the "atomic container signature" format, which OpenShift's publisher has for each release and
 // which OpenShift's own cluster version operator verifies. A Store has the messages by digest. A TrustRoot has the public keys of
-// publishers. A Verifier reads messages from a store, verifies them with a trust root and caches them. A message proves that one of
-// the keys signed a digest; it proves nothing about the version that a catalogue gives to the digest.
+// publishers. A Verifier reads messages from a store, verifies them with a trust root and caches them. A message also names the image's
+// pull specification, whose tag is the version of the release and its architecture: a Verifier can verify which version a digest is.
 package signature
 
 import (
@@ -39,7 +39,7 @@ type content struct {
 			Digest string `json:"docker-manifest-digest"`
 		} `json:"image"`
 		Identity struct {
-			Reference string `json:"docker-reference"`
+			Reference Reference `json:"docker-reference"`
 		} `json:"identity"`
 	} `json:"critical"`
 	Optional struct {
@@ -116,9 +116,9 @@ func (r *TrustRoot) String() string {
 	return strings.Join(slices.Compact(prints), ", ")
 }
 
-// Verify returns nil if a key of the trust root has signed the message, neither the key nor the signature had expired at the time
-// now, the key is not revoked, and the content names the digest.
-func (r *TrustRoot) Verify(digest string, message []byte, now time.Time) (err error) {
+// Verify returns the reference in the message if a key of the trust root has signed the message, neither the key nor the signature
+// had expired at the time now, the key is not revoked, and the content names the digest.
+func (r *TrustRoot) Verify(digest string, message []byte, now time.Time) (reference Reference, err error) {
 	// The OpenPGP library dereferences optional parts of packets, and messages are input from outside.
 	defer func() {
 		if p := recover(); p != nil {
@@ -129,44 +129,44 @@ func (r *TrustRoot) Verify(digest string, message []byte, now time.Time) (err er
 	details, err := openpgp.ReadMessage(bytes.NewReader(message), r.keys, nil, config)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the message: %w", err)
+		return "", fmt.Errorf("read the message: %w", err)
 	case !details.IsSigned:
-		return errors.New("the message is not signed")
+		return "", errors.New("the message is not signed")
 	case details.SignedBy == nil:
-		return fmt.Errorf("the message is signed by key %016X, which is not in the trust root", details.SignedByKeyId)
+		return "", fmt.Errorf("the message is signed by key %016X, which is not in the trust root", details.SignedByKeyId)
 	}
 	// The library verifies the signature when it has read the whole content.
 	text, err := io.ReadAll(io.LimitReader(details.UnverifiedBody, MaxMessage+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the message: %w", err)
+		return "", fmt.Errorf("read the message: %w", err)
 	case len(text) > MaxMessage:
-		return fmt.Errorf("the content is larger than %d bytes", MaxMessage)
+		return "", fmt.Errorf("the content is larger than %d bytes", MaxMessage)
 	case details.SignatureError != nil:
-		return fmt.Errorf("verify the message: %w", details.SignatureError)
+		return "", fmt.Errorf("verify the message: %w", details.SignatureError)
 	case details.Signature == nil:
-		return errors.New("the message has no signature")
+		return "", errors.New("the message has no signature")
 	}
 	return verifyContent(text, digest)
 }
 
-func verifyContent(text []byte, digest string) error {
+func verifyContent(text []byte, digest string) (Reference, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	var c content
 	if err := decoder.Decode(&c); err != nil {
-		return fmt.Errorf("read the signed content: %w", err)
+		return "", fmt.Errorf("read the signed content: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("the signed content has more than one JSON value")
+		return "", errors.New("the signed content has more than one JSON value")
 	}
 	switch {
 	case c.Critical.Type != messageType:
-		return fmt.Errorf("critical.type of the signed content is %q and not %q", c.Critical.Type, messageType)
+		return "", fmt.Errorf("critical.type of the signed content is %q and not %q", c.Critical.Type, messageType)
 	case c.Critical.Identity.Reference == "":
-		return errors.New("critical.identity.docker-reference of the signed content is empty")
+		return "", errors.New("critical.identity.docker-reference of the signed content is empty")
 	case c.Critical.Image.Digest != digest:
-		return fmt.Errorf("critical.image.docker-manifest-digest of the signed content is %q", c.Critical.Image.Digest)
+		return "", fmt.Errorf("critical.image.docker-manifest-digest of the signed content is %q", c.Critical.Image.Digest)
 	}
-	return nil
+	return c.Critical.Identity.Reference, nil
 }

@@ -134,7 +134,7 @@ func TestVerify(t *testing.T) {
 		"a message that is not the trust root's": {digestA, signedText(t, other, string(text)), begin, false},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			if err := root.Verify(c.digest, c.message, c.now); (err == nil) != c.valid {
+			if _, err := root.Verify(c.digest, c.message, c.now); (err == nil) != c.valid {
 				t.Errorf("got %v, want valid: %v", err, c.valid)
 			}
 		})
@@ -149,7 +149,7 @@ func TestEveryChangedBitIsRefused(t *testing.T) {
 		for bit := range 8 {
 			changed := bytes.Clone(valid)
 			changed[i] ^= 1 << bit
-			if root.Verify(digestA, changed, begin) == nil && !unsigned(valid, changed, i) {
+			if _, err := root.Verify(digestA, changed, begin); err == nil && !unsigned(valid, changed, i) {
 				t.Fatalf("bit %d of byte %d was changed and the message is accepted", bit, i)
 			}
 		}
@@ -177,7 +177,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add(valid)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, message []byte) {
-		if root.Verify(digestB, message, begin) == nil {
+		if _, err := root.Verify(digestB, message, begin); err == nil {
 			t.Error("a digest that was never signed is accepted")
 		}
 	})
@@ -187,7 +187,7 @@ func TestParseTrustRoot(t *testing.T) {
 	a, b := newKey(t, KeyOptions{Name: "a"}), newKey(t, KeyOptions{Name: "b"})
 	root := rootOf(t, a, b)
 	for _, k := range []*Key{a, b} {
-		if err := root.Verify(digestA, signed(t, k, digestA), begin); err != nil {
+		if _, err := root.Verify(digestA, signed(t, k, digestA), begin); err != nil {
 			t.Error(err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestOpenShift(t *testing.T) {
 	if _, ok := root.keys[0].SigningKey(begin); !ok {
 		t.Error("the key cannot sign")
 	}
-	if err := root.Verify(digestA, signed(t, newKey(t, KeyOptions{Name: "other"}), digestA), begin); err == nil {
+	if _, err := root.Verify(digestA, signed(t, newKey(t, KeyOptions{Name: "other"}), digestA), begin); err == nil {
 		t.Error("a message of another key is accepted")
 	}
 }

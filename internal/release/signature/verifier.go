@@ -54,8 +54,17 @@ type Verifier struct {
 
 // verified is a message that a key of the trust root has signed.
 type verified struct {
-	message []byte
-	at      time.Time
+	message   []byte
+	reference Reference
+	at        time.Time
+}
+
+// check returns an error if the message is for another version. The empty version means any.
+func (c verified) check(version string) error {
+	if version != "" && !c.reference.Names(version) {
+		return fmt.Errorf("critical.identity.docker-reference of the signed content is %q, which is not version %s", c.reference, version)
+	}
+	return nil
 }
 
 // NewVerifier returns a verifier. A nil now means the system's clock.
@@ -68,24 +77,30 @@ func NewVerifier(root *TrustRoot, store Store, now func() time.Time) *Verifier {
 
 // Verify returns nil if a key of the trust root has signed a digest, and an *Error otherwise. It asks the store only if there is no
 // valid cached message.
-func (v *Verifier) Verify(ctx context.Context, digest string) error {
+func (v *Verifier) Verify(ctx context.Context, digest string) error { return v.verify(ctx, digest, "") }
+
+// VerifyVersion is like Verify and also returns an *Error if all signed messages for the digest name other versions.
+func (v *Verifier) VerifyVersion(ctx context.Context, digest, version string) error {
+	return v.verify(ctx, digest, version)
+}
+
+func (v *Verifier) verify(ctx context.Context, digest, version string) error {
 	if !digestPattern.MatchString(digest) {
 		return v.refuse(digest, errors.New("it is not sha256 with 64 hexadecimal digits"))
 	}
 	v.mu.Lock()
 	known, ok := v.cached[digest]
 	v.mu.Unlock()
-	if ok && v.now().Sub(known.at) < cachedFor {
-		return nil
+	if ok && known.check(version) == nil {
+		if v.now().Sub(known.at) < cachedFor || v.add(digest, version, known.message) == nil {
+			return nil
+		}
 	}
-	if ok && v.Add(digest, known.message) == nil {
-		return nil
-	}
-	return v.fetch(ctx, digest)
+	return v.fetch(ctx, digest, version)
 }
 
 // fetch verifies the messages of the store until one is valid.
-func (v *Verifier) fetch(ctx context.Context, digest string) error {
+func (v *Verifier) fetch(ctx context.Context, digest, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	reason := errMissing
@@ -98,7 +113,7 @@ func (v *Verifier) fetch(ctx context.Context, digest string) error {
 		if message == nil {
 			break
 		}
-		if reason = v.Add(digest, message); reason == nil {
+		if reason = v.add(digest, version, message); reason == nil {
 			return nil
 		}
 	}
@@ -111,9 +126,18 @@ func (v *Verifier) refuse(digest string, reason error) error {
 
 // Add verifies a message and caches it for its digest. Callers add messages that they have stored, so that a restart does not need
 // the store.
-func (v *Verifier) Add(digest string, message []byte) error {
+func (v *Verifier) Add(digest string, message []byte) error { return v.add(digest, "", message) }
+
+// add verifies a message and that it names a version, and caches it for its digest. The empty version means any.
+func (v *Verifier) add(digest, version string, message []byte) error {
 	now := v.now()
-	err := v.root.Verify(digest, message, now)
+	reference, err := v.root.Verify(digest, message, now)
+	accepted := verified{message: message, reference: reference, at: now}
+	if err == nil {
+		if err := accepted.check(version); err != nil {
+			return err
+		}
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.cached, digest)
@@ -126,7 +150,7 @@ func (v *Verifier) Add(digest string, message []byte) error {
 		}
 		delete(v.cached, other)
 	}
-	v.cached[digest] = verified{message: message, at: now}
+	v.cached[digest] = accepted
 	return nil
 }
 
