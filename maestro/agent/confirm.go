@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	workv1client "open-cluster-management.io/api/client/work/clientset/versioned/typed/work/v1"
-	worklisters "open-cluster-management.io/api/client/work/listers/work/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
 )
 
@@ -21,9 +21,7 @@ import (
 // the controller tries again.
 type confirmingClient struct {
 	workv1client.AppliedManifestWorkInterface
-	lister worklisters.AppliedManifestWorkLister
-	// get returns an object, or nil if it does not exist.
-	get func(ctx context.Context, named *workv1.AppliedManifestResourceMeta) (*foundObject, error)
+	finalizer *finalizer
 }
 
 // Patch implements workv1client.AppliedManifestWorkInterface.
@@ -52,7 +50,7 @@ func (c confirmingClient) confirmRemovals(ctx context.Context, name string, merg
 	if err := json.Unmarshal(list, &kept); err != nil {
 		return fmt.Errorf("reading the applied objects in the patch of AppliedManifestWork %s: %w", name, err)
 	}
-	applied, err := c.lister.Get(name)
+	applied, err := c.finalizer.lister.Get(name)
 	if err != nil {
 		return err
 	}
@@ -61,12 +59,13 @@ func (c confirmingClient) confirmRemovals(ctx context.Context, name string, merg
 		if slices.Contains(kept, *removed) {
 			continue
 		}
-		object, err := c.get(ctx, removed)
+		object, err := c.finalizer.get(ctx, removed)
 		if err != nil {
 			return err
 		}
 		if object != nil && object.UID == removed.UID && owns(applied, object.owners) {
-			return fmt.Errorf("AppliedManifestWork %s: %s.%s %s/%s still exists", name, removed.Resource, removed.Group, removed.Namespace, removed.Name)
+			resource := schema.GroupResource{Group: removed.Group, Resource: removed.Resource}
+			return fmt.Errorf("AppliedManifestWork %s: %s %s/%s still exists", name, resource, removed.Namespace, removed.Name)
 		}
 	}
 	return nil

@@ -119,7 +119,7 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		return false, nil
 	}
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: c.dynamic, mapper: c.mapper}
-	confirming := confirmingClient{AppliedManifestWorkInterface: appliedClient, lister: applied.Lister(), get: finalizer.get}
+	confirming := confirmingClient{AppliedManifestWorkInterface: appliedClient, finalizer: finalizer}
 	releaser := &releaser{works: hub, finalizer: finalizer, objects: c.dynamic, discovery: c.kube.Discovery(), log: a.o.Log}
 	beforeFinalizing := func(ctx context.Context, work string) (bool, error) {
 		if deleting, err := lister.Get(work); err != nil || !deleting.DeletionTimestamp.IsZero() {
