@@ -37,7 +37,8 @@ type AccessRecordProperties struct {
 	Level  Level  `json:"level,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Ticket string `json:"ticket,omitempty"`
-	// Outcome is accepted, succeeded, failed or refused. ErrorCode is the code of an error.
+	// Outcome is accepted, succeeded, failed, refused, or unknown if the process ended before it stored the outcome: the action may have
+	// had its effect. ErrorCode is the code of an error.
 	Outcome   string `json:"outcome"`
 	ErrorCode string `json:"errorCode,omitempty"`
 	// OperationID is the ID of the admin operation, if there is one.

@@ -33,8 +33,15 @@ type Line struct {
 	// Previous is the hash of the line before, and Genesis for the first line.
 	Previous string    `json:"previous"`
 	Time     time.Time `json:"time"`
+	// Durable is the sequence number up to which the writer knew its chain to be on the disk when it wrote the line. A line without it is
+	// of the beginning of a chain, or of an earlier release.
+	Durable uint64 `json:"durable,omitempty"`
 	// Record is the record of a line of the kind record.
 	Record *Record `json:"record,omitempty"`
+	// Pending is set for the record of an action that has begun: the record of its outcome follows in the chain. Completes is the sequence
+	// number of the pending record whose outcome a record has.
+	Pending   bool   `json:"pending,omitempty"`
+	Completes uint64 `json:"completes,omitempty"`
 	// Key is the ID of the key of a checkpoint, Signature its signature.
 	Key       string `json:"key,omitempty"`
 	Signature string `json:"signature,omitempty"`
@@ -66,20 +73,43 @@ const hashMember, hashEnd = `,"hash":"`, `"}`
 // suffix is the length of the last member and the closing brace.
 const suffix = len(hashMember) + 2*sha256.Size + len(hashEnd)
 
-// AppendRecord appends the line after a position to buffer, with its newline. The record is encoded by EncodeRecord. It returns the
-// position after the line.
-func AppendRecord(buffer []byte, writer string, at Position, now time.Time, record []byte) ([]byte, Position) {
+// Head is what all lines have in common that a writer writes at once.
+type Head struct {
+	Writer string
+	Time   time.Time
+	// Durable is the sequence number of the last line that is known to be on the disk.
+	Durable uint64
+}
+
+// Entry is the content of a line with a record.
+type Entry struct {
+	// Record is encoded by EncodeRecord.
+	Record []byte
+	// Pending and Completes are those of Line.
+	Pending   bool
+	Completes uint64
+}
+
+// AppendRecord appends the line after a position to buffer, with its newline. It returns the position after the line.
+func AppendRecord(buffer []byte, head Head, at Position, entry Entry) ([]byte, Position) {
 	begin := len(buffer)
-	buffer = appendHead(buffer, RecordLine, writer, at, now)
+	buffer = appendHead(buffer, RecordLine, head, at)
 	buffer = append(buffer, `,"record":`...)
-	buffer = append(buffer, record...)
+	buffer = append(buffer, entry.Record...)
+	if entry.Pending {
+		buffer = append(buffer, `,"pending":true`...)
+	}
+	if entry.Completes > 0 {
+		buffer = append(buffer, `,"completes":`...)
+		buffer = strconv.AppendUint(buffer, entry.Completes, 10)
+	}
 	return seal(buffer, begin, at)
 }
 
 // AppendCheckpoint appends a signed line after a position to buffer, like AppendRecord.
-func AppendCheckpoint(buffer []byte, writer string, at Position, now time.Time, key *SigningKey) ([]byte, Position, error) {
+func AppendCheckpoint(buffer []byte, head Head, at Position, key *SigningKey) ([]byte, Position, error) {
 	begin, pair := len(buffer), key.current()
-	buffer = appendHead(buffer, CheckpointLine, writer, at, now)
+	buffer = appendHead(buffer, CheckpointLine, head, at)
 	buffer = append(buffer, `,"key":"`...)
 	buffer = append(buffer, pair.id...)
 	buffer = append(buffer, '"')
@@ -105,18 +135,23 @@ func EncodeRecord(r Record) ([]byte, error) {
 	return encoded, nil
 }
 
-func appendHead(buffer []byte, kind, writer string, at Position, now time.Time) []byte {
+func appendHead(buffer []byte, kind string, head Head, at Position) []byte {
 	buffer = append(buffer, `{"kind":"`...)
 	buffer = append(buffer, kind...)
 	buffer = append(buffer, `","writer":"`...)
-	buffer = append(buffer, writer...)
+	buffer = append(buffer, head.Writer...)
 	buffer = append(buffer, `","sequence":`...)
 	buffer = strconv.AppendUint(buffer, at.Sequence+1, 10)
 	buffer = append(buffer, `,"previous":"`...)
 	buffer = append(buffer, at.previous()...)
 	buffer = append(buffer, `","time":"`...)
-	buffer = now.UTC().AppendFormat(buffer, time.RFC3339Nano)
-	return append(buffer, '"')
+	buffer = head.Time.UTC().AppendFormat(buffer, time.RFC3339Nano)
+	buffer = append(buffer, '"')
+	if head.Durable > 0 {
+		buffer = append(buffer, `,"durable":`...)
+		buffer = strconv.AppendUint(buffer, head.Durable, 10)
+	}
+	return buffer
 }
 
 // seal appends the hash to a line that starts at begin.
@@ -134,8 +169,14 @@ func seal(buffer []byte, begin int, at Position) ([]byte, Position) {
 // ErrChanged is the error for a line whose content does not have the hash that the line contains.
 var ErrChanged = errors.New("the content does not match the hash")
 
+// ErrUnknownKind is the error for a line with its hash of a kind that this release does not have. A later release has written it.
+var ErrUnknownKind = errors.New("the line has a kind of a later release")
+
 // ParseLine decodes a line without its newline and compares its hash. It returns ErrChanged if the line is not exactly as a writer
-// wrote it. It does not check the line's place in the chain, nor the signature of a checkpoint.
+// wrote it, and ErrUnknownKind with the other members if only the kind is unknown. It does not check the line's place in the chain, nor
+// the signature of a checkpoint.
+//
+// It ignores members that it does not know: after a rollback, a program reads what a later release has written. The hash covers them.
 func ParseLine(text []byte) (Line, error) {
 	content, hash, ok := split(text)
 	if !ok {
@@ -145,20 +186,24 @@ func ParseLine(text []byte) (Line, error) {
 	if hex.EncodeToString(sum[:]) != hash {
 		return Line{}, ErrChanged
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	var line Line
-	if err := decoder.Decode(&line); err != nil {
+	if err := json.Unmarshal(text, &line); err != nil {
 		return Line{}, fmt.Errorf("%w: it is not a line of an audit chain", ErrChanged)
 	}
 	switch {
 	case line.Hash != hash, !validWriter.MatchString(line.Writer), line.Sequence == 0,
-		line.Kind == RecordLine && line.Record == nil, line.Kind == CheckpointLine && line.Signature == "",
-		line.Kind != RecordLine && line.Kind != CheckpointLine:
+		line.Kind == RecordLine && line.Record == nil, line.Kind == CheckpointLine && line.Signature == "", line.Durable >= line.Sequence, line.Completes >= line.Sequence:
 		return Line{}, fmt.Errorf("%w: it is not a line of an audit chain", ErrChanged)
+	case !kind.MatchString(line.Kind):
+		return Line{}, fmt.Errorf("%w: it is not a line of an audit chain", ErrChanged)
+	case line.Kind != RecordLine && line.Kind != CheckpointLine:
+		return line, fmt.Errorf("%w: %s", ErrUnknownKind, line.Kind)
 	}
 	return line, nil
 }
+
+// kind is the form of the kinds of all releases.
+var kind = regexp.MustCompile(`^[a-z]{1,40}$`)
 
 // split returns the part of a line that is hashed, and the hash.
 func split(text []byte) (content []byte, hash string, ok bool) {

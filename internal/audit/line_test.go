@@ -44,9 +44,9 @@ func TestLinesAreDecoded(t *testing.T) {
 		Object: audit.Object{Kind: "cluster", ID: "UID", ResourceID: "/subscriptions/x", Cluster: "uid"}, Reason: "a \"reason\"\nwith <lines>", Ticket: "INC-1",
 		Outcome: audit.Succeeded, Code: "c", Operation: "op", Request: "rq", Trace: "tr",
 	}
-	first, at := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(t, record))
+	first, at := audit.AppendRecord(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, audit.Entry{Record: encode(t, record)})
 	key := newKey(t)
-	both, end, err := audit.AppendCheckpoint(bytes.Clone(first), chainWriter, at, now, key)
+	both, end, err := audit.AppendCheckpoint(bytes.Clone(first), audit.Head{Writer: chainWriter, Time: now}, at, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestLinesAreDecoded(t *testing.T) {
 
 func TestSignaturesOfOtherKeysAreRefused(t *testing.T) {
 	key := newKey(t)
-	line, _, err := audit.AppendCheckpoint(nil, chainWriter, audit.Position{}, now, key)
+	line, _, err := audit.AppendCheckpoint(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestSignaturesOfOtherKeysAreRefused(t *testing.T) {
 
 func TestRecordsAreBounded(t *testing.T) {
 	long := audit.Record{Reason: strings.Repeat("ж", 10_000), Ticket: "\xff\x00", Action: "a", Outcome: audit.Failed, Object: audit.Object{Cluster: "ABC"}}
-	line, _ := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(t, long))
+	line, _ := audit.AppendRecord(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, audit.Entry{Record: encode(t, long)})
 	got, err := audit.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestRecordsAreBounded(t *testing.T) {
 		&full.Request, &full.Trace, &full.Person.ObjectID, &full.Person.TenantID, &full.Person.Role, &full.Person.Elevation, &full.Object.Kind, &full.Object.ResourceID, &full.Object.Cluster} {
 		*text = strings.Repeat("\x01", 10_000) // six bytes each in JSON
 	}
-	if line, _ := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(t, full)); len(line) > 2*audit.MaxLine {
+	if line, _ := audit.AppendRecord(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, audit.Entry{Record: encode(t, full)}); len(line) > 2*audit.MaxLine {
 		t.Errorf("the line has %d bytes", len(line))
 	}
 }
@@ -187,8 +187,8 @@ func mustRead(t *testing.T, path string) []byte {
 // FuzzParseLine parses arbitrary lines, because everybody with write access to the sink can store one.
 func FuzzParseLine(f *testing.F) {
 	key := newKey(f)
-	line, at := audit.AppendRecord(nil, chainWriter, audit.Position{}, now, encode(f, audit.Record{Action: "a", Outcome: audit.Accepted}))
-	checkpoint, _, err := audit.AppendCheckpoint(nil, chainWriter, at, now, key)
+	line, at := audit.AppendRecord(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, audit.Entry{Record: encode(f, audit.Record{Action: "a", Outcome: audit.Accepted})})
+	checkpoint, _, err := audit.AppendCheckpoint(nil, audit.Head{Writer: chainWriter, Time: now}, at, key)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	keys := audit.Keys{}
 	keys.Trust("admin", key)
 	for b.Loop() {
-		line, _, err := audit.AppendCheckpoint(nil, chainWriter, audit.Position{}, now, key)
+		line, _, err := audit.AppendCheckpoint(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, key)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 
 // The outcomes of an action.
 const (
-	// Started is stored before an action that changes something. Another record with the same request has its outcome.
+	// Started is stored before an action has an effect. Another record has its outcome.
 	Started = "started"
 	// Accepted is an action that was stored for execution, Succeeded one that was executed.
 	Accepted  = "accepted"
@@ -26,6 +26,8 @@ const (
 	Failed = "failed"
 	// Refused is an action that the caller is not authorized to do.
 	Refused = "refused"
+	// Unknown is an action that began in a process that ended before it stored the outcome. The action may have had its effect.
+	Unknown = "unknown"
 )
 
 // Record describes one action: who did what, to which object, why, and with which outcome.
@@ -104,17 +106,24 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
-// Recorder stores records. A record is durable when a method has returned without an error. An error means that the record is not
-// stored, and the action must not happen or its result must not be returned.
+// Recorder stores records.
 type Recorder interface {
-	// Append stores a record.
+	// Append stores a record. The record is durable when it returns without an error. An error means that the record is not stored, and
+	// that the result must not be returned.
 	Append(ctx context.Context, r Record) error
-	// Begin stores a record with the outcome Started, and reserves the space of the record with the outcome.
+	// Begin passes on a record with the outcome Started, and reserves the space of the record with the outcome. It does not wait for the
+	// disk: the request may be validated and its inputs be read meanwhile. An error means that the action must not happen.
 	Begin(ctx context.Context, r Record) (Action, error)
 }
 
-// Action is an action that has begun.
+// Action is an action that has begun. Its methods are safe for concurrent use.
 type Action interface {
-	// End stores the record with the outcome. It must be called once.
+	// Durable waits until the record of the beginning is durable. The action must have no effect before Durable has returned nil: it
+	// must not write to a database, call another service to change something, or return a sensitive result.
+	Durable(ctx context.Context) error
+	// End passes on the record with the outcome, and must be called once. It returns after the beginning is durable and the outcome is
+	// written to the file of the queue: the end of the process does not lose the outcome. It does not wait until the outcome is durable:
+	// if the machine ends before the next group commit, the chain has the outcome Unknown after the next start. If the beginning could
+	// not be stored, End stores nothing and returns that error.
 	End(ctx context.Context, r Record) error
 }

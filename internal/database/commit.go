@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
 // resolveTimeout bounds the search for the outcome of a commit. canceledResolveTimeout bounds it if the caller's
@@ -52,6 +53,8 @@ func AsWriteConflict(err error) (*WriteConflict, bool) {
 // (a document was written since it was read), and AsWriteConflict returns the document. Throttling and transient
 // failures are retried within the retry budget. After an error of the kind Unavailable the outcome is unknown; after
 // any other error nothing was written.
+//
+// If ctx has an action that is audited (audit.WithAction), Commit waits until its beginning is durable, and writes nothing if it cannot be.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.err != nil {
 		return b.err
@@ -64,6 +67,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 	}
 	c := &commit{db: b.db, partition: azcosmos.NewPartitionKeyString(b.subscription), subscription: b.subscription, writes: b.writes, token: newToken()}
 	if err := c.encode(); err != nil {
+		return err
+	}
+	if err := audit.BeforeEffect(ctx); err != nil {
 		return err
 	}
 	return c.run(ctx)

@@ -204,11 +204,11 @@ func (f *formerAudit) continued(t *testing.T, all [][]byte, lines []audit.Line, 
 		var err error
 		at := line.Time.Add(-time.Hour)
 		if line.Kind == audit.CheckpointLine {
-			text, position, err = audit.AppendCheckpoint(nil, line.Writer, position, at, f.stolen)
+			text, position, err = audit.AppendCheckpoint(nil, audit.Head{Writer: line.Writer, Time: at}, position, f.stolen)
 		} else {
 			var encoded []byte
 			if encoded, err = audit.EncodeRecord(*line.Record); err == nil {
-				text, position = audit.AppendRecord(nil, line.Writer, position, at, encoded)
+				text, position = audit.AppendRecord(nil, audit.Head{Writer: line.Writer, Time: at}, position, audit.Entry{Record: encoded})
 			}
 		}
 		if err != nil {

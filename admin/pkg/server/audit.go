@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -39,13 +40,16 @@ func objectOf(t database.AdminTarget) audit.Object {
 // changes reports whether requests of the route change something.
 func (r *Route) changes() bool { return r.Method != http.MethodGet }
 
-// beginAudit records that an authorized request starts to change something. The change must not happen if it returns an error.
-func (s *Server) beginAudit(ctx context.Context, rq *request) (err error) {
-	if !rq.route.changes() {
-		return nil
+// beginAudit records that an authorized request starts to change or to read something sensitive. It does not wait for the disk: writes
+// of the database with the returned context do, and so does recordAudit before the response. The request must not go on if it returns an error.
+func (s *Server) beginAudit(ctx context.Context, rq *request) (_ context.Context, err error) {
+	if !rq.route.changes() && !rq.route.Sensitive {
+		return ctx, nil
 	}
-	rq.begun, err = s.Audit.Begin(ctx, s.record(ctx, rq, nil))
-	return err
+	if rq.begun, err = s.Audit.Begin(ctx, s.record(ctx, rq, nil)); err != nil {
+		return ctx, err
+	}
+	return audit.WithAction(ctx, rq.begun), nil
 }
 
 // actionAuthenticate is the action of the records of requests without a valid token. It is one action for all routes, so that whoever has
@@ -77,6 +81,17 @@ func (s *Server) recordAudit(ctx context.Context, rq *request, failure error) er
 	}
 	return nil
 }
+
+// endAfterPanic records the outcome of a request whose handler panicked. The server goes on, and the queue of the audit would keep the
+// space and the segments of an action without an outcome.
+func (s *Server) endAfterPanic(ctx context.Context, rq *request) {
+	if rq.begun != nil {
+		_ = s.recordAudit(ctx, rq, errPanic) // nobody gets a response
+	}
+}
+
+// errPanic is the failure of a request whose handler panicked.
+var errPanic = errors.New("the handler of the request panicked")
 
 // unauthenticated reports whether a request was refused because it has no valid token, or because its peer has sent too many such requests.
 func unauthenticated(failure error) bool {

@@ -42,7 +42,7 @@ const (
 )
 
 // populate stores one cluster in all layers, and one in ARM only, which has not reached the fleet.
-func (h *harness) populate(t *testing.T) {
+func (h *harness) populate(t testing.TB) {
 	t.Helper()
 	batch := h.db.NewBatch(subscription)
 	database.Create(batch, h.db.Subscriptions(), database.SubscriptionKey(subscription), database.SubscriptionDocument{Subscription: hub.Subscription{State: hub.Registered}})

@@ -90,7 +90,7 @@ func (engineers) Ready(context.Context) error { return nil }
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
-func newHarness(t *testing.T) *harness {
+func newHarness(t testing.TB) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
@@ -268,7 +268,7 @@ func (f *fleet) ListUpgradePolicies(context.Context, *clusterservicev1.ListUpgra
 	return &clusterservicev1.ListUpgradePoliciesResponse{Policies: []*clusterservicev1.UpgradePolicy{{Name: "nightly"}}}, nil
 }
 
-func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
+func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

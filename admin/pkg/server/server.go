@@ -201,6 +201,7 @@ func (s *Server) serve(route Route) http.Handler {
 		rq := &request{http: r, w: w, id: uuid.NewString(), route: &route}
 		w.Header().Set("X-Request-Id", rq.id)
 		w.Header().Set("Cache-Control", "no-store")
+		defer s.endAfterPanic(ctx, rq)
 		answer, err := s.handle(ctx, rq)
 		// The record is durable before the response is sent: nobody gets a result that is not audited.
 		if auditErr := s.recordAudit(ctx, rq, err); auditErr != nil {
@@ -240,7 +241,7 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 			return nil, err
 		}
 	}
-	if err := s.beginAudit(ctx, rq); err != nil {
+	if ctx, err = s.beginAudit(ctx, rq); err != nil {
 		return nil, err
 	}
 	if rq.route.Mutates {

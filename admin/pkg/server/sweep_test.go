@@ -39,7 +39,7 @@ func (h *harness) another(db *database.DB) http.Handler {
 }
 
 // elevate elevates the engineer operator.
-func (h *harness) elevate(t *testing.T) {
+func (h *harness) elevate(t testing.TB) {
 	t.Helper()
 	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`)
 	if answer.Code/100 != 2 {

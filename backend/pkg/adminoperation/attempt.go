@@ -35,7 +35,9 @@ func (e *Executor) attempt(ctx context.Context, o *database.AdminOperationDocume
 	if err != nil {
 		return asked, nil, err
 	}
-	result, failure = e.do(ctx, o)
+	if failure = begun.Durable(ctx); failure == nil {
+		result, failure = e.do(ctx, o)
+	}
 	if err := begun.End(ctx, record(o, asked, failure)); err != nil {
 		return asked, nil, err
 	}

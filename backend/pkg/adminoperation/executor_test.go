@@ -76,7 +76,7 @@ func (f *fleet) RetryCluster(_ context.Context, r *clusterservicev1.RetryCluster
 	return f.do(r.GetUid(), r.GetActor())
 }
 
-func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
+func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	f.effects, f.actors = map[string]int{}, map[string]*clusterservicev1.Actor{}
 	listener := bufconn.Listen(1 << 20)
@@ -122,7 +122,7 @@ func (s *synchronized) Write(line []byte) (int, error) {
 	return s.w.Write(line)
 }
 
-func newEnvironment(t *testing.T) *environment {
+func newEnvironment(t testing.TB) *environment {
 	t.Helper()
 	db, _ := databasetest.New(t)
 	h := &environment{db: db, fleet: &fleet{}, admin: intenttest.New(t), trail: audittest.New(t, "backend", 0), log: &strings.Builder{}}
@@ -143,13 +143,13 @@ func (h *environment) refused(t *testing.T, reason string) prometheus.Collector 
 }
 
 // run runs an executor until stop is called. stop waits for its end.
-func (h *environment) run(t *testing.T, options adminoperation.Options) (stop func()) {
+func (h *environment) run(t testing.TB, options adminoperation.Options) (stop func()) {
 	t.Helper()
 	return h.runWith(t, h.admin.Verifier, options)
 }
 
 // runWith is run with a verifier of intents.
-func (h *environment) runWith(t *testing.T, intents adminoperation.IntentVerifier, options adminoperation.Options) (stop func()) {
+func (h *environment) runWith(t testing.TB, intents adminoperation.IntentVerifier, options adminoperation.Options) (stop func()) {
 	t.Helper()
 	all := func(partition.Group) bool { return true }
 	if options.Audit == nil {
@@ -177,7 +177,7 @@ func (h *environment) runWith(t *testing.T, intents adminoperation.IntentVerifie
 }
 
 // request writes an operation, as admin does.
-func (h *environment) request(t *testing.T, id, action string, parameters any, changes ...func(*database.AdminOperationDocument)) database.Key {
+func (h *environment) request(t testing.TB, id, action string, parameters any, changes ...func(*database.AdminOperationDocument)) database.Key {
 	t.Helper()
 	now := time.Now().UTC()
 	document := database.AdminOperationDocument{
@@ -200,7 +200,7 @@ func (h *environment) request(t *testing.T, id, action string, parameters any, c
 }
 
 // await waits until an operation has a state.
-func (h *environment) await(t *testing.T, key database.Key, state database.AdminOperationState) *database.AdminOperationDocument {
+func (h *environment) await(t testing.TB, key database.Key, state database.AdminOperationState) *database.AdminOperationDocument {
 	t.Helper()
 	var document *database.AdminOperationDocument
 	eventually.Holds(t, timeout, "the operation is "+string(state), func() error {

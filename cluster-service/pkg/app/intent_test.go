@@ -30,7 +30,7 @@ import (
 )
 
 // newMeshRegion returns a region whose Cluster Services authorize calls.
-func newMeshRegion(t *testing.T) *region {
+func newMeshRegion(t testing.TB) *region {
 	t.Helper()
 	r := newRegion(t)
 	r.mesh, r.admin, r.records = meshtest.New(t), intenttest.New(t), audittest.New(t, "cluster-service", 0)

@@ -35,6 +35,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -72,7 +73,7 @@ const deadline = 60 * time.Second
 // region consists of an in-memory Maestro with its management clusters and a database. Tests start and stop Cluster
 // Services on it.
 type region struct {
-	t        *testing.T
+	t        testing.TB
 	url      string
 	maestro  *maestrotest.Server
 	releases *release.Catalog
@@ -104,11 +105,13 @@ type region struct {
 	admin *intenttest.Admin
 	// records are the audit records of the calls, with mesh.
 	records *audittest.Trail
+	// watch, if not nil, measures the audit of the calls.
+	watch *audittest.Stopwatch
 	// auditor is that of the latest server with a mesh.
 	auditor *callaudit.Auditor
 }
 
-func newRegion(t *testing.T, shards ...config.Shard) *region {
+func newRegion(t testing.TB, shards ...config.Shard) *region {
 	t.Helper()
 	if len(shards) == 0 {
 		shards = []config.Shard{{Name: "mgmt-1", Capacity: 100}, {Name: "mgmt-2", Capacity: 100}}
@@ -238,7 +241,11 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectUnknownEnums)), insecure.NewCredentials()
 	if r.mesh != nil {
-		r.auditor = callaudit.New(r.records)
+		var recorder audit.Recorder = r.records
+		if r.watch != nil {
+			recorder = r.watch
+		}
+		r.auditor = callaudit.New(recorder)
 		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.auditor, r.audit.logger())
 		transport = credentials.NewTLS(r.mesh.Identity(mesh.Backend).ClientTLS(mesh.ClusterService))
 	} else {

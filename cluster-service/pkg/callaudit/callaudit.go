@@ -1,7 +1,7 @@
 // Package callaudit stores audit records of Cluster Service's calls: those that an engineer asked for, and those that were refused.
 //
-// A call with a verified intent has a record before it has an effect and one with its outcome. If the first cannot be stored, the
-// call has no effect. The person, the reason and the object are those of the intent, not those of the request. Calls without an
+// A call with a verified intent has a record before it has an effect and one with its outcome. The call is validated and reads what it
+// needs while the first is stored; package store waits for it before it commits. If it cannot be stored, the call has no effect. The person, the reason and the object are those of the intent, not those of the request. Calls without an
 // intent are those of customers; they do not depend on the audit.
 package callaudit
 
@@ -42,7 +42,7 @@ func (a *Auditor) Unary(ctx context.Context, request any, _ *grpc.UnaryServerInf
 	if err != nil {
 		return nil, apierror.ToGRPC(err, service.Domain)
 	}
-	response, failure := handle(ctx, request)
+	response, failure := handle(audit.WithAction(ctx, begun), request)
 	if err := begun.End(ctx, record(ctx, asked, failure)); err != nil {
 		return nil, apierror.ToGRPC(err, service.Domain)
 	}

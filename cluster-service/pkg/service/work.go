@@ -11,6 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -86,6 +87,9 @@ func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest)
 		return nil, s.answer(ctx, err)
 	case used:
 		return nil, s.answer(ctx, failedPrecondition(ReasonWorkInUse, "The bundle is a work of a cluster or is already being removed."))
+	}
+	if err := audit.BeforeEffect(ctx); err != nil {
+		return nil, s.answer(ctx, err)
 	}
 	err = s.o.DeleteBundle(ctx, &maestro.Bundle{ID: strings.ToLower(r.GetWorkId()), Name: "orphan", Consumer: r.GetProvisionShard()})
 	if err != nil && !errors.Is(err, maestro.ErrNotFound) {

@@ -18,6 +18,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
 const (
@@ -63,6 +64,8 @@ type Tx struct {
 // transaction. After the commit it publishes the event of the transaction. If the database reports a serialization failure,
 // Update calls change again on freshly read aggregates. It deletes the rows of works that change removed, and frees the
 // place of a cluster that became a tombstone.
+//
+// If ctx has an action that is audited (audit.WithAction), Update waits before the commit until its beginning is durable.
 func (s *Store) Update(ctx context.Context, clusterUIDs []string, change func(ctx context.Context, tx *Tx) error) error {
 	uids := slices.Clone(clusterUIDs)
 	slices.Sort(uids)
@@ -122,6 +125,9 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 		return nil, err
 	}
 	event, batch := tx.writes(uids)
+	if err := audit.BeforeEffect(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.fault("before-commit"); err != nil {
 		return nil, err
 	}

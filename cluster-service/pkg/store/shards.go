@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
 // Actor is the person who requested a change, with the reason. Its JSON form is stored.
@@ -234,6 +234,9 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 		batch.Queue("DELETE FROM provision_shard_changes WHERE shard = $1 AND version <= $2", changed.Name, changed.Version-maxShardChanges)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("storing a provision shard: %w", err)
+		}
+		if err := audit.BeforeEffect(ctx); err != nil {
+			return err
 		}
 		return s.fault("before-commit")
 	})

@@ -12,6 +12,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
 const (
@@ -191,6 +192,9 @@ func scanPolicy(row pgx.CollectableRow) (*csv1.UpgradePolicy, error) {
 
 // SaveUpgradePolicy stores a policy under its name.
 func (s *Store) SaveUpgradePolicy(ctx context.Context, name string, spec *csv1.UpgradePolicySpec, actor *csv1.Actor) (*csv1.UpgradePolicy, error) {
+	if err := audit.BeforeEffect(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := s.pool.Query(ctx, `INSERT INTO upgrade_policies (name, spec, actor, create_time, update_time) VALUES ($1, $2, $3, $4, $4)
 		ON CONFLICT (name) DO UPDATE SET spec = $2, actor = $3, update_time = $4 RETURNING `+policyColumns, name, encode(spec), encode(actor), s.Now())
 	if err != nil {
@@ -217,7 +221,7 @@ func (s *Store) DeleteUpgradePolicy(ctx context.Context, name string) error {
 		case tag.RowsAffected() == 0:
 			return ErrUnknown
 		}
-		return nil
+		return audit.BeforeEffect(ctx)
 	})
 	if err == nil {
 		done()

@@ -39,7 +39,7 @@ func newSink(t *testing.T, records int) (*Reader, string, []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		contents[writer], ends[writer] = audit.AppendRecord(contents[writer], writer, ends[writer], began.Add(time.Duration(n)*time.Second), encoded)
+		contents[writer], ends[writer] = audit.AppendRecord(contents[writer], audit.Head{Writer: writer, Time: began.Add(time.Duration(n) * time.Second)}, ends[writer], audit.Entry{Record: encoded})
 	}
 	for writer, content := range contents {
 		if err := os.WriteFile(filepath.Join(dir, writer+".jsonl"), content, 0o600); err != nil {

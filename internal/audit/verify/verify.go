@@ -62,6 +62,9 @@ type Chain struct {
 	Records     int `json:"records"`
 	Checkpoints int `json:"checkpoints"`
 	Unsigned    int `json:"unsigned"`
+	// Open is the number of actions that have begun and have no outcome yet: they are executed, or their process ended and was not
+	// started again with its queue.
+	Open int `json:"open"`
 	// Last is the time of the last valid line.
 	Last time.Time `json:"last"`
 	// Queued is the number of bytes that the writer's queue has and the sink does not have yet.
@@ -117,7 +120,7 @@ func Verify(ctx context.Context, in Input) (*Report, error) {
 		}
 	}
 	for _, name := range names {
-		c := &checker{report: report, keys: in.Keys, chain: Chain{Writer: name}, expect: 1, replaced: map[string]bool{}}
+		c := &checker{report: report, keys: in.Keys, chain: Chain{Writer: name}, expect: 1, replaced: map[string]bool{}, open: map[uint64]bool{}}
 		if err := c.read(ctx, in.Log, witnessed[name]); err != nil {
 			return nil, err
 		}
@@ -146,6 +149,8 @@ type checker struct {
 	// key is the ID of the key of the last valid checkpoint. replaced are the keys of earlier ones.
 	key      string
 	replaced map[string]bool
+	// open are the numbers of the records of actions without an outcome.
+	open map[uint64]bool
 	// witness is the decoded checkpoint of the witness. found reports whether the log has it.
 	witness *audit.Line
 	found   bool
@@ -255,6 +260,10 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 		}
 		c.chain.Records++
 		c.chain.Unsigned++
+		if line.Pending {
+			c.open[line.Sequence] = true
+		}
+		delete(c.open, line.Completes)
 		return
 	}
 	if err := c.keys.Verify(line, content); err != nil {
@@ -281,8 +290,9 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 	}
 }
 
-// end checks that the chain has the checkpoint of the witness.
+// end counts the open actions, and checks that the chain has the checkpoint of the witness.
 func (c *checker) end() {
+	c.chain.Open = len(c.open)
 	switch {
 	case c.witness == nil || c.found:
 	case c.expect <= c.witness.Sequence:

@@ -53,13 +53,13 @@ func chain(t testing.TB, name string, records int, former, key *audit.SigningKey
 			if n < rotatedAfter {
 				signer = former
 			}
-			if line, at, err = audit.AppendCheckpoint(nil, name, at, began.Add(time.Duration(n)*time.Second), signer); err != nil {
+			if line, at, err = audit.AppendCheckpoint(nil, audit.Head{Writer: name, Time: began.Add(time.Duration(n) * time.Second)}, at, signer); err != nil {
 				t.Fatal(err)
 			}
 			lines = append(lines, line)
 		}
 		if n < records {
-			line, at = audit.AppendRecord(nil, name, at, began.Add(time.Duration(n)*time.Second), encoded(t, n))
+			line, at = audit.AppendRecord(nil, audit.Head{Writer: name, Time: began.Add(time.Duration(n) * time.Second)}, at, audit.Entry{Record: encoded(t, n)})
 			lines = append(lines, line)
 		}
 	}
@@ -241,7 +241,7 @@ func recalculated(t failer, name string, original []byte, from int, key *audit.S
 			content = append(content, text...)
 			at = line.At(at.Offset, len(text))
 		case line.Kind == audit.CheckpointLine:
-			if content, at, err = audit.AppendCheckpoint(content, name, at, line.Time.Add(-earlier), key); err != nil {
+			if content, at, err = audit.AppendCheckpoint(content, audit.Head{Writer: name, Time: line.Time.Add(-earlier)}, at, key); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -251,7 +251,7 @@ func recalculated(t failer, name string, original []byte, from int, key *audit.S
 			if err != nil {
 				t.Fatal(err)
 			}
-			content, at = audit.AppendRecord(content, name, at, line.Time.Add(-earlier), encoded)
+			content, at = audit.AppendRecord(content, audit.Head{Writer: name, Time: line.Time.Add(-earlier)}, at, audit.Entry{Record: encoded})
 		}
 	}
 	return content
@@ -271,7 +271,7 @@ func TestDeletedLogIsFound(t *testing.T) {
 // TestForeignFilesAreFound adds logs that no writer made.
 func TestForeignFilesAreFound(t *testing.T) {
 	e := newEvidence(t)
-	first, _ := audit.AppendRecord(nil, "admin-00000000000000aa", audit.Position{}, began, encoded(t, 0))
+	first, _ := audit.AppendRecord(nil, audit.Head{Writer: "admin-00000000000000aa", Time: began}, audit.Position{}, audit.Entry{Record: encoded(t, 0)})
 	for name, content := range map[string][]byte{
 		"admin-00000000000000aa":   first,
 		"backend-00000000000000bb": e.read(t, e.writers[0]),
@@ -323,7 +323,7 @@ func recut(t *testing.T, name string, all [][]byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _ := audit.AppendRecord(nil, name, before.At(0, 0), began, encoded(t, 77))
+	line, _ := audit.AppendRecord(nil, audit.Head{Writer: name, Time: began}, before.At(0, 0), audit.Entry{Record: encoded(t, 77)})
 	return bytes.Join(slices.Concat(all[:3], [][]byte{line}, all[4:]), nil)
 }
 

@@ -24,7 +24,8 @@ import (
 // crashVariable is the environment variable with the folder of the process that the test kills.
 const crashVariable = "HCPMESH_TEST_AUDIT_CRASH"
 
-// appendUntilKilled appends records from several goroutines, and prints the number of each record that was acknowledged.
+// appendUntilKilled appends records and executes actions in several goroutines. It prints the number of each record that was acknowledged,
+// and of each action when it may have an effect and when it has ended.
 func appendUntilKilled(dir string) {
 	key, err := audit.LoadKey(filepath.Join(dir, "key"))
 	fail(err)
@@ -37,15 +38,32 @@ func appendUntilKilled(dir string) {
 	fail(err)
 	go w.Run(context.Background())
 	var wg sync.WaitGroup
-	for range 4 {
+	printed := func(id string) {
+		_, err := os.Stdout.WriteString(id + "\n")
+		fail(err)
+	}
+	for range 2 {
 		wg.Go(func() {
 			for {
-				id := rand.Uint64()
 				r := record(0)
-				r.Object.ID = fmt.Sprintf("acknowledged-%016x", id)
+				r.Object.ID = fmt.Sprintf("acknowledged-%016x", rand.Uint64())
 				if w.Append(context.Background(), r) == nil {
-					_, err := os.Stdout.WriteString(r.Object.ID + "\n")
-					fail(err)
+					printed(r.Object.ID)
+				}
+			}
+		})
+		wg.Go(func() {
+			for {
+				r := record(0)
+				id := fmt.Sprintf("%016x", rand.Uint64())
+				r.Object.ID = "action-" + id
+				action, err := w.Begin(context.Background(), r)
+				fail(err)
+				if action.Durable(context.Background()) == nil {
+					printed("effect-" + id)
+				}
+				if action.End(context.Background(), r) == nil {
+					printed("ended-" + id)
 				}
 			}
 		})
@@ -61,7 +79,8 @@ func fail(err error) {
 }
 
 // TestKilledWriterLosesNothing kills a process with SIGKILL while it appends, several times, at arbitrary instructions: between the
-// write, the fsync, the acknowledgement and the export. Each acknowledged record must be in the sink after the next start, and the
+// write, the sync, the effect, the outcome, the acknowledgement and the export. After the next start, the sink must have each
+// acknowledged record, the beginning and one outcome of each action with an effect, and the real outcome of each that ended. The
 // verification must not report anything.
 func TestKilledWriterLosesNothing(t *testing.T) {
 	r := newRegion(t, t.TempDir())
@@ -80,13 +99,32 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	_, stop := r.start(t)
 	stop()
 	report := r.noFindings(t)
-	if len(report.Chains) != 1 || report.Chains[0].Unsigned != 0 || report.Chains[0].Records < len(acknowledged) {
+	if len(report.Chains) != 1 || report.Chains[0].Unsigned != 0 || report.Chains[0].Records < len(acknowledged)/2 {
 		t.Errorf("%d records were acknowledged, the chains are %+v", len(acknowledged), report.Chains)
 	}
 	stored := strings.Join(r.lines(t), "\n")
-	for _, id := range acknowledged {
-		if strings.Count(stored, id) != 1 {
-			t.Errorf("%s is in the sink %d times", id, strings.Count(stored, id))
+	starts, outcomes := startsAndOutcomes(t, stored)
+	byID := map[string]uint64{}
+	for sequence, start := range starts {
+		byID[strings.TrimPrefix(start.Record.Object.ID, "action-")] = sequence
+		if len(outcomes[sequence]) != 1 {
+			t.Errorf("line %d has the outcomes %+v", sequence, outcomes[sequence])
+		}
+	}
+	for _, line := range acknowledged {
+		switch kind, id, _ := strings.Cut(line, "-"); kind {
+		case "acknowledged":
+			if strings.Count(stored, line) != 1 {
+				t.Errorf("%s is in the sink %d times", line, strings.Count(stored, line))
+			}
+		case "effect":
+			if byID[id] == 0 {
+				t.Errorf("the sink does not have the action %s, which may have had an effect", id)
+			}
+		case "ended":
+			if got := outcomes[byID[id]]; len(got) != 1 || got[0].Record.Outcome != audit.Succeeded {
+				t.Errorf("the action %s succeeded, its outcomes are %+v", id, got)
+			}
 		}
 	}
 }

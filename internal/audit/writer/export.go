@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -195,7 +194,5 @@ func (e *exporter) noteCheckpoint(chunk []byte) {
 		}
 	}
 }
-
-const checkpointPrefix = `{"kind":"` + audit.CheckpointLine + `"`
 
 func errorAttribute(err error) slog.Attr { return slog.Any(logkey.Error, err) }

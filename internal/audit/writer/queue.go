@@ -32,8 +32,9 @@ const (
 // ErrDamaged is the error for a queue that has a broken chain before its end. An interrupted write can only break the end.
 var ErrDamaged = errors.New("the audit queue is damaged")
 
-// queue is the part of a chain that is on the disk: all lines that are not exported, and at least the last line, so that the chain
-// continues after a restart. One goroutine appends; others may read and release at the same time.
+// queue is the part of a chain that is on the disk: all lines that are not exported, those from the first action on that has begun and not
+// ended, and at least the last line, so that the chain continues after a restart. Lines are written first, and durable after a sync.
+// One goroutine writes; others may read durable lines and release segments at the same time.
 type queue struct {
 	dir    string
 	writer string
@@ -41,16 +42,28 @@ type queue struct {
 	segmentSize int64
 	lock        *os.File
 
-	// file is the last segment. Only the goroutine that appends uses it.
-	file *os.File
-	// broken is true if the last write failed and its remains were not removed yet.
+	// file is the last segment, tail its size and written the position after its last line. The goroutine that writes owns them.
+	file    *os.File
+	tail    int64
+	written audit.Position
+	// broken is true if the file has bytes after tail, which a failed write or sync left.
 	broken bool
 
 	mu sync.Mutex
-	// segments are in the order of their offsets. The last one grows.
+	// segments are in the order of their offsets. Their sizes are those of the durable lines. The last one grows.
 	segments []segment
 	// end is the position after the last durable line.
 	end audit.Position
+	// open are the durable records of actions without a durable outcome, by their sequence number.
+	open map[uint64]opened
+}
+
+// opened is the record of an action that has begun.
+type opened struct {
+	// offset is the place of its line in the chain.
+	offset int64
+	// encoded is the record, if it was read from the disk.
+	encoded []byte
 }
 
 type segment struct {
@@ -63,7 +76,7 @@ func openQueue(dir, service string, segmentSize int64) (*queue, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of the audit queue: %w", err)
 	}
-	q := &queue{dir: dir, segmentSize: segmentSize}
+	q := &queue{dir: dir, segmentSize: segmentSize, open: map[uint64]opened{}}
 	if err := q.acquire(); err != nil {
 		return nil, err
 	}
@@ -122,6 +135,12 @@ func (q *queue) recover() error {
 	if len(segments) == 0 {
 		return q.begin()
 	}
+	// A process that was killed leaves lines in the memory of the file system. They are durable after this, as the next line states.
+	for _, s := range segments {
+		if err := syncPath(s.path); err != nil {
+			return fmt.Errorf("opening the audit queue: %w", err)
+		}
+	}
 	q.end = audit.Position{Offset: segments[0].offset}
 	for i := range segments {
 		if err := q.recoverSegment(&segments[i], i == 0, i == len(segments)-1); err != nil {
@@ -136,9 +155,11 @@ func (q *queue) recover() error {
 		}
 		q.segments = q.segments[:len(q.segments)-1]
 	}
-	if q.file, err = os.OpenFile(q.segments[len(q.segments)-1].path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
+	last := q.segments[len(q.segments)-1]
+	if q.file, err = os.OpenFile(last.path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
 		return fmt.Errorf("opening the audit queue: %w", err)
 	}
+	q.tail, q.written = last.size, q.end
 	return nil
 }
 
@@ -169,47 +190,6 @@ func findSegments(dir string) ([]segment, error) {
 	return segments, nil
 }
 
-// recoverSegment checks the lines of a segment and moves end behind them. The line before the first segment is not known. It cuts
-// the last segment after its last line.
-func (q *queue) recoverSegment(s *segment, first, last bool) error {
-	content, err := os.ReadFile(s.path)
-	if err != nil {
-		return fmt.Errorf("opening the audit queue: %w", err)
-	}
-	rest := content
-	for len(rest) > 0 {
-		text, after, complete := bytes.Cut(rest, []byte("\n"))
-		line, err := audit.ParseLine(text)
-		good := complete && err == nil && line.Writer == q.writer
-		good = good && (line.Follows(q.end) || first && len(rest) == len(content) && s.offset > 0)
-		if !good {
-			break
-		}
-		q.end = line.At(q.end.Offset, len(text)+1)
-		rest = after
-	}
-	if len(rest) == 0 {
-		return nil
-	}
-	if !last || hasLine(rest) {
-		return fmt.Errorf("%w: %s has a changed line after line %d of the chain of %s", ErrDamaged, s.path, q.end.Sequence, q.writer)
-	}
-	s.size -= int64(len(rest))
-	return truncate(s.path, s.size)
-}
-
-// hasLine reports whether text has a complete line of a chain after its first newline, or at its beginning.
-func hasLine(text []byte) bool {
-	for len(text) > 0 {
-		line, after, complete := bytes.Cut(text, []byte("\n"))
-		if _, err := audit.ParseLine(line); err == nil && complete {
-			return true
-		}
-		text = after
-	}
-	return false
-}
-
 func truncate(path string, size int64) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -221,45 +201,68 @@ func truncate(path string, size int64) error {
 	return nil
 }
 
-// append writes lines to the disk. The position is the one after them. When it returns an error, none of the lines is part of the
-// queue.
-func (q *queue) append(lines []byte, after audit.Position) error {
+// write writes lines behind the last one. The position is the one after them. They are durable after sync and confirm. When it returns an
+// error, none of the lines is part of the queue. A full segment must be durable before.
+func (q *queue) write(lines []byte, after audit.Position) error {
 	if err := q.repair(); err != nil {
 		return err
 	}
-	if last := q.last(); last.size >= q.segmentSize {
+	if q.full() {
 		if err := q.begin(); err != nil {
 			return err
 		}
 	}
-	q.broken = true
 	if _, err := q.file.Write(lines); err != nil {
+		q.broken = true
 		return errors.Join(err, q.repair())
 	}
-	if err := q.file.Sync(); err != nil {
-		return errors.Join(err, q.repair())
-	}
-	q.broken = false
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.segments[len(q.segments)-1].size += int64(len(lines))
-	q.end = after
+	q.tail += int64(len(lines))
+	q.written = after
 	return nil
 }
 
-// repair removes the remains of a failed write, if there are any.
+// full reports whether the next write begins a new segment.
+func (q *queue) full() bool { return q.tail >= q.segmentSize }
+
+// confirm makes the lines before a position durable lines, after a successful sync.
+func (q *queue) confirm(end audit.Position) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.segments[len(q.segments)-1].size += end.Offset - q.end.Offset
+	q.end = end
+}
+
+// discard removes the lines that are not durable from the queue, after a failed sync.
+func (q *queue) discard() error {
+	q.mu.Lock()
+	q.tail, q.written = q.segments[len(q.segments)-1].size, q.end
+	q.mu.Unlock()
+	q.broken = true
+	return q.repair()
+}
+
+// repair removes the bytes after the last line, if there may be any.
 func (q *queue) repair() error {
 	if !q.broken {
 		return nil
 	}
-	if err := errors.Join(q.file.Truncate(q.last().size), q.file.Sync()); err != nil {
+	if err := errors.Join(q.file.Truncate(q.tail), q.file.Sync()); err != nil {
 		return fmt.Errorf("removing an incomplete line from the audit queue: %w", err)
 	}
 	q.broken = false
 	return nil
 }
 
-// begin creates a new last segment.
+// datasync makes the content of a file durable, and its size.
+func datasync(file *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// begin creates a new last segment. All lines must be durable.
 func (q *queue) begin() error {
 	offset := q.position().Offset
 	path := filepath.Join(q.dir, fmt.Sprintf("%020d%s", offset, segmentSuffix))
@@ -273,17 +276,11 @@ func (q *queue) begin() error {
 	if q.file != nil {
 		_ = q.file.Close() // it is synced
 	}
-	q.file = file
+	q.file, q.tail = file, 0
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.segments = append(q.segments, segment{offset: offset, path: path})
 	return nil
-}
-
-func (q *queue) last() segment {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.segments[len(q.segments)-1]
 }
 
 // position returns the position after the last durable line.
@@ -300,11 +297,28 @@ func (q *queue) begins() int64 {
 	return q.segments[0].offset
 }
 
-// size returns the number of bytes on the disk.
+// size returns the number of durable bytes on the disk.
 func (q *queue) size() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.end.Offset - q.segments[0].offset
+}
+
+// writtenSize returns the number of bytes on the disk with those that are not durable. Only the goroutine that writes may call it.
+func (q *queue) writtenSize() int64 { return q.written.Offset - q.begins() }
+
+// actionBegan keeps the segments from a durable record on until actionEnded.
+func (q *queue) actionBegan(sequence uint64, offset int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open[sequence] = opened{offset: offset}
+}
+
+// actionEnded no longer keeps the segments for the action that began with a record.
+func (q *queue) actionEnded(sequence uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.open, sequence)
 }
 
 // read returns durable bytes from an offset, at most limit. It ends after a line unless one line is longer than limit.
@@ -339,10 +353,14 @@ func (q *queue) read(offset int64, limit int) ([]byte, error) {
 	return content, nil
 }
 
-// release deletes the segments whose bytes are all before an offset, except the last segment with a line.
+// release deletes the segments whose bytes are all before an offset, except the last segment with a line, and those from the first action
+// on that has not ended.
 func (q *queue) release(exported int64) error {
 	for {
 		q.mu.Lock()
+		for _, o := range q.open {
+			exported = min(exported, o.offset)
+		}
 		if len(q.segments) < 2 || q.segments[1].offset > exported || q.segments[1].size == 0 {
 			q.mu.Unlock()
 			return nil
@@ -380,10 +398,12 @@ func replaceFile(path string, content []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
+func syncDir(dir string) error { return syncPath(dir) }
+
+func syncPath(path string) error {
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return errors.Join(file.Sync(), file.Close())
 }

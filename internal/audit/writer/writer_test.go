@@ -47,6 +47,8 @@ type region struct {
 	maxBytes int64
 	// metrics are those of the last writer.
 	metrics *prometheus.Registry
+	// sync is the sync of the writers; nil is a real one.
+	sync func(*os.File) error
 }
 
 // unreliable is a sink that is away while down is true. After partial is set, the next append stores only a part.
@@ -90,8 +92,12 @@ func (r *region) queue() string { return filepath.Join(r.dir, "queue") }
 // open opens the writer.
 func (r *region) open() (*writer.Writer, error) {
 	r.metrics = prometheus.NewRegistry()
-	return writer.Open(writer.Config{Dir: r.queue(), Service: "admin", Key: r.key, Log: r.sink, Witness: r.witness, MaxBytes: r.maxBytes,
-		Logger: slog.New(slog.DiscardHandler), Metrics: r.metrics})
+	config := writer.Config{Dir: r.queue(), Service: "admin", Key: r.key, Log: r.sink, Witness: r.witness, MaxBytes: r.maxBytes,
+		Logger: slog.New(slog.DiscardHandler), Metrics: r.metrics}
+	if r.sync != nil {
+		writer.SetSync(&config, r.sync)
+	}
+	return writer.Open(config)
 }
 
 // start runs a writer and returns a function that stops it.
@@ -245,14 +251,24 @@ func TestFullQueueRejectsAndLosesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := action.Durable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		begun = append(begun, action)
 	}
 	stored := fill(t, w)
 	if stored < 30 {
 		t.Errorf("only %d records fit into the queue", stored)
 	}
-	if _, err := w.Begin(t.Context(), record(0)); err == nil {
-		t.Error("an action began although the queue is full")
+	refused, err := w.Begin(t.Context(), record(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := refused.Durable(t.Context()); apierror.KindOf(err) != apierror.Unavailable {
+		t.Errorf("an action began although the queue is full: %v", err)
+	}
+	if err := refused.End(t.Context(), record(0)); apierror.KindOf(err) != apierror.Unavailable {
+		t.Errorf("an action that did not begin has ended: %v", err)
 	}
 	for _, action := range begun {
 		if err := action.End(t.Context(), record(-2)); err != nil {
@@ -385,30 +401,32 @@ func await(t *testing.T, condition string, holds func() bool) {
 	})
 }
 
-// TestDamagedQueueIsNotOpened changes the queue itself. Only the end of a queue can be incomplete after a crash.
-func TestDamagedQueueIsNotOpened(t *testing.T) {
-	prepare := func(t *testing.T) (*region, string, []byte) {
-		r := newRegion(t, t.TempDir())
-		r.sink.down.Store(true)
-		w, stop := r.start(t)
-		for n := range 5 {
-			if err := w.Append(t.Context(), record(n)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		stop()
-		paths, err := filepath.Glob(filepath.Join(r.queue(), "*.queue"))
-		if err != nil || len(paths) != 1 {
-			t.Fatalf("%v, %v", paths, err)
-		}
-		content, err := os.ReadFile(paths[0])
-		if err != nil {
+// stoppedQueue returns a region whose stopped writer has five records in its queue, with the file and its content. Nothing is exported.
+func stoppedQueue(t *testing.T) (r *region, path string, content []byte) {
+	t.Helper()
+	r = newRegion(t, t.TempDir())
+	r.sink.down.Store(true)
+	w, stop := r.start(t)
+	for n := range 5 {
+		if err := w.Append(t.Context(), record(n)); err != nil {
 			t.Fatal(err)
 		}
-		return r, paths[0], content
 	}
+	stop()
+	paths, err := filepath.Glob(filepath.Join(r.queue(), "*.queue"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	if content, err = os.ReadFile(paths[0]); err != nil {
+		t.Fatal(err)
+	}
+	return r, paths[0], content
+}
+
+// TestDamagedQueueIsNotOpened changes the queue itself. Only the end of a queue can be incomplete after a crash.
+func TestDamagedQueueIsNotOpened(t *testing.T) {
 	t.Run("an incomplete line at the end", func(t *testing.T) {
-		r, path, content := prepare(t)
+		r, path, content := stoppedQueue(t)
 		if err := os.WriteFile(path, append(content, content[:200]...), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -420,7 +438,7 @@ func TestDamagedQueueIsNotOpened(t *testing.T) {
 		}
 	})
 	t.Run("a changed line", func(t *testing.T) {
-		r, path, content := prepare(t)
+		r, path, content := stoppedQueue(t)
 		changed := strings.Replace(string(content), "cluster-2", "cluster-9", 1)
 		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
@@ -430,7 +448,7 @@ func TestDamagedQueueIsNotOpened(t *testing.T) {
 		}
 	})
 	t.Run("a lost name", func(t *testing.T) {
-		r, _, _ := prepare(t)
+		r, _, _ := stoppedQueue(t)
 		if err := os.Remove(filepath.Join(r.queue(), "writer")); err != nil {
 			t.Fatal(err)
 		}

@@ -167,10 +167,10 @@ func isURL(location string) bool { return strings.HasPrefix(location, "https://"
 func (e *environment) printAudit(report *verify.Report) error {
 	var rows [][]string
 	for _, chain := range report.Chains {
-		rows = append(rows, []string{chain.Writer, fmt.Sprint(chain.Records), fmt.Sprint(chain.Checkpoints), fmt.Sprint(chain.Unsigned), fmt.Sprint(chain.Queued),
+		rows = append(rows, []string{chain.Writer, fmt.Sprint(chain.Records), fmt.Sprint(chain.Checkpoints), fmt.Sprint(chain.Unsigned), fmt.Sprint(chain.Open), fmt.Sprint(chain.Queued),
 			chain.Last.Local().Format(time.DateTime)})
 	}
-	if err := display.Table(e.out, []string{"WRITER", "RECORDS", "CHECKPOINTS", "UNSIGNED", "QUEUED BYTES", "LAST"}, rows); err != nil {
+	if err := display.Table(e.out, []string{"WRITER", "RECORDS", "CHECKPOINTS", "UNSIGNED", "OPEN", "QUEUED BYTES", "LAST"}, rows); err != nil {
 		return err
 	}
 	for _, f := range report.Findings {

@@ -26,7 +26,7 @@ func TestAuditVerifyReportsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
-	log, at, err := audit.AppendCheckpoint(nil, name, audit.Position{}, now, key)
+	log, at, err := audit.AppendCheckpoint(nil, audit.Head{Writer: name, Time: now}, audit.Position{}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +34,9 @@ func TestAuditVerifyReportsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, at = audit.AppendRecord(log, name, at, now, record)
+	log, at = audit.AppendRecord(log, audit.Head{Writer: name, Time: now}, at, audit.Entry{Record: record})
 	before := len(log)
-	if log, _, err = audit.AppendCheckpoint(log, name, at, now, key); err != nil {
+	if log, _, err = audit.AppendCheckpoint(log, audit.Head{Writer: name, Time: now}, at, key); err != nil {
 		t.Fatal(err)
 	}
 	write := func(content []byte, path ...string) {

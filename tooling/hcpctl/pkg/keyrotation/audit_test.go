@@ -80,7 +80,7 @@ func (d *auditDeployment) check(t *testing.T, when string) {
 
 func checkpoint(t *testing.T, key *audit.SigningKey, at time.Time) []byte {
 	t.Helper()
-	line, _, err := audit.AppendCheckpoint(nil, "admin-0123456789abcdef", audit.Position{}, at, key)
+	line, _, err := audit.AppendCheckpoint(nil, audit.Head{Writer: "admin-0123456789abcdef", Time: at}, audit.Position{}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
