@@ -60,6 +60,9 @@ func (i *Identity) Collector() prometheus.Collector { return certfile.Collector(
 // ID returns the identity of the process itself.
 func (i *Identity) ID() ID { return i.id }
 
+// Certificate returns the current certificate, which must not be changed.
+func (i *Identity) Certificate() *tls.Certificate { return i.own.Certificate() }
+
 // Dir returns the folder of the identity's files.
 func (i *Identity) Dir() string { return i.dir }
 

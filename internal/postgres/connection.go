@@ -46,7 +46,8 @@ type Options struct {
 // Authentication is how sessions authenticate to the server, apart from what a URL contains.
 type Authentication struct {
 	// TLS encrypts all connections, verifies the server and presents the client's certificate. No connection is made without it,
-	// whatever the sslmode of the URL. Nil means the TLS settings of the URL.
+	// whatever the sslmode of the URL. Nil means the TLS settings of the URL. Sessions end when GetClientCertificate returns another
+	// certificate than they have presented.
 	TLS *tls.Config
 	// Password returns the password of the next session, for example a token that expires. Sessions that are open stay open when it
 	// expires. Nil means the password of the URL.
@@ -72,12 +73,11 @@ func Open(ctx context.Context, options Options) (*pgxpool.Pool, error) {
 	if options.Authentication.TLS != nil {
 		requireTLS(&connection.Config, options.Authentication.TLS)
 	}
-	if password := options.Authentication.Password; password != nil {
-		config.BeforeConnect = func(ctx context.Context, session *pgx.ConnConfig) (err error) {
-			if session.Password, err = password(ctx); err != nil {
-				return fmt.Errorf("opening a session of the database: %w", err)
-			}
-			return nil
+	config.BeforeConnect = options.Authentication.prepare
+	if presented := connection.TLSConfig; presented != nil && presented.GetClientCertificate != nil {
+		config.MaxConnLifetime = sessionAge
+		config.PrepareConn = func(_ context.Context, session *pgx.Conn) (bool, error) {
+			return hasCurrentCertificate(session, presented), nil
 		}
 	}
 	for name, value := range Parameters() {
@@ -93,6 +93,20 @@ func Open(ctx context.Context, options Options) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("creating the connection pool: %w", err)
 	}
 	return pool, nil
+}
+
+// prepare completes the configuration of the next session.
+func (a *Authentication) prepare(ctx context.Context, session *pgx.ConnConfig) (err error) {
+	if a.TLS != nil && a.TLS.GetClientCertificate != nil {
+		recordCertificate(&session.Config)
+	}
+	if a.Password == nil {
+		return nil
+	}
+	if session.Password, err = a.Password(ctx); err != nil {
+		return fmt.Errorf("opening a session of the database: %w", err)
+	}
+	return nil
 }
 
 // requireTLS makes all connections to the hosts of a configuration use the TLS configuration. An sslmode such as prefer makes a second

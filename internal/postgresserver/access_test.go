@@ -38,6 +38,9 @@ func TestAccess(t *testing.T) {
 		"ProvisionGivesTablesToOwner":   testProvisionGivesTablesToTheOwner,
 		"ReplacedFilesAreReloaded":      testReplacedFilesAreReloaded,
 		"TokenIsThePasswordOfASession":  testTokenIsThePasswordOfEachSession,
+		"SessionEndsWithCertificate":    testSessionOfPoolEndsWithItsCertificate,
+		"LongSessionIsReplaced":         testLongSessionIsReplaced,
+		"OldSessionsAreEnded":           testOldSessionsAreEnded,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.t = t

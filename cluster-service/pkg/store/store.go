@@ -8,8 +8,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -159,6 +161,9 @@ func (s *Store) Listen(ctx context.Context, wake func(revision int64)) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, postgres.ErrCertificateEnds) {
+			continue
+		}
 		s.log.WarnContext(ctx, "listening for changes was interrupted", logkey.Error, err)
 		_ = backoff.Sleep(ctx, backoff.Jitter(listenRetry))
 	}
@@ -170,14 +175,23 @@ func (s *Store) listen(ctx context.Context, wake func(revision int64)) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	ended, err := postgres.EndOldSessions(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if ended > 0 {
+		s.log.WarnContext(ctx, "ended database sessions that are older than a certificate", logkey.Count, ended)
+	}
 	if _, err := conn.Exec(ctx, "LISTEN "+Channel); err != nil {
 		return err
 	}
 	wake(0)
+	ctx, cancel := postgres.UntilCertificateEnds(ctx, conn)
+	defer cancel()
 	for {
 		notification, err := conn.WaitForNotification(ctx)
 		if err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		revision, _ := strconv.ParseInt(notification.Payload, 10, 64)
 		wake(revision)

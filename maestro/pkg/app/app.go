@@ -276,7 +276,7 @@ func (s *Server) followNotifications(ctx context.Context) error {
 			}
 			s.hub.HandleNotification(ctx, notification)
 		})
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, postgres.ErrCertificateEnds) {
 			s.c.Log.WarnContext(ctx, "connection for notifications lost", logkey.Error, err)
 			_ = backoff.Sleep(ctx, backoff.Jitter(listenInterval))
 		}

@@ -8,6 +8,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
@@ -101,6 +103,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		err := d.serve(ctx)
 		if ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, postgres.ErrCertificateEnds) {
+			continue // the replica joins again with its next certificate
 		}
 		d.setJoined(err)
 		d.o.Log.WarnContext(ctx, "membership of the replicas lost", logkey.Error, err)
@@ -184,17 +189,19 @@ func (d *Dispatcher) serve(ctx context.Context) error {
 	}
 	defer membership.Leave()
 	defer d.stopAll()
+	ctx, cancel := membership.UntilCertificateEnds(ctx)
+	defer cancel()
 
 	ticker := time.NewTicker(d.o.Rebalance)
 	defer ticker.Stop()
 	for {
 		if err := d.rebalance(ctx, membership); err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		d.setJoined(nil)
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-ticker.C:
 		case <-d.rebalanceNow:
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
 
@@ -54,8 +56,8 @@ func (s *Store) Notify(ctx context.Context, notification Notification) error {
 	return nil
 }
 
-// Listen calls receive for each notification of another replica until ctx ends or the connection breaks. It calls listening when
-// the subscription is established.
+// Listen calls receive for each notification of another replica until ctx ends, the connection breaks, or its client certificate ends,
+// which is postgres.ErrCertificateEnds. It calls listening when the subscription is established.
 func (s *Store) Listen(ctx context.Context, self string, listening func(), receive func(Notification)) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -64,14 +66,23 @@ func (s *Store) Listen(ctx context.Context, self string, listening func(), recei
 	// The connection keeps listening, so it must not return to the pool.
 	raw := conn.Hijack()
 	defer raw.Close(context.WithoutCancel(ctx))
+	ended, err := postgres.EndOldSessions(ctx, raw)
+	if err != nil {
+		return err
+	}
+	if ended > 0 {
+		s.log.WarnContext(ctx, "ended database sessions that are older than a certificate", logkey.Count, ended)
+	}
 	if _, err := raw.Exec(ctx, "listen "+notificationChannel); err != nil {
 		return fmt.Errorf("receiving notifications: %w", err)
 	}
 	listening()
+	ctx, cancel := postgres.UntilCertificateEnds(ctx, raw)
+	defer cancel()
 	for {
 		n, err := raw.WaitForNotification(ctx)
 		if err != nil {
-			return fmt.Errorf("receiving notifications: %w", err)
+			return fmt.Errorf("receiving notifications: %w", cmp.Or(context.Cause(ctx), err))
 		}
 		var notification Notification
 		if json.Unmarshal([]byte(n.Payload), &notification) == nil && notification.From != self {
@@ -110,6 +121,12 @@ func (s *Store) Join(ctx context.Context) (*Membership, error) {
 			return m, nil
 		}
 	}
+}
+
+// UntilCertificateEnds returns a context that ends with the cause postgres.ErrCertificateEnds when the replica must join again, because
+// the client certificate of its session ends soon.
+func (m *Membership) UntilCertificateEnds(ctx context.Context) (context.Context, context.CancelFunc) {
+	return postgres.UntilCertificateEnds(ctx, m.conn.Conn())
 }
 
 // Leave ends the membership and releases all its locks.
