@@ -3,20 +3,17 @@
 package adminclient
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -28,9 +25,11 @@ const timeout = 60 * time.Second
 
 // Options selects an admin and the engineer to act as.
 type Options struct {
-	// Endpoint is the URL of admin, Authority the URL of the token issuer, and CAFile the certificate authority of both.
+	// Endpoint is the URL of admin, Authority the URL of the token issuer, and CAFile the certificate authority of both; empty trusts those
+	// of the system.
 	Endpoint, Authority, CAFile string
-	// CredentialsFile holds the credentials of engineers. Engineer is the name of one of them; empty selects the first.
+	// CredentialsFile holds the credentials of engineers. Engineer is the name of one of them; empty selects the first. Without the file,
+	// tokens are those of the person who is signed in to the Azure CLI.
 	CredentialsFile, Engineer string
 	// Audience is the audience of tokens for admin.
 	Audience string
@@ -38,12 +37,9 @@ type Options struct {
 
 // Client is a client of one admin. It is safe for concurrent use.
 type Client struct {
-	options    Options
-	http       *http.Client
-	credential azcore.TokenCredential
-
-	mu    sync.Mutex
-	token azcore.AccessToken
+	options  Options
+	http     *http.Client
+	pipeline runtime.Pipeline
 }
 
 // Error is an error response of admin, or the failure of an operation.
@@ -76,37 +72,25 @@ func (e *Error) NotFound() bool {
 
 // New returns a client. It does not connect.
 func New(options Options) (*Client, error) {
-	tlsConfig, err := armclient.TrustOnly(options.CAFile)
-	if err != nil {
-		return nil, err
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	if options.CAFile != "" {
+		var err error
+		if tlsConfig, err = armclient.TrustOnly(options.CAFile); err != nil {
+			return nil, err
+		}
 	}
 	options.Endpoint = strings.TrimSuffix(options.Endpoint, "/")
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: tlsConfig}}
-	credential, err := armclient.NewCredential(options.Authority, options.CredentialsFile, options.Engineer, client)
+	credential, err := newCredential(options, client)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{options: options, http: client, credential: credential}, nil
+	return &Client{options: options, http: client, pipeline: newPipeline(credential, options.Audience, client)}, nil
 }
 
 // CloseIdleConnections closes the connections that have no request. A process that creates many clients calls it after the last request
 // of each: a connection stays open until then, or until the server closes it.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
-
-// accessToken returns a token that is valid for at least a minute.
-func (c *Client) accessToken(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Until(c.token.ExpiresOn) > time.Minute {
-		return c.token.Token, nil
-	}
-	token, err := c.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{c.options.Audience + "/.default"}})
-	if err != nil {
-		return "", fmt.Errorf("requesting a token for admin: %w", err)
-	}
-	c.token = token
-	return token.Token, nil
-}
 
 // IsRetryable reports whether the same request may succeed later: admin was unreachable or unavailable.
 func IsRetryable(err error) bool {
@@ -136,43 +120,27 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 
 // send is do with an idempotency key, which may be empty.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, key string, body, into any) error {
-	var content io.Reader
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		content = bytes.NewReader(encoded)
-	}
 	target := c.options.Endpoint + adminv1.Root + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, method, target, content)
+	request, err := runtime.NewRequest(ctx, method, target)
 	if err != nil {
 		return err
 	}
-	token, err := c.accessToken(ctx)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
 	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
+		if err := runtime.MarshalAsJSON(request, body); err != nil {
+			return err
+		}
 	}
 	if key != "" {
-		request.Header.Set(adminv1.IdempotencyKey, key)
+		request.Raw().Header.Set(adminv1.IdempotencyKey, key)
 	}
-	response, err := c.http.Do(request)
+	response, err := c.pipeline.Do(request)
 	if err != nil {
-		var failed *url.Error
-		if errors.As(err, &failed) {
-			err = failed.Err
-		}
-		return &unreachableError{err}
+		return requestError(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
+	answer, err := runtime.Payload(response)
 	if err != nil {
 		return &unreachableError{fmt.Errorf("reading the response: %w", err)}
 	}
@@ -190,6 +158,17 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return fmt.Errorf("reading the response of admin: %w", err)
 	}
 	return nil
+}
+
+// requestError returns the error of a request without a response.
+func requestError(err error) error {
+	if missing, ok := errors.AsType[*tokenError](err); ok {
+		return missing
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	return &unreachableError{err}
 }
 
 // get reads one object.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,9 +22,26 @@ import (
 // connect returns a client of a simulated admin, which also issues the tokens.
 func connect(t *testing.T, answer http.HandlerFunc) *adminclient.Client {
 	t.Helper()
+	return connectTo(t, func(w http.ResponseWriter, _ url.Values) {
+		_, _ = w.Write([]byte(`{"access_token": "token", "expires_in": 3600}`))
+	}, answer)
+}
+
+// connectTo is connect with an issuer, which gets the forms of the requests for tokens.
+func connectTo(t *testing.T, issue func(http.ResponseWriter, url.Values), answer http.HandlerFunc) *adminclient.Client {
+	t.Helper()
+	return connectAs(t, func(*adminclient.Options) {}, issue, answer)
+}
+
+// connectAs is connectTo with other options.
+func connectAs(t *testing.T, change func(*adminclient.Options), issue func(http.ResponseWriter, url.Values), answer http.HandlerFunc) *adminclient.Client {
+	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/token") {
-			_, _ = w.Write([]byte(`{"access_token": "token", "expires_in": 3600}`))
+			if err := r.ParseForm(); err != nil {
+				t.Error(err)
+			}
+			issue(w, r.PostForm)
 			return
 		}
 		answer(w, r)
@@ -38,8 +56,10 @@ func connect(t *testing.T, answer http.HandlerFunc) *adminclient.Client {
 			t.Fatal(err)
 		}
 	}
-	client, err := adminclient.New(adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
-		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"})
+	options := adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
+		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"}
+	change(&options)
+	client, err := adminclient.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ type secret struct {
 	ClientSecret string `json:"clientSecret"`
 }
 
-// credential requests tokens with the client credentials grant of OAuth 2.0. The pipeline caches them.
+// credential requests tokens with the client credentials grant of OAuth 2.0. It passes the claims of a claims challenge to the issuer, as
+// clients of Entra ID do. The pipeline caches tokens.
 type credential struct {
 	authority string
 	secret    secret
@@ -57,6 +58,9 @@ func (c *credential) GetToken(ctx context.Context, options policy.TokenRequestOp
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {c.secret.ClientID}, "client_secret": {c.secret.ClientSecret},
 		"scope": {strings.Join(options.Scopes, " ")},
+	}
+	if options.Claims != "" {
+		form.Set("claims", options.Claims)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.authority+"/"+c.secret.TenantID+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
 	if err != nil {

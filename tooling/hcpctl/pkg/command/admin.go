@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -24,6 +25,7 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 		c.Long += "\n\nCLUSTER is any identifier that 'hcpctl cluster find' accepts, if it matches exactly one cluster."
 	}
 	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin (default: the local region)")
+	flags.StringVar(&e.admin.Audience, "admin-audience", os.Getenv("HCPMESH_ADMIN_AUDIENCE"), "`audience` of the tokens for the admin of --admin-endpoint; they are those of the Azure CLI (default: the local region, or $HCPMESH_ADMIN_AUDIENCE)")
 	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to act as: oncall, approver, operator or reader in a local region (default oncall, or $HCPMESH_ENGINEER)")
 	return c
 }
@@ -31,8 +33,18 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 // adminClient returns the client of admin.
 func (e *environment) adminClient() (*adminclient.Client, error) { return e.connect(e.admin) }
 
-// connectLocal returns a client of admin. Flags that are not set default to the local region.
-func (e *environment) connectLocal(options adminclient.Options) (*adminclient.Client, error) {
+// connectSelected returns a client of admin. With an audience, it acts as the person who is signed in to the Azure CLI. Otherwise flags that
+// are not set default to the local region.
+func (e *environment) connectSelected(options adminclient.Options) (*adminclient.Client, error) {
+	if options.Audience != "" {
+		switch {
+		case options.Endpoint == "":
+			return nil, errors.New("--admin-endpoint is required with --admin-audience")
+		case options.Engineer != "":
+			return nil, errors.New("--as selects an engineer of a local region: with --admin-audience you act as the person who is signed in to the Azure CLI")
+		}
+		return adminclient.New(options)
+	}
 	endpoints, err := e.endpoints()
 	if err != nil {
 		return nil, err

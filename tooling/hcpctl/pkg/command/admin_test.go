@@ -128,3 +128,17 @@ func (a *sres) hcpctl(t *testing.T, args ...string) (string, error) {
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
 }
+
+// TestSignInOutsideOfLocalRegion checks that a person who acts with the Azure CLI names admin, and no engineer of a local region.
+func TestSignInOutsideOfLocalRegion(t *testing.T) {
+	for want, arguments := range map[string][]string{
+		"--admin-endpoint is required":        {"whoami", "--admin-audience", "api://admin"},
+		"--as selects an engineer of a local": {"whoami", "--admin-audience", "api://admin", "--admin-endpoint", "https://admin.example", "--as", "oncall"},
+	} {
+		root := New(io.Discard, io.Discard)
+		root.SetArgs(arguments)
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", arguments, err, want)
+		}
+	}
+}

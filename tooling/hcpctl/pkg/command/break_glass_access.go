@@ -113,6 +113,9 @@ func (e *environment) pluginKubeconfig(file string, access *credential.Access, i
 	if e.admin.Endpoint != "" {
 		arguments = append(arguments, "--admin-endpoint", e.admin.Endpoint)
 	}
+	if e.admin.Audience != "" {
+		arguments = append(arguments, "--admin-audience", e.admin.Audience)
+	}
 	if folder, err := e.stateFolder(); err == nil {
 		arguments = append(arguments, "--state-dir", folder)
 	}

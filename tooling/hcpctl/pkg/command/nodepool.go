@@ -87,7 +87,7 @@ the autoscaler, and ARM shows the change as an update of the node pool. The cust
 		return customer.RunE(c, args)
 	}
 	c.PreRunE = func(c *cobra.Command, args []string) error {
-		for _, name := range []string{"max", "reason", "as", "admin-endpoint", "output"} {
+		for _, name := range []string{"max", "reason", "as", "admin-endpoint", "admin-audience", "output"} {
 			if !asSRE && flags.Changed(name) {
 				return fmt.Errorf("--%s requires --as-sre", name)
 			}

@@ -42,7 +42,7 @@ type environment struct {
 // New returns the command tree. Results go to out, progress and hints to errOut.
 func New(out, errOut io.Writer) *cobra.Command {
 	e := &environment{out: display.Safe(out), err: errOut}
-	e.connect = e.connectLocal
+	e.connect = e.connectSelected
 	return e.root()
 }
 
