@@ -17,6 +17,7 @@ var programsWithoutImage = map[string]string{
 	"tooling/charts/cmd/charts":                         "runs in a checkout",
 	"tooling/configure/cmd/configure":                   "runs in a checkout",
 	"tooling/image-sync/cmd/image-sync":                 "runs in a pipeline's checkout",
+	"tooling/image-updater/cmd/image-updater":           "runs in a checkout",
 	"tooling/images/cmd/images":                         "runs in a checkout",
 	"tooling/infrastructure/cmd/infrastructure":         "runs in a checkout",
 	"tooling/mesh-policies/cmd/mesh-policies":           "runs in a checkout",

@@ -7,7 +7,6 @@ require (
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/images v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/registry v0.0.0
-	github.com/prometheus/client_golang v1.24.0
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/sync v0.22.0
 )
@@ -24,6 +23,7 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
+	github.com/prometheus/client_golang v1.24.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect

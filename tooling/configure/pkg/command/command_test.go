@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,6 +72,30 @@ func TestOutput(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", line, err, got, want)
 		}
+	}
+}
+
+// TestExplainNamesTheLayerOfImages explains a digest that an environment's images set.
+func TestExplainNamesTheLayerOfImages(t *testing.T) {
+	dir := folder(t)
+	for name, text := range map[string]string{
+		"config.schema.json": `{"type": "object", "properties": {"cloud": {"type": "string"}, "environment": {"type": "string"}, "region": {"type": "string"}, "managementClusters": {"type": "array", "items": {"type": "object"}},
+			"frontend": {"type": "object", "properties": {"image": {"$ref": "#/$defs/image"}}}},
+			"$defs": {"image": {"type": "object", "properties": {"digest": {"type": "string", "x-deploy": true}}}}}`,
+		"rules.yaml": "rules: []\n", "defaults.yaml": "", "clouds/public/dev.yaml": "", "clouds/public/prod.yaml": "",
+		"images/public/prod.yaml": "# Written by a program.\nfrontend:\n  image:\n    digest: sha256:12\n",
+	} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := run(dir, "explain", "frontend.image.digest", "public/prod/west")
+	if err != nil || !strings.Contains(out, "frontend.image.digest of public/prod/west is sha256:12\n  set by images public/prod (config/images/public/prod.yaml:4)\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := run(dir, "render", "public/prod/west", "--deploy"); err != nil {
+		t.Errorf("render --deploy: %v", err)
 	}
 }
 

@@ -134,8 +134,8 @@ func (c *Configuration) Render(target layer.Target) (*document.Node, error) {
 func (c *Configuration) problemsOf(target layer.Target) document.Problems {
 	files := map[string]bool{}
 	for _, t := range append(c.Tree.At(layer.Stamp, target), target) {
-		for level := range t.Level() + 1 {
-			files[c.Tree.Origin(t, level).File] = true
+		for _, name := range c.Tree.Files(t) {
+			files[name] = true
 		}
 	}
 	var found document.Problems

@@ -20,8 +20,10 @@ var fixture = map[string]string{
 		"account": {"type": "string", "x-unique": "cloud", "x-data-store": true},
 		"shared": {"type": "string", "x-unique": "cloud", "x-layer": "environment"},
 		"digest": {"type": "string", "x-deploy": true},
+		"frontend": {"type": "object", "additionalProperties": false, "properties": {"image": {"$ref": "#/$defs/image"}}},
 		"managementCluster": {"type": "object", "additionalProperties": false, "properties": {"name": {"type": "string", "x-unique": "environment"}}, "x-layer": "stamp"},
-		"managementClusters": {"type": "array", "items": {"type": "object"}, "x-computed": true}}}`,
+		"managementClusters": {"type": "array", "items": {"type": "object"}, "x-computed": true}},
+		"$defs": {"image": {"type": "object", "additionalProperties": false, "properties": {"repository": {"type": "string"}, "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}}}}}`,
 	"rules.yaml":                     "rules: [{name: no-x, scope: region, keys: [account], reason: why, assert: account != 'x'}]",
 	"defaults.yaml":                  "account: \"a-${region}\"\nshared: s\nmanagementCluster: {name: \"m-${region}-${stamp}\"}\n",
 	"clouds/public.yaml":             "",
@@ -160,6 +162,55 @@ func TestWriteRefusesLoss(t *testing.T) {
 	all, _ := c.CheckAll()
 	if stale, err := c.Stale(all); err != nil || stale != nil {
 		t.Errorf("stale after writing: %v, %v", stale, err)
+	}
+}
+
+// frontendImage is a layer that deploys the frontend.
+const frontendImage = "account: \"a-${region}\"\nshared: s\nmanagementCluster: {name: \"m-${region}-${stamp}\"}\nfrontend: {image: {repository: test/frontend}}\n"
+
+func TestImagesOfAnEnvironment(t *testing.T) {
+	dir, digest := t.TempDir(), "sha256:"+strings.Repeat("a", 64)
+	write(t, dir, map[string]string{"defaults.yaml": frontendImage, "images/public/dev.yaml": "frontend: {image: {digest: \"" + digest + "\"}}\n"})
+	c := open(t, dir)
+	for name, want := range map[string]string{"dev": digest, "prod": ""} {
+		images, err := c.Images(layer.Target{"public", name})
+		if err != nil || !cmp.Equal(images, []Image{{"frontend.image", "test/frontend", want}}) {
+			t.Errorf("%s: %v, %v", name, images, err)
+		}
+	}
+	values, err := c.Render(layer.Target{"public", "dev", "west"})
+	if err != nil || values.Get("frontend", "image", "digest").Value != digest {
+		t.Errorf("the region has %v, %v", values, err)
+	}
+	for reason, c := range map[string]struct{ name, text, want string }{
+		"a tag":            {"images/public/dev.yaml", "frontend: {image: {digest: latest}}\n", "images/public/dev.yaml:1: frontend.image.digest: \"latest\" does not match"},
+		"an unknown image": {"images/public/dev.yaml", "frontned: {image: {digest: \"" + digest + "\"}}\n", "frontned: unknown key; did you mean frontend?"},
+		"two repositories": {"clouds/public/dev/east.yaml", "frontend: {image: {repository: test/other}}\n", "frontend.image.repository: is test/frontend for public/dev/west, and test/other for another target of public/dev"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, map[string]string{"defaults.yaml": frontendImage, c.name: c.text})
+		if _, err := open(t, dir).Images(layer.Target{"public", "dev"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", reason, err, c.want)
+		}
+	}
+	if _, err := c.Images(layer.Target{"public"}); err == nil || !strings.Contains(err.Error(), "public is not an environment") {
+		t.Errorf("a cloud: %v", err)
+	}
+	if _, err := c.Images(layer.Target{"public", "none"}); !errors.Is(err, layer.ErrUnknown) {
+		t.Errorf("an unknown environment: %v", err)
+	}
+}
+
+// TestProblemsOfImagesConcernTheirEnvironment checks that an environment with wrong images is not rendered, and that others are.
+func TestProblemsOfImagesConcernTheirEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"images/public/dev.yaml": "account: x\n"})
+	c := open(t, dir)
+	if _, err := c.Render(layer.Target{"public", "dev", "west"}); err == nil || !strings.Contains(err.Error(), "account: a layer of images may set only") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Render(layer.Target{"public", "prod", "west"}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -74,6 +74,50 @@ func TestMergeRejectsConflicts(t *testing.T) {
 	}
 }
 
+// TestImagesAreALayerOfTheirEnvironment checks the order of the layers: a region may have another digest than its environment.
+func TestImagesAreALayerOfTheirEnvironment(t *testing.T) {
+	all := files("frontend: {image: {repository: a}}\nagent: {image: {repository: b}}\n", "", "frontend: {image: {digest: one}}\n", "agent: {image: {digest: region}}\n", "")
+	all["images/public/dev.yaml"] = "frontend: {image: {digest: two}}\nagent: {image: {digest: two}}\n"
+	read, problems := tree(t, all)
+	if problems != "" {
+		t.Fatal(problems)
+	}
+	merged, wrong, err := read.Merge(Target{"public", "dev", "west"})
+	if err != nil || wrong != nil {
+		t.Fatal(err, wrong)
+	}
+	if n := merged.Get("frontend", "image", "digest"); n.Value != "two" || n.Origin.Layer != "images public/dev" || n.Origin.String() != "config/images/public/dev.yaml:1" || n.Overrides.Origin.Layer != "environment public/dev" {
+		t.Errorf("frontend.image.digest is %v from %v and overrides %v", n.Value, n.Origin, n.Overrides)
+	}
+	if n := merged.Get("agent", "image", "digest"); n.Value != "region" || n.Overrides.Value != "two" {
+		t.Errorf("agent.image.digest is %v and overrides %v", n.Value, n.Overrides)
+	}
+	if layers := len(read.All()); layers != 6 {
+		t.Errorf("%d layers", layers)
+	}
+	if targets := read.At(Environment, nil); len(targets) != 1 {
+		t.Errorf("the environments are %v", targets)
+	}
+}
+
+func TestImagesHaveOnlyDigests(t *testing.T) {
+	for text, want := range map[string]string{
+		"frontend: {image: {repository: a}}":          "config/images/public/dev.yaml:1: frontend.image.repository: a layer of images may set only the keys KEY.image.digest; set others in clouds (layer images public/dev)",
+		"frontend: {replicas: 3}":                     "frontend.replicas: a layer of images may set only",
+		"frontend: {image: {digest: null}}":           "frontend.image.digest: a layer of images may set only",
+		"frontend: {image: {digest: [a]}}":            "frontend.image.digest: a layer of images may set only",
+		"digest: a":                                   "digest: a layer of images may set only",
+		"frontend: {image: {digest: a, digest: b}}":   "the key appears twice",
+		"frontend: {image: {digest: a}}\n---\na: b\n": "must contain one YAML document",
+	} {
+		all := files("", "", "", "", "")
+		all["images/public/dev.yaml"] = text
+		if _, problems := tree(t, all); !strings.Contains(problems, want) {
+			t.Errorf("%s: got %q, want %q", text, problems, want)
+		}
+	}
+}
+
 func TestReadRejectsWrongFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"clouds/public/dev/west/x.yaml":      `the stamp "x" does not match`,
@@ -81,6 +125,10 @@ func TestReadRejectsWrongFiles(t *testing.T) {
 		"clouds/public/Dev.yaml":             `the environment "Dev" does not match`,
 		"clouds/public/prod/west.yaml":       "needs the outer layer environment public/prod, and config/clouds/public/prod.yaml does not exist",
 		"clouds/public/dev/west.yml":         "only regular files named *.yaml",
+		"images/public/prod.yaml":            "needs the layer environment public/prod, and config/clouds/public/prod.yaml does not exist",
+		"images/public.yaml":                 "images belong to environments: name the file images/CLOUD/ENVIRONMENT.yaml",
+		"images/public/dev/west.yaml":        "images belong to environments",
+		"images/public/dev.json":             "only regular files named *.yaml",
 		"clouds/public/muchtoolongname.yaml": `the environment "muchtoolongname" does not match`,
 	} {
 		all := files("", "", "", "", "")

@@ -1,11 +1,13 @@
 // Package layer finds the layers of the configuration, merges those of one target and replaces references.
 //
 // A target is a region or a stamp of a region. Its layers are, from the outermost to the innermost: the defaults, its cloud, its
-// environment, its region and, for a stamp, the stamp. An inner layer takes precedence over an outer one. Maps are merged key by
-// key, every other value is replaced as a whole, and null deletes an inherited key, as in JSON Merge Patch (RFC 7396).
+// environment, the images of its environment, its region and, for a stamp, the stamp. The layer of images has only digests of images.
+// An inner layer takes precedence over an outer one. Maps are merged key by key, every other value is replaced as a whole, and null
+// deletes an inherited key, as in JSON Merge Patch (RFC 7396).
 package layer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,10 +30,11 @@ const (
 	Stamp
 )
 
-// DefaultsFile is the file of the outermost layer; CloudsFolder holds all others.
+// DefaultsFile is the file of the outermost layer, ImagesFolder has those with the images of environments, and CloudsFolder has all others.
 const (
 	DefaultsFile = "defaults.yaml"
 	CloudsFolder = "clouds"
+	ImagesFolder = "images"
 )
 
 // Target is a path of names: cloud, environment, region and stamp. A path that ends earlier denotes a layer.
@@ -91,27 +94,34 @@ type Layer struct {
 // Tree holds all layers of a configuration.
 type Tree struct {
 	layers map[string]*Layer
+	// images are the layers with the images of environments.
+	images map[string]*Layer
 	// shown is the path of the folder, which precedes the names of files in errors.
 	shown string
 }
 
 // Read reads all layers from a folder. The problems are those of single files.
 func Read(files fs.FS, shown string) (*Tree, document.Problems, error) {
-	t := &Tree{layers: map[string]*Layer{}, shown: shown}
+	t := &Tree{layers: map[string]*Layer{}, images: map[string]*Layer{}, shown: shown}
 	problems, err := t.read(files, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = fs.WalkDir(files, CloudsFolder, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	for _, folder := range []string{CloudsFolder, ImagesFolder} {
+		err = fs.WalkDir(files, folder, func(name string, entry fs.DirEntry, err error) error {
+			if name == ImagesFolder && errors.Is(err, fs.ErrNotExist) {
+				return fs.SkipAll // no environment has images
+			}
+			if err != nil {
+				return err
+			}
+			more, err := t.visit(files, folder, name, entry)
+			problems = append(problems, more...)
 			return err
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the configuration in %s: %w", shown, err)
 		}
-		more, err := t.visit(files, name, entry)
-		problems = append(problems, more...)
-		return err
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the configuration in %s: %w", shown, err)
 	}
 	for _, l := range t.layers {
 		for depth := 1; depth < len(l.Target); depth++ {
@@ -120,11 +130,16 @@ func Read(files fs.FS, shown string) (*Tree, document.Problems, error) {
 			}
 		}
 	}
+	for _, l := range t.images {
+		if t.layers[l.Target.String()] == nil {
+			problems = append(problems, document.Problem{Origin: t.imagesOrigin(l.Target), Message: fmt.Sprintf("the layer needs the layer %s, and %s does not exist", l.Target.name(), path.Join(shown, l.Target.file()))})
+		}
+	}
 	return t, problems, nil
 }
 
-func (t *Tree) visit(files fs.FS, name string, entry fs.DirEntry) (document.Problems, error) {
-	relative := strings.TrimPrefix(strings.TrimPrefix(name, CloudsFolder), "/")
+func (t *Tree) visit(files fs.FS, folder, name string, entry fs.DirEntry) (document.Problems, error) {
+	relative := strings.TrimPrefix(strings.TrimPrefix(name, folder), "/")
 	if entry.IsDir() {
 		return nil, nil
 	}
@@ -136,6 +151,9 @@ func (t *Tree) visit(files fs.FS, name string, entry fs.DirEntry) (document.Prob
 	target, err := ParseTarget(stem)
 	if err != nil {
 		return document.Problems{{Origin: at, Message: "the name of the file is not that of a layer: " + err.Error()}}, nil
+	}
+	if folder == ImagesFolder {
+		return t.readImages(files, target)
 	}
 	return t.read(files, target)
 }
@@ -162,21 +180,26 @@ func (t *Tree) Origin(target Target, level int) document.Origin {
 // All returns all layers, outer ones first.
 func (t *Tree) All() []*Layer {
 	var all []*Layer
-	for _, l := range t.layers {
-		all = append(all, l)
+	for _, layers := range []map[string]*Layer{t.layers, t.images} {
+		for _, l := range layers {
+			all = append(all, l)
+		}
 	}
-	slices.SortFunc(all, func(a, b *Layer) int { return slices.Compare(a.Target, b.Target) })
+	slices.SortFunc(all, func(a, b *Layer) int {
+		return cmp.Or(slices.Compare(a.Target, b.Target), cmp.Compare(a.Root.Origin.File, b.Root.Origin.File))
+	})
 	return all
 }
 
 // At returns the names of the layers of one level within a target, in order.
 func (t *Tree) At(level int, within Target) []Target {
 	var found []Target
-	for _, l := range t.All() {
+	for _, l := range t.layers {
 		if len(l.Target) == level && len(within) <= level && slices.Equal(l.Target[:len(within)], within) {
 			found = append(found, l.Target)
 		}
 	}
+	slices.SortFunc(found, slices.Compare)
 	return found
 }
 
@@ -192,6 +215,21 @@ func (t *Tree) Layers(target Target) ([]*Layer, error) {
 			return nil, fmt.Errorf("%w: %s: there is no file %s", ErrUnknown, target, path.Join(t.shown, target[:depth].file()))
 		}
 		layers = append(layers, l)
+		if images := t.images[target[:depth].String()]; depth == Environment && images != nil {
+			layers = append(layers, images)
+		}
 	}
 	return layers, nil
+}
+
+// Files returns the files that the layers of a target have or could have.
+func (t *Tree) Files(target Target) []string {
+	var files []string
+	for depth := range len(target) + 1 {
+		files = append(files, t.origin(target[:depth]).File)
+		if depth == Environment {
+			files = append(files, t.imagesOrigin(target[:depth]).File)
+		}
+	}
+	return files
 }

@@ -63,6 +63,12 @@ const secretReference = "#/$defs/secretReference"
 // Secret reports whether the key is a reference to a secret.
 func (p *Property) Secret() bool { return p.Ref == secretReference }
 
+// imageDefinition is the definition of a container image.
+const imageDefinition = "#/$defs/image"
+
+// Image reports whether the key is a container image, with the keys registry, repository and digest.
+func (p *Property) Image() bool { return p.Ref == imageDefinition }
+
 // Level returns the innermost level that may set the key.
 func (p *Property) Level() int { return slices.Index(layer.Levels[:], p.Layer) }
 

@@ -38,7 +38,7 @@ func (i *image) outcome(dryRun bool) report.Image {
 	outcome := report.Image{Name: i.name, Source: i.source.Name(), Target: in(i.target, hashOf(i.source)).Name()}
 	switch {
 	case i.err != nil:
-		outcome.State, outcome.Cause = report.Failed, i.err.Error()
+		outcome.State, outcome.Cause, outcome.Err = report.Failed, i.err.Error(), i.err
 	case i.present:
 		outcome.State = report.Present
 	case i.put:

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -46,6 +47,19 @@ type Options struct {
 	Parallel int
 	// DryRun reports what is missing and copies nothing. It verifies signatures.
 	DryRun bool
+	// Progress is called after each image whose content was copied, found in the target, or could not be copied; nil means no calls. Calls
+	// do not overlap.
+	Progress func(Progress)
+}
+
+// Progress is how far a release, or the single images of a plan, have come.
+type Progress struct {
+	// Image is the name of the image at its source.
+	Image string
+	// Done is the number of images so far, and Total that of all images of the release, or of all single images.
+	Done, Total int
+	// Err is the reason why the image could not be copied.
+	Err error
 }
 
 // run is one run.
@@ -95,14 +109,30 @@ func (r *run) each(images []*image, f func(*image)) {
 	_ = group.Wait() // the errors are in the images
 }
 
+// reporting returns f with a report of the progress after each call.
+func (r *run) reporting(total int, f func(*image)) func(*image) {
+	if r.Progress == nil {
+		return f
+	}
+	var mu sync.Mutex
+	done := 0
+	return func(i *image) {
+		f(i)
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		r.Progress(Progress{Image: i.source.Name(), Done: done, Total: total, Err: i.err})
+	}
+}
+
 // release mirrors a release with all images of its payload.
 func (r *run) release(ctx context.Context, release plan.Release) {
 	all, err := r.payload(ctx, release)
 	if err != nil {
-		r.report.Add(report.Image{Release: release.Image, Name: "release", Source: release.Image, State: report.Failed, Cause: err.Error()})
+		r.report.Add(report.Image{Release: release.Image, Name: "release", Source: release.Image, State: report.Failed, Cause: err.Error(), Err: err})
 		return
 	}
-	r.each(all, func(i *image) { r.copyBlobs(ctx, i) })
+	r.each(all, r.reporting(len(all), func(i *image) { r.copyBlobs(ctx, i) }))
 	top, components := all[0], all[1:]
 	failed := countFailed(all)
 	if failed == 0 && !r.DryRun {
@@ -112,7 +142,8 @@ func (r *run) release(ctx context.Context, release plan.Release) {
 		}
 	}
 	if failed = countFailed(components); failed > 0 && top.err == nil {
-		top.err = fmt.Errorf("%d of its %d images failed", failed, len(components))
+		first := components[slices.IndexFunc(components, func(i *image) bool { return i.err != nil })]
+		top.err = fmt.Errorf("%d of its %d images failed, for example %s: %w", failed, len(components), first.name, first.err)
 	}
 	for _, i := range all {
 		outcome := i.outcome(r.DryRun)
@@ -190,12 +221,12 @@ func (r *run) images(ctx context.Context) {
 	for n, i := range all {
 		indexes[i] = n
 	}
-	r.each(all, func(i *image) {
+	r.each(all, r.reporting(len(all), func(i *image) {
 		r.copyAll(ctx, i)
 		if i.err == nil {
 			attached[indexes[i]] = r.copyAttached(ctx, i)
 		}
-	})
+	}))
 	for n, i := range all {
 		for _, i := range append([]*image{i}, attached[n]...) {
 			r.report.Add(i.outcome(r.DryRun))

@@ -5,14 +5,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +22,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
@@ -33,49 +29,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
 )
 
-// registry is a running registry whose responses a test can change.
+// registry is a running registry.
 type registry struct {
-	t    *testing.T
-	host string
-	// fault is called before each request. It returns true if it has responded.
-	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
-	// uploads is the number of blobs whose content was sent.
-	uploads atomic.Int32
+	*registrytest.Registry
+	t *testing.T
 }
 
 func startRegistry(t *testing.T, dir string) *registry {
 	t.Helper()
-	content, err := store.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &registry{t: t}
-	handler := server.New(content, access.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if fault := r.fault.Load(); fault != nil && (*fault)(w, request) {
-			return
-		}
-		if request.Method == http.MethodPatch {
-			r.uploads.Add(1)
-		}
-		handler.ServeHTTP(w, request)
-	}))
-	t.Cleanup(s.Close)
-	r.host = strings.TrimPrefix(s.URL, "http://")
-	return r
-}
-
-// setFault sets the fault; nil removes it.
-func (r *registry) setFault(fault func(http.ResponseWriter, *http.Request) bool) {
-	if fault == nil {
-		r.fault.Store(nil)
-		return
-	}
-	r.fault.Store(&fault)
+	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: access.Policy{Open: true}}), t}
 }
 
 // push stores an image or an index and returns its name.
@@ -104,7 +69,7 @@ func (r *registry) push(repository string, content remote.Taggable) string {
 
 func (r *registry) digest(text string) name.Digest {
 	r.t.Helper()
-	d, err := name.NewDigest(r.host+"/"+text, name.Insecure)
+	d, err := name.NewDigest(r.Host+"/"+text, name.Insecure)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -233,7 +198,7 @@ func attachTo(t *testing.T, image v1.Image) v1.Image {
 func (r *region) options() mirror.Options {
 	r.t.Helper()
 	text := fmt.Sprintf("mirrors:\n- {source: %[1]q, target: mirror/release}\n- {source: %[2]q, target: mirror/art}\nreleases: [{image: %[3]q}]\nimages: [{image: %[4]q, target: mirror/hypershift}]\n",
-		r.source.host+"/ocp/release", r.source.host+"/ocp/art", r.release, r.single)
+		r.source.Host+"/ocp/release", r.source.Host+"/ocp/art", r.release, r.single)
 	p, err := plan.Parse([]byte(text), name.Insecure)
 	if err != nil {
 		r.t.Fatal(err)
@@ -250,7 +215,7 @@ func (r *region) options() mirror.Options {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	target, err := name.NewRegistry(r.target.host, name.Insecure)
+	target, err := name.NewRegistry(r.target.Host, name.Insecure)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -337,9 +302,9 @@ func TestMirror(t *testing.T) {
 	if result.Blobs.Copied == 0 || result.Blobs.Bytes < 5*20_000 {
 		t.Errorf("%+v", result.Blobs)
 	}
-	before := r.target.uploads.Load()
+	before := r.target.Uploads()
 	result = r.sync(map[report.State]int{report.Present: everything})
-	if after := r.target.uploads.Load(); after != before || result.Blobs.Copied != 0 {
+	if after := r.target.Uploads(); after != before || result.Blobs.Copied != 0 {
 		t.Errorf("the second run uploaded %d blobs", after-before)
 	}
 	var text, table bytes.Buffer
@@ -368,7 +333,7 @@ func TestReleaseNeedsASignature(t *testing.T) {
 			t.Errorf("%s: %s", reason, cause)
 		}
 		r.invisible()
-		if requests := r.target.uploads.Load(); requests > 4 { // those of the single image and its document
+		if requests := r.target.Uploads(); requests > 4 { // those of the single image and its document
 			t.Errorf("%s: %d blobs were uploaded", reason, requests)
 		}
 		r.target = startRegistry(t, t.TempDir())
@@ -438,7 +403,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.source.setFault(c.fault(r, last.String()))
+			r.source.SetFault(c.fault(r, last.String()))
 			result, err := mirror.Run(t.Context(), r.options())
 			if err != nil {
 				t.Fatal(err)
@@ -447,8 +412,8 @@ func TestFaultsOfTheSource(t *testing.T) {
 				t.Errorf("%+v", result.Images)
 			}
 			r.invisible()
-			r.source.setFault(nil)
-			before := r.target.uploads.Load()
+			r.source.SetFault(nil)
+			before := r.target.Uploads()
 			result, err = mirror.Run(t.Context(), r.options())
 			if err != nil {
 				t.Fatal(err)
@@ -457,7 +422,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 				t.Errorf("%+v", result.Images)
 			}
 			r.complete()
-			if sent := int(r.target.uploads.Load() - before); sent != result.Blobs.Copied {
+			if sent := r.target.Uploads() - before; sent != result.Blobs.Copied {
 				t.Errorf("%d blobs were sent and %d are reported", sent, result.Blobs.Copied)
 			}
 			if reason != "a registry that stops" && result.Blobs.Copied != 1 {
@@ -484,7 +449,7 @@ func TestComponentOutsideOfTheMirrorsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	result := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2})
-	if cause := result.Images[0].Cause; !strings.Contains(cause, "component b: mirrors has no source "+r.source.host+"/elsewhere/art") {
+	if cause := result.Images[0].Cause; !strings.Contains(cause, "component b: mirrors has no source "+r.source.Host+"/elsewhere/art") {
 		t.Error(cause)
 	}
 	r.invisible()

@@ -37,6 +37,8 @@ type Image struct {
 	Target string `json:"target,omitempty"`
 	State  State  `json:"state"`
 	Cause  string `json:"cause,omitempty"`
+	// Err is the error behind Cause, for programs that decide by its kind whether to repeat a run. It is nil unless the state is failed.
+	Err error `json:"-"`
 }
 
 // Report is the outcome of a run. It is safe for concurrent use.
