@@ -94,6 +94,11 @@ infra-test: ## plan the infrastructure of all regions, and apply one to the Azur
 	tooling/third-party/build.sh opentofu
 	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 30m -parallel 2 -v ./tooling/infrastructure/pkg/tofu ./tooling/rollout/pkg/infrastructure
 
+# Istio compiles for about six minutes of CPU time once, so `make test` does not need it.
+istio-test: third-party ## enforce the policies of the mesh with a real istiod, and validate Istio's objects of all charts with it
+	tooling/third-party/build.sh istio
+	HCPMESH_ISTIO=$(CURDIR)/.build/third-party/istio KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 30m -v -run '^TestIsti' ./tooling/mesh-policies/pkg/policy ./tooling/charts/pkg/chart
+
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
 	$(needs-node) \
 	(cd test/clients/npm && npm ci); \

@@ -8,11 +8,13 @@
 #                       plugins and CoreDNS
 #   build.sh maestro    also the published Maestro, with which ours is compared
 #   build.sh opentofu   also OpenTofu and its provider for Azure, for the templates of the infrastructure
+#   build.sh istio      also Istio's control plane (pilot-discovery) and istioctl, which validate and enforce the policies of the mesh
 #
 #   .build/third-party/<name>-<key>/     the result for one set of pins; <key> is a hash of go.mod, go.sum and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (KUBEBUILDER_ASSETS of the tests)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
 #   .build/third-party/opentofu/         links to tofu and to the folder in which it finds its provider
+#   .build/third-party/istio/            links to the programs of Istio
 #
 # Programs are compiled with the same flags as ours, so that packages of the same version are compiled once for both.
 set -euo pipefail
@@ -118,7 +120,13 @@ for extra in "$@"; do
 		ln -sfn "$dir"/* "$out/opentofu/"
 		continue
 		;;
-	*) echo "build.sh: unknown program $extra; it builds kubectl, maestro, node and opentofu on request" >&2 && exit 2 ;;
+	istio)
+		mkdir -p "$out/istio"
+		build istio istio tools
+		ln -sfn "$dir"/* "$out/istio/"
+		continue
+		;;
+	*) echo "build.sh: unknown program $extra; it builds istio, kubectl, maestro, node and opentofu on request" >&2 && exit 2 ;;
 	esac
 	ln -sfn "$dir"/* "$out/bin/"
 done

@@ -1,58 +1,60 @@
 package policy_test
 
 import (
-	"os/exec"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
 )
 
 // istioAPIServer starts a real API server with Istio's published CustomResourceDefinitions.
-func istioAPIServer(t *testing.T) dynamic.Interface {
+func istioAPIServer(t *testing.T) (*kubeapitest.Cluster, dynamic.Interface) {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "istio.io/api").Output()
-	if err != nil {
-		t.Fatalf("find the module istio.io/api: %v", err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
+	cluster := kubeapitest.Start(t)
+	client, err := dynamic.NewForConfig(istiodtest.InstallDefinitions(t, cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
-	crds := filepath.Join(strings.TrimSpace(string(dir)), "kubernetes", "customresourcedefinitions.gen.yaml")
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{crds}, ErrorIfPathMissing: true}); err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return cluster, client
 }
 
-// TestRealAPIServerAcceptsPolicies applies the printed policies to a real API server, which rejects unknown fields and values.
-func TestRealAPIServerAcceptsPolicies(t *testing.T) {
-	client := istioAPIServer(t)
-	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	for _, workload := range options().Workloads {
-		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": string(workload)}}}
-		if _, err := namespaces.Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+// create creates an object of Kubernetes.
+func create(t *testing.T, client dynamic.Interface, text string, arguments ...any) *unstructured.Unstructured {
+	t.Helper()
+	var object unstructured.Unstructured
+	if err := yaml.Unmarshal(fmt.Appendf(nil, text, arguments...), &object.Object); err != nil {
+		t.Fatal(err)
 	}
-	text, err := policy.YAML(render(t))
+	plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	created, err := client.Resource(plural).Namespace(object.GetNamespace()).Create(t.Context(), &object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func createNamespace(t *testing.T, client dynamic.Interface, name string) {
+	t.Helper()
+	create(t, client, "{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)
+}
+
+// applyPolicies applies the policies of the table.
+func applyPolicies(t *testing.T, client dynamic.Interface, objects []runtime.Object) {
+	t.Helper()
+	text, err := policy.YAML(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +65,18 @@ func TestRealAPIServerAcceptsPolicies(t *testing.T) {
 	}
 }
 
+// TestRealAPIServerAcceptsPolicies applies the printed policies to a real API server, which rejects unknown fields and values.
+func TestRealAPIServerAcceptsPolicies(t *testing.T) {
+	_, client := istioAPIServer(t)
+	for _, workload := range options().Workloads {
+		createNamespace(t, client, string(workload))
+	}
+	applyPolicies(t, client, render(t))
+}
+
 // TestRealAPIServerRefusesWrongPolicies shows that the test above can fail.
 func TestRealAPIServerRefusesWrongPolicies(t *testing.T) {
-	client := istioAPIServer(t)
+	_, client := istioAPIServer(t)
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.ClusterService}
 	objects, err := policy.Render(mesh.Rules(), o)
