@@ -97,10 +97,10 @@ func create(dir, name string) error {
 		return err
 	}
 	// The certificate is written last: the authority is complete if it exists.
-	if err := writeKey(filepath.Join(dir, KeyFile), key); err != nil {
+	if err := writeKey(WriteDurably, filepath.Join(dir, KeyFile), key); err != nil {
 		return err
 	}
-	return WriteFile(filepath.Join(dir, CertificateFile), certificatePEM, 0o644)
+	return WriteDurably(filepath.Join(dir, CertificateFile), certificatePEM, 0o644)
 }
 
 // CertificatePEM returns the authority's own certificate.
@@ -134,7 +134,7 @@ func (a *Authority) IssueFor(lifetime time.Duration, certificateFile, keyFile st
 	if err != nil {
 		return fmt.Errorf("issuing a certificate for %s: %w", template.Subject.CommonName, err)
 	}
-	if err := writeKey(keyFile, key); err != nil {
+	if err := writeKey(WriteFile, keyFile, key); err != nil {
 		return err
 	}
 	return WriteFile(certificateFile, certificatePEM, 0o644)
@@ -162,26 +162,50 @@ func EnsureKey(path string) error {
 	if err != nil {
 		return err
 	}
-	return writeKey(path, key)
+	return writeKey(WriteDurably, path, key)
 }
 
-func writeKey(path string, key *ecdsa.PrivateKey) error {
+func writeKey(write func(string, []byte, fs.FileMode) error, path string, key *ecdsa.PrivateKey) error {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return err
 	}
-	return WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+	return write(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
 // WriteFile replaces a file atomically, so that a reader sees the old content or the new. It creates the folder if
 // necessary.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	return write(path, data, mode, func(*os.File) error { return nil })
+}
+
+// WriteDurably is WriteFile for content that cannot be created again. After a power failure the file has the old content or the new, and
+// after WriteDurably has returned nil, the new.
+func WriteDurably(path string, data []byte, mode fs.FileMode) error {
+	if err := write(path, data, mode, (*os.File).Sync); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func write(path string, data []byte, mode fs.FileMode, sync func(*os.File) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	part := path + ".part"
-	if err := os.WriteFile(part, data, mode); err != nil {
+	part, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
 		return err
 	}
-	return os.Rename(part, path)
+	_, err = part.Write(data)
+	if err == nil {
+		err = sync(part)
+	}
+	if err := errors.Join(err, part.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return os.Rename(part.Name(), path)
 }

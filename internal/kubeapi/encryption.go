@@ -57,5 +57,5 @@ func (a *Authority) ensureEncryption() error {
 	if err != nil {
 		return err
 	}
-	return authority.WriteFile(a.Path(EncryptionFile), configuration, 0o600)
+	return authority.WriteDurably(a.Path(EncryptionFile), configuration, 0o600)
 }

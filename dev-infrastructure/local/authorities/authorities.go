@@ -152,7 +152,7 @@ func (s *Store) enter(step Step) error {
 	if err != nil {
 		return err
 	}
-	if err := authority.WriteFile(filepath.Join(s.dir, recordFile), text, 0o600); err != nil {
+	if err := authority.WriteDurably(filepath.Join(s.dir, recordFile), text, 0o600); err != nil {
 		return err
 	}
 	s.step = step
@@ -166,7 +166,7 @@ func (s *Store) finish() error {
 	if err != nil {
 		return err
 	}
-	if err := authority.WriteFile(filepath.Join(s.dir, authority.KeyFile), key, 0o600); err != nil {
+	if err := authority.WriteDurably(filepath.Join(s.dir, authority.KeyFile), key, 0o600); err != nil {
 		return err
 	}
 	if err := s.writeBundle(); err != nil {
@@ -188,5 +188,5 @@ func (s *Store) writeBundle() error {
 	if block, _ := pem.Decode(bundle); block == nil {
 		return errors.New("no authority is trusted")
 	}
-	return authority.WriteFile(path, bundle, 0o644)
+	return authority.WriteDurably(path, bundle, 0o644)
 }
