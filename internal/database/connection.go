@@ -91,10 +91,15 @@ func (db *DB) Close() {
 	}
 }
 
-// Ping reads the properties of the database. It is for readiness checks.
+// Ping reads the properties of the database. It is for readiness checks. If its context ends while azcosmos waits to repeat a request, the
+// error also wraps that of the request, for example a refused connection.
 func (db *DB) Ping(ctx context.Context) error {
 	used := db.connection.current.Load()
-	_, err := used.database.Read(used.first(ctx), nil)
+	var failed atomic.Pointer[error]
+	_, err := used.database.Read(context.WithValue(used.first(ctx), failedKey{}, &failed), nil)
+	if last := failed.Load(); last != nil && err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w; the request before: %w", err, *last)
+	}
 	db.connection.note(used, err)
 	if err != nil {
 		return failure(err, "reading the database's properties")
@@ -143,9 +148,18 @@ func (c *connection) newAccount(options *azcosmos.ClientOptions) (*azcosmos.Clie
 
 type transporter struct{ http.RoundTripper }
 
-// Do sends a request. A client's first request reads the account, for which azcosmos removes the caller's cancellation; Do ends
-// that request with the caller's context.
+// Do sends a request, and stores its error for Ping.
 func (t transporter) Do(request *http.Request) (*http.Response, error) {
+	response, err := t.send(request)
+	if failed, ok := request.Context().Value(failedKey{}).(*atomic.Pointer[error]); ok && err != nil {
+		failed.Store(&err)
+	}
+	return response, err
+}
+
+// send sends a request. A client's first request reads the account, for which azcosmos removes the caller's cancellation; send ends that
+// request with the caller's context.
+func (t transporter) send(request *http.Request) (*http.Response, error) {
 	caller, ok := request.Context().Value(callerKey{}).(context.Context)
 	if !ok {
 		return t.RoundTrip(request)
@@ -163,6 +177,9 @@ func (t transporter) Do(request *http.Request) (*http.Response, error) {
 	response.Body = &callersBody{response.Body, func() { stop(); cancel(nil) }}
 	return response, nil
 }
+
+// failedKey is the key of a pointer in which transporter stores the error of the last request that failed.
+type failedKey struct{}
 
 // callerKey is the key of the context of the call that made a client send its first requests.
 type callerKey struct{}

@@ -3,7 +3,12 @@ package database
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +45,40 @@ func TestFirstRequestEndsWithItsContext(t *testing.T) {
 				t.Errorf("%s: %v after %s, want the error of the context after a second", name, err, time.Since(began))
 			}
 			cancel()
+		}
+	})
+}
+
+// endingTransport is an account that responds to the properties of itself and its database, until it refuses all connections.
+type endingTransport struct{ refuses atomic.Bool }
+
+func (e *endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if e.refuses.Load() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	const location = `[{"name": "westus3", "databaseAccountEndpoint": "https://cosmos.invalid"}]`
+	body := `{"id": "account", "writableLocations": ` + location + `, "readableLocations": ` + location + `}`
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// TestPingNamesRefusedConnection checks that a refused connection can be distinguished from a store that does not respond, also if the
+// time of the question ends while azcosmos waits to repeat the request.
+func TestPingNamesRefusedConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := &endingTransport{}
+		db, err := Open(t.Context(), Options{Endpoint: "https://cosmos.invalid", Key: "a2V5", Transport: transport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		transport.refuses.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := db.Ping(ctx); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("got %v, want a refused connection", err)
 		}
 	})
 }
