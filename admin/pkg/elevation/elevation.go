@@ -60,6 +60,12 @@ func Open(e *database.ElevationDocument, now time.Time) bool {
 	return false
 }
 
+// OldestOpen returns a time before the creation of all elevations that are active, or can become so, at a time.
+func OldestOpen(now time.Time) time.Time {
+	const clocks = time.Hour // how much the clocks of replicas may differ
+	return now.Add(-maxRequestLifetime - MaxDuration - clocks)
+}
+
 // Begin sets the first state of a new elevation: Requested if the policy needs an approval, else Active.
 func (p *Policy) Begin(e *database.ElevationDocument, now time.Time) {
 	e.RequestTime, e.RequestExpirationTime = now, now.Add(p.RequestLifetime.Duration)

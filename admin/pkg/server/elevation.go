@@ -72,7 +72,8 @@ func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.Ac
 
 // openElevations returns the elevations of the caller that are active or can become so, newest first.
 func (s *Server) openElevations(ctx context.Context, rq *request) ([]*database.ElevationDocument, error) {
-	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: rq.caller.ObjectID, ActiveOnly: true}, "", 100)
+	filter := database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: rq.caller.ObjectID, ActiveOnly: true, Since: elevation.OldestOpen(time.Now())}
+	records, _, err := s.Database.AdminRecords(ctx, filter, "", 100)
 	if err != nil {
 		return nil, err
 	}

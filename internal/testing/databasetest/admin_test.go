@@ -3,6 +3,7 @@ package databasetest_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,63 @@ func TestAdminRecordsAreOrdered(t *testing.T) {
 				t.Errorf("%s: %s: in pages of %d: %v, not %v", name, tc.reason, size, got, tc.want)
 			}
 		}
+	}
+}
+
+// TestOpenElevationsCostTheSame reads the open elevations of an engineer, as admin does for each action, before and after many more
+// actions and elevations of the engineer. The emulator must parse the same number of documents.
+func TestOpenElevationsCostTheSame(t *testing.T) {
+	server := databasetest.NewServer(t)
+	db := server.Open(t)
+	ctx := t.Context()
+	if err := db.EnsureSchema(ctx); err != nil {
+		t.Fatal(err)
+	}
+	now, created := time.Now().UTC(), 0
+	actor := database.AdminActor{Name: "alice", ObjectID: "alice", Reason: "why", Role: "operator"}
+	act := func(n int) {
+		t.Helper()
+		batch := db.NewBatch(database.AdminPartition)
+		for range n {
+			created++
+			id := fmt.Sprintf("o%d", created)
+			database.Create(batch, db.AdminOperations(), database.AdminOperationKey(id), database.AdminOperationDocument{
+				OperationID: id, SortKey: database.AdminSortKey(now, id), Actor: actor, State: database.AdminAccepted, StartTime: now, Intent: strings.Repeat("x", 1000),
+			})
+		}
+		if err := batch.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elevate := func(id string, at time.Time) {
+		t.Helper()
+		batch := db.NewBatch(database.AdminPartition)
+		database.Create(batch, db.Elevations(), database.ElevationKey(id), database.ElevationDocument{
+			ElevationID: id, SortKey: database.AdminSortKey(at, id), Actor: actor, State: database.ElevationActive, RequestTime: at, StartTime: at, ExpirationTime: at.Add(time.Hour),
+		})
+		if err := batch.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cost := func() float64 {
+		t.Helper()
+		server.Charge()
+		filter := database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: "alice", ActiveOnly: true, Since: now.Add(-time.Hour)}
+		records, _, err := db.AdminRecords(ctx, filter, "", 100)
+		if err != nil || len(records) != 1 || records[0].Elevation.Value.ElevationID != "now" {
+			t.Fatalf("got %v, %v", records, err)
+		}
+		return server.Charge()
+	}
+	elevate("now", now)
+	elevate("expired", now.Add(-24*time.Hour))
+	act(10)
+	few := cost()
+	for range 4 {
+		act(50)
+	}
+	if many := cost(); many != few || few == 0 {
+		t.Errorf("the query costs %.2f request units after 10 actions, and %.2f after 210", few, many)
 	}
 }
 

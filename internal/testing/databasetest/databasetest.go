@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,41 @@ type Server struct {
 	// Options connect to the emulator.
 	Options  database.Options
 	emulator *emulator.Server
+	charge   *charge
 }
+
+// charge is the sum of the request units of responses. It is safe for concurrent use.
+type charge struct {
+	mu    sync.Mutex
+	units float64
+}
+
+// Charge returns the request units of all responses since the last call. The emulator charges a query by the documents that it parses.
+func (s *Server) Charge() float64 {
+	s.charge.mu.Lock()
+	defer s.charge.mu.Unlock()
+	defer func() { s.charge.units = 0 }()
+	return s.charge.units
+}
+
+// metered is a response of the emulator. Its request units are added before the client has any part of it.
+type metered struct {
+	http.ResponseWriter
+	charge *charge
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (m metered) WriteHeader(status int) {
+	if units, err := strconv.ParseFloat(m.Header().Get("x-ms-request-charge"), 64); err == nil {
+		m.charge.mu.Lock()
+		m.charge.units += units
+		m.charge.mu.Unlock()
+	}
+	m.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap returns the response for http.ResponseController.
+func (m metered) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 // NewServer starts an emulator without databases.
 func NewServer(t testing.TB) *Server {
@@ -46,19 +81,16 @@ func newServer(t testing.TB, options emulator.Options) *Server {
 	if err != nil {
 		t.Fatalf("starting the Cosmos DB emulator: %v", err)
 	}
-	server := httptest.NewServer(e)
+	s := &Server{emulator: e, charge: &charge{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.ServeHTTP(metered{w, s.charge}, r) }))
 	t.Cleanup(func() {
 		server.Close()
 		if err := e.Close(); err != nil {
 			t.Errorf("stopping the Cosmos DB emulator: %v", err)
 		}
 	})
-	return &Server{
-		Options: database.Options{
-			Endpoint: server.URL, Key: options.Key, RequestTimeout: 5 * time.Second, RetryBudget: 10 * time.Second,
-		},
-		emulator: e,
-	}
+	s.Options = database.Options{Endpoint: server.URL, Key: options.Key, RequestTimeout: 5 * time.Second, RetryBudget: 10 * time.Second}
+	return s
 }
 
 // Account returns an account of the emulator with the containers of package database, and the rights of each service for a principal
