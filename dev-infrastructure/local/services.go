@@ -197,6 +197,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		// Hosted API servers listen on loopback, where their DNS names do not resolve.
 		"--api-url-source=endpoint",
 		"--components-after="+r.componentsAfter().String(),
+		"--developer",
 	)
 	spec.Args = slices.Concat(spec.Args, r.databaseFlags(ClusterServiceDatabase), r.tracing(), r.auditFlags("cluster-service"), r.releaseCatalog(), r.updateGraphFlags(), r.signatureFlags())
 	if r.hasAzure() {

@@ -202,7 +202,7 @@ func (r *region) startService() {
 	place.StepLimits = deletiongraph.NewLimits(limits)
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: signingkey.NewPool(2, signingkey.Generate), Publishers: 4, Renewals: 2,
 		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
-		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{shard: r.shardKey}},
+		Renderer: &render.Renderer{Region: place, Environment: "local", Developer: true, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{shard: r.shardKey}},
 		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, CheckDeletions: 200 * time.Millisecond})
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
@@ -266,7 +266,7 @@ func (r *region) create(name string) *cluster {
 		return err
 	})
 	c.id, c.hosted = ready.GetClusterId(), ready.GetBaseDomainPrefix()
-	c.namespace = fleet.Namespace(render.LocalEnvironment, c.id)
+	c.namespace = fleet.Namespace("local", c.id)
 	c.controlPlane = c.namespace + "-" + c.hosted
 	return c
 }

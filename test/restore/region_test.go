@@ -129,7 +129,7 @@ func (r *region) startService() {
 	key, err := shardKey()
 	must(err)
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", EndpointURLs: true, ComponentsAfter: time.Hour},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{"mgmt-1": key, "mgmt-2": key}}
+		Environment: "local", Developer: true, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{"mgmt-1": key, "mgmt-2": key}}
 	system := app.NewSystem(app.SystemOptions{Store: db, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(releases), Keeper: keeper,
 		SigningKeys: signingkey.NewPool(16, oneSigningKey), Publishers: 8, Renewals: 10, Metrics: prometheus.NewRegistry(),
 		Audit: slog.New(slog.DiscardHandler), Sweep: 500 * time.Millisecond, Agents: time.Second, CheckDeletions: time.Second})

@@ -6,7 +6,6 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
 // response is the outcome of a request that was sent concurrently.
@@ -48,7 +47,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	service := r.start(nil)
 	ctx := t.Context()
 	cluster, ready := service.createReady(t, "c")
-	namespace := fleet.ControlPlaneNamespace(render.LocalEnvironment, &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
+	namespace := fleet.ControlPlaneNamespace("local", &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
 	revoke := revokeRequest(cluster, customer)
 	all := concurrently(40, func() response {
 		request := credentialRequest(t, cluster, customer)

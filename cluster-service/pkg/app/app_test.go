@@ -97,7 +97,7 @@ func TestProcess(t *testing.T) {
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
 	err = flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
-		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
+		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3", "--developer",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
 		"--audit-queue-dir=" + filepath.Join(dir, "audit", "queue"), "--audit-sink-dir=" + filepath.Join(dir, "audit", "sink"),
 		"--audit-witness-dir=" + filepath.Join(dir, "audit", "witness"), "--audit-signing-key-file=" + auditKey(t, dir),

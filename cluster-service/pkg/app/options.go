@@ -56,6 +56,7 @@ type Options struct {
 	TrustRoot      string // file
 	Signatures     string
 	Environment    string
+	Developer      bool
 	Region         string
 	BaseDomain     string
 	IssuerBase     string
@@ -78,7 +79,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	flags.IntVar(&o.MaxConnections, "database-connections", 16, "most connections to the database, beside one that listens")
 	flags.BoolVar(&o.Migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
-	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with the Tink keyset that seals secrets in the database; created when missing in environment local")
+	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with the Tink keyset that seals secrets in the database; created when missing with --developer")
 	flags.StringVar(&o.Maestro, "maestro-grpc-address", "", "`address` of Maestro's gRPC service")
 	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
 	flags.StringVar(&o.ShardsFile, "shards-file", "", "YAML `file` of the provision shards")
@@ -89,7 +90,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.UpdateGraphCA, "update-graph-ca-file", "", "`file` of the authorities that the update graph's certificate may be of; empty takes the system's")
 	flags.StringVar(&o.TrustRoot, "release-trust-root-file", "", "`file` of the armored OpenPGP public keys that sign releases; empty takes the key of OpenShift's publisher")
 	flags.StringVar(&o.Signatures, "release-signatures", signature.OpenShiftStore, "https or file `URL` of the signatures of releases, up to and without /sha256=DIGEST/signature-N")
-	flags.StringVar(&o.Environment, "environment", render.LocalEnvironment, "name of the environment, part of namespaces, at most 10 characters")
+	flags.StringVar(&o.Environment, "environment", "local", "name of the environment, part of namespaces, at most 10 characters")
+	flags.BoolVar(&o.Developer, "developer", false, "for a developer's machine: run without a pull secret, create a missing keyset, and accept clusters without identities")
 	flags.StringVar(&o.Region, "region", "local", "name of the Azure region")
 	flags.StringVar(&o.BaseDomain, "base-domain", "", "DNS zone of the clusters; empty takes <region>.hcpmesh.test")
 	flags.StringVar(&o.IssuerBase, "oidc-issuer-base", "", "https URL under which the clusters' token issuers stand; empty takes https://oidc.<base domain>")
@@ -216,12 +218,8 @@ func (o *Options) read() (*inputs, error) {
 	if in.databaseURL, in.authentication, err = o.Database.Read(identity); err != nil {
 		return nil, err
 	}
-	loadKeys := seal.Load
-	if o.Environment == render.LocalEnvironment {
-		loadKeys = seal.LoadOrCreate
-	}
-	if in.keeper, err = loadKeys(o.SecretsKey); err != nil {
-		return nil, fmt.Errorf("--secrets-key-file: %w", err)
+	if in.keeper, err = o.openKeeper(); err != nil {
+		return nil, err
 	}
 	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
 		return nil, err
@@ -247,7 +245,7 @@ func (o *Options) read() (*inputs, error) {
 	in.renderer = &render.Renderer{
 		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
 			StepLimits: deletiongraph.NewLimits(settings.Config.Deletion.Durations()), ComponentsAfter: o.Components},
-		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, ShardKeys: settings.ShardKeys, Open: in.keeper.Open,
+		Environment: o.Environment, Developer: o.Developer, Config: settings.Config, PullSecret: settings.PullSecret, ShardKeys: settings.ShardKeys, Open: in.keeper.Open,
 	}
 	if settings.Config.AzureResources != nil {
 		return in, in.connectAzure(*settings.Config.AzureResources)

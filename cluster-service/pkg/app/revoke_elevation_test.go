@@ -10,7 +10,6 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 )
 
@@ -22,7 +21,7 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	r.play()
 	service := r.start(nil)
 	cluster, ready := service.createReady(t, "c")
-	namespace := fleet.ControlPlaneNamespace(render.LocalEnvironment, &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
+	namespace := fleet.ControlPlaneNamespace("local", &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
 	const (
 		apply     = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
 		revoke    = csv1.ClusterService_RevokeBreakGlassCredentials_FullMethodName

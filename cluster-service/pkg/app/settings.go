@@ -28,8 +28,8 @@ func (o *Options) settings() (render.Settings, error) {
 	if err != nil {
 		return render.Settings{}, err
 	}
-	if c.PullSecretFile == "" && o.Environment != render.LocalEnvironment {
-		return render.Settings{}, errors.New("pullSecretFile is required outside environment local")
+	if c.PullSecretFile == "" && !o.Developer {
+		return render.Settings{}, errors.New("pullSecretFile is required without --developer")
 	}
 	pullSecret, err := c.PullSecret()
 	if err != nil {
@@ -120,4 +120,18 @@ func (f *settingsFollower) look() {
 	Apply(f.renderer, next)
 	f.log.Info("the configuration changed; clusters are rendered again")
 	f.changed()
+}
+
+// openKeeper reads the keyset that seals secrets. Only on a developer's machine it creates a missing one: secrets that another keyset sealed
+// would be lost.
+func (o *Options) openKeeper() (*seal.Keys, error) {
+	load := seal.Load
+	if o.Developer {
+		load = seal.LoadOrCreate
+	}
+	keeper, err := load(o.SecretsKey)
+	if err != nil {
+		return nil, fmt.Errorf("--secrets-key-file: %w", err)
+	}
+	return keeper, nil
 }

@@ -1,10 +1,13 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +20,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
+
+// TestOnlyDevelopersRunWithoutSecrets checks that the exceptions for a developer's machine need their flag, in each environment.
+func TestOnlyDevelopersRunWithoutSecrets(t *testing.T) {
+	for _, environment := range []string{"local", "prod"} {
+		options := &Options{Environment: environment, SecretsKey: filepath.Join(t.TempDir(), "sealing.json"), ShardKeysDir: t.TempDir()}
+		if _, err := options.settings(); err == nil || !strings.Contains(err.Error(), "pullSecretFile is required without --developer") {
+			t.Errorf("%s without a pull secret: %v", environment, err)
+		}
+		if _, err := options.openKeeper(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s without a keyset: %v", environment, err)
+		}
+		options.Developer = true
+		if _, err := options.openKeeper(); err != nil {
+			t.Errorf("%s, a developer without a keyset: %v", environment, err)
+		}
+		if _, err := options.settings(); err != nil {
+			t.Errorf("%s, a developer without a pull secret: %v", environment, err)
+		}
+	}
+}
 
 // TestSettingsAreReloaded checks that changed files take effect while the process runs and that unusable files change
 // nothing.
@@ -39,7 +62,7 @@ func TestSettingsAreReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := &Options{Environment: render.LocalEnvironment, ShardKeysDir: keys, SecretsKey: sealing, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
+	options := &Options{ShardKeysDir: keys, SecretsKey: sealing, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
 	settings, err := options.settings()
 	if err != nil {
 		t.Fatal(err)

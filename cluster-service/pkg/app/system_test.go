@@ -218,7 +218,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true,
 		ComponentsAfter: r.componentsAfter},
-		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open, ShardKeys: r.shardKeys()}
+		Environment: "local", Developer: true, Config: settings, PullSecret: pullSecret, Open: keeper.Open, ShardKeys: r.shardKeys()}
 	renderer.Region.StepLimits = deletiongraph.NewLimits(nil)
 	if r.stuckAfter > 0 {
 		limits := map[string]time.Duration{}

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	Azure Azure `json:"azure"`
 	// PullSecretFile is a file in the format of a Docker configuration. Without it a pull secret without registries is rendered,
-	// which is allowed only in the environment `local`.
+	// which only the flag --developer permits.
 	PullSecretFile string `json:"pullSecretFile"`
 	// ImageContentSources are added to every cluster, before those of the customer.
 	ImageContentSources []ImageContentSource `json:"imageContentSources"`

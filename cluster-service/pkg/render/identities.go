@@ -11,9 +11,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// LocalEnvironment is the name of the environment on a developer's machine, where clusters may lack identities.
-const LocalEnvironment = "local"
-
 // managedIdentities returns the identities of the operators. If Azure has not reported all of them, the error is
 // fleet.ErrIdentityUnread.
 func (r *Renderer) managedIdentities(t *fleet.ClusterAggregate) (*hyperv1.AzureResourceManagedIdentities, error) {
@@ -71,8 +68,8 @@ func (r *Renderer) controlPlaneIdentity(t *fleet.ClusterAggregate, operator, sho
 }
 
 // clientID returns the client ID of an operator's identity. It is the one that Azure reported, or in a region without Azure
-// the one in the cluster's spec. In a local region, an operator has a placeholder that is derived from the cluster and the
-// role if it has no identity, or if the region is without Azure.
+// the one in the cluster's spec. On a developer's machine, an operator has a placeholder that is derived from the cluster and
+// the role if it has no identity, or if the region is without Azure.
 func (r *Renderer) clientID(t *fleet.ClusterAggregate, armID, role string) (string, error) {
 	switch {
 	case armID != "" && r.Region.ReadsIdentities():
@@ -82,7 +79,7 @@ func (r *Renderer) clientID(t *fleet.ClusterAggregate, armID, role string) (stri
 		return "", fleet.ErrIdentityUnread
 	case armID != "" && t.Cluster.Spec.GetIdentities()[strings.ToLower(armID)].GetClientId() != "":
 		return t.Cluster.Spec.GetIdentities()[strings.ToLower(armID)].GetClientId(), nil
-	case r.Environment == LocalEnvironment:
+	case r.Developer:
 		return uuid.NewSHA1(uuid.NameSpaceOID, []byte("hcpmesh identity\n"+t.Cluster.UID+"\n"+role)).String(), nil
 	case armID == "":
 		return "", errors.New("the cluster names none")

@@ -30,6 +30,8 @@ type Renderer struct {
 	Region fleet.Region
 	// Environment is part of every namespace's name, at most 10 characters.
 	Environment string
+	// Developer permits clusters without identities, on a developer's machine.
+	Developer bool
 	// Config and PullSecret are the initial settings; Change replaces them. The pull secret is the same for all clusters.
 	Config     *config.Config
 	PullSecret []byte
@@ -58,7 +60,7 @@ func (r *Renderer) snapshot() *Renderer {
 	if s == nil {
 		return r
 	}
-	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, ShardKeys: s.ShardKeys, Open: r.Open}
+	return &Renderer{Region: r.Region, Environment: r.Environment, Developer: r.Developer, Config: s.Config, PullSecret: s.PullSecret, ShardKeys: s.ShardKeys, Open: r.Open}
 }
 
 // ShardKeyIDs returns the IDs of the keys that seal Secrets now, by shard.

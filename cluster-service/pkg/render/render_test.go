@@ -42,7 +42,7 @@ func renderer() *render.Renderer {
 	}
 	return &render.Renderer{
 		Region:      fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://westus3.oic.aro-hcp.azure.com"},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`),
+		Environment: "local", Developer: true, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`),
 		Open: func(string, []byte) ([]byte, error) { return []byte(signingKey), nil }, ShardKeys: keys,
 	}
 }
@@ -244,10 +244,10 @@ func TestDigestFollowsContent(t *testing.T) {
 
 func TestIdentitiesWithoutClientIDAreErrors(t *testing.T) {
 	r := renderer()
-	r.Environment = "arohcpprod"
+	r.Developer = false
 	err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate(), r)
 	if err == nil || !strings.Contains(err.Error(), `control plane operator "cloud-controller-manager": the cluster names none`) {
-		t.Errorf("outside a local region an operator without an identity gave %v", err)
+		t.Errorf("an operator without an identity gave %v", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestIdentitiesWithoutClientIDAreErrors(t *testing.T) {
 // all its identities, and an error of the spec is reported meanwhile.
 func TestClientIDsComeFromAzure(t *testing.T) {
 	r, cluster := renderer(), aggregate()
-	r.Environment, r.Region.AzureKinds = "arohcpprod", fleet.AzureKinds()
+	r.Developer, r.Region.AzureKinds = false, fleet.AzureKinds()
 	platform := cluster.Cluster.Spec.Platform
 	platform.ControlPlaneOperators, platform.DataPlaneOperators = map[string]string{}, map[string]string{}
 	for _, operator := range []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config", "kms"} {
