@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -139,6 +140,65 @@ func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
 			t.Errorf("work %s was updated %d times for two pull secrets; it contains one: %t", name, count, holders[name])
 		}
 	}
+}
+
+// TestWorkOfFormerSettingsIsPublishedAgain has one replica plan a work with changed settings, and another one, which has not read them yet,
+// publish it. The work stays due until the replica has the settings, and is published with them.
+func TestWorkOfFormerSettingsIsPublishedAgain(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	former := r.start(nil)
+	clusters, pools := readyClusters(t, former, 2)
+
+	// Maestro is away until the replica with the changed settings has planned and stopped.
+	var mu sync.Mutex
+	planned := map[string]bool{}
+	r.maestro.Fault(func(action string, resource *maestrotest.Resource) (before, after error) {
+		if action != "update" {
+			return nil, nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		planned[resource.Name] = true
+		return status.Error(codes.Unavailable, "Maestro is away"), nil
+	})
+	r.pullSecret = `{"auths":{"second.example":{}}}`
+	next := r.start(nil)
+	awaitCondition(t, "the works of all clusters are planned", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(planned) == len(clusters)
+	})
+	next.stop()
+	published := len(r.maestro.History())
+	r.maestro.Fault(nil)
+	untilDone(t, func(context.Context) error {
+		if len(r.maestro.History()) == published {
+			return fmt.Errorf("the other replica has published nothing")
+		}
+		return nil
+	})
+	if held := r.pullSecretsHeld(r.pullSecret); held != 0 {
+		t.Fatalf("%d clusters have the changed pull secret, which the replica does not have", held)
+	}
+
+	former.change(render.Settings{Config: config.Default(), PullSecret: []byte(r.pullSecret), ShardKeys: r.shardKeys()})
+	untilDone(t, func(context.Context) error { return r.held(r.pullSecret, len(clusters)) })
+	untilDone(t, func(ctx context.Context) error {
+		for _, request := range clusters {
+			c, err := former.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+			if err != nil {
+				return err
+			}
+			for _, layer := range c.GetStatus().GetProgress() {
+				if layer.GetLayer() == "maestro" && layer.GetState() != "Published" {
+					return fmt.Errorf("the work of %s is %v", request.Uid, layer)
+				}
+			}
+		}
+		return nil
+	})
+	expectUnmoved(t, former, clusters, pools)
 }
 
 // isPullSecret reports whether a manifest is the Secret of a pull secret.

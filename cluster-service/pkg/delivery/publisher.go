@@ -90,6 +90,12 @@ func (p *Publisher) Run(ctx context.Context) {
 	group.Wait()
 }
 
+// errOtherContent is the outcome of a work that was published with other content than the planned one: the replica that planned it has
+// other settings, for example another key of the shard, or is another release. The work stays due, until a replica publishes the planned
+// content, or this one plans it again with its settings. Otherwise nobody would publish the planned content: a renewer compares digests of
+// plans.
+var errOtherContent = errors.New("the content differs from the planned one, because the replica that planned it has other settings or is another release")
+
 // outcome is the result of publishing one work.
 type outcome struct {
 	workID   string
@@ -129,7 +135,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 		if o.err != nil {
 			p.Log.Warn("publishing a work failed", logkey.ClusterUID, uid, logkey.Work, w.Name, logkey.Action, o.action(), logkey.Attempt, w.Attempts+1, logkey.Error, o.err)
 			// Later works may depend on the failed one. They stay due.
-			if !errors.Is(o.err, maestro.ErrRefused) {
+			if !errors.Is(o.err, maestro.ErrRefused) && !errors.Is(o.err, errOtherContent) {
 				break
 			}
 			continue
@@ -218,6 +224,15 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, 
 		return o
 	}
 	bundle.Manifests, bundle.Configs = rendered.Manifests, rendered.Configs
+	p.store(ctx, bundle, w, &o)
+	if o.err == nil && w.Rendered() && rendered.Digest != w.Digest {
+		o.err = errOtherContent
+	}
+	return o
+}
+
+// store creates or updates the bundle of a work at Maestro, and notes the result in o.
+func (p *Publisher) store(ctx context.Context, bundle *maestro.Bundle, w *fleet.Work, o *outcome) {
 	if w.Version == 0 && w.Published == 0 {
 		o.version, o.err = p.Maestro.Create(ctx, bundle)
 		if errors.Is(o.err, maestro.ErrConflict) {
@@ -225,14 +240,13 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, 
 			o.found = true
 			o.version, o.err = p.update(ctx, bundle)
 		}
-		return o
+		return
 	}
 	o.version, o.err = p.update(ctx, bundle)
 	if errors.Is(o.err, maestro.ErrNotFound) {
 		// Maestro lost the bundle or never had it.
 		o.version, o.err = p.Maestro.Create(ctx, bundle)
 	}
-	return o
 }
 
 // update requires the last known version. Because Cluster Service is the only writer, a conflict means that an earlier attempt
@@ -258,6 +272,10 @@ func record(w *fleet.Work, o outcome, now time.Time) (restarted bool) {
 		w.Error = clip(o.err.Error())
 		w.RetryTime = now.Add(backoff.After(int(w.Attempts), firstRetry, lastRetry))
 		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
+		if errors.Is(o.err, errOtherContent) {
+			// Another replica may have published the planned content before.
+			w.Version, w.Published = o.version, min(w.Published, w.Desired-1)
+		}
 		return false
 	}
 	w.Attempts, w.Error, w.Refused = 0, "", false

@@ -5,11 +5,16 @@ package fleet
 func (t *ClusterAggregate) rendered() []*Work {
 	var works []*Work
 	for _, w := range t.Works {
-		if !w.Deleting() && w.Desired > 0 && (w.Kind == Namespaces || w.Kind == HostedCluster || w.Kind == NodePoolWork) {
+		if !w.Deleting() && w.Desired > 0 && w.Rendered() {
 			works = append(works, w)
 		}
 	}
 	return works
+}
+
+// Rendered reports whether the content of the work follows from the desired state, so that Digest is the digest of the planned content.
+func (w *Work) Rendered() bool {
+	return w.Kind == Namespaces || w.Kind == HostedCluster || w.Kind == NodePoolWork
 }
 
 // Outdated reports whether a work of the aggregate would be rendered differently now.
