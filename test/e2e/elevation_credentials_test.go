@@ -10,9 +10,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // thiefOf returns a kubectl with a copy of the certificate and the key of an engineer's access. Unlike the engineer's, it does not renew
@@ -27,8 +32,51 @@ func (d *scenario) thiefOf(holder kubectl) kubectl {
 		CAData: []byte(access.Authority), CertData: []byte(access.Certificate), KeyData: []byte(access.Key)}})
 }
 
+// watchNamespaces opens a watch that has received an event.
+func (d *scenario) watchNamespaces(holder kubectl) watch.Interface {
+	d.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", holder.kubeconfig)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	// Without a resource version, the watch begins with an event for each namespace.
+	w, err := client.CoreV1().Namespaces().Watch(d.ctx, metav1.ListOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	select {
+	case event, open := <-w.ResultChan():
+		if !open || event.Type != watch.Added {
+			d.t.Fatalf("the watch begins with %+v, open: %t", event, open)
+		}
+	case <-d.ctx.Done():
+		d.t.Fatal(d.ctx.Err())
+	}
+	return w
+}
+
+// awaitWatchEnds waits until the server ends a watch.
+func (d *scenario) awaitWatchEnds(w watch.Interface) {
+	d.t.Helper()
+	for {
+		select {
+		case _, open := <-w.ResultChan():
+			if !open {
+				return
+			}
+		case <-d.ctx.Done():
+			d.t.Fatal("the watch of the ended elevation goes on")
+		}
+	}
+}
+
 // endElevation ends the elevation of one of two engineers who have credentials for the cluster. The API server rejects the certificate
-// when the command returns, no other one is issued with the elevation, and the other engineer continues to work.
+// when the command returns, a watch with it ends, no other one is issued with the elevation, and the other engineer and the customer
+// continue to work.
 func (d *scenario) endElevation() {
 	ended := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "ended.kubeconfig")}
 	other := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "other.kubeconfig")}
@@ -38,6 +86,8 @@ func (d *scenario) endElevation() {
 	for _, holder := range []kubectl{ended, other, thief} {
 		d.requireReader(holder)
 	}
+	accepted := d.watchNamespaces(thief)
+	defer accepted.Stop()
 	elevations, _, err := engineer(d.t, "oncall").Elevations(d.ctx, adminclient.ElevationFilter{Open: true}, 100)
 	if err != nil {
 		d.t.Fatal(err)
@@ -51,7 +101,13 @@ func (d *scenario) endElevation() {
 	if !strings.Contains(out, "accepts no certificate of the elevation") {
 		d.t.Errorf("the command prints %q", out)
 	}
-	d.requireRejected(thief)
+	d.awaitWatchEnds(accepted)
+	// The API server restarts, and clients repeat their requests.
+	d.awaitRejected(thief, "the certificate of the ended elevation")
+	eventually.Before(d.ctx, d.t, "the customer's client continues", func() error {
+		_, err := inHosted(d.t, d.ctx, d.id).run(d.ctx, "get", "nodes")
+		return err
+	})
 	d.requireReader(other)
 	// The engineer may get another certificate with another elevation, and none with this one.
 	service := clusterService(d.t)

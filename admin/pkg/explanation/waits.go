@@ -146,6 +146,10 @@ var waits = map[[2]string]wait{
 		likelyCause:   "A request that is signed now would outlive the revocation, so the revocation waits until the agent confirms their removal.",
 		overdueAction: checkAgent, outcome: "Then the control plane replaces the signer.",
 	},
+	{layerControlPlane, "AwaitingRestart"}: {
+		awaits: "Cluster Service to render the HostedCluster with a restart of its control plane, which ends the requests in progress", responsible: adminv1.PartySRE,
+		action: "correct what Cluster Service cannot render; its log has the error", outcome: "The API server already rejects the revoked certificates.",
+	},
 	{layerControlPlane, "RollingOut"}: {
 		awaits: "its control plane to roll out its release", evidence: versions, responsible: adminv1.PartyService, usual: time.Hour,
 		overdueAction: checkRollout, command: upgradeStatus, overdueCommand: upgradeStatus,

@@ -1208,9 +1208,11 @@ type ClusterStatus struct {
 	Removals []*ObjectRemoval `protobuf:"bytes,32,rep,name=removals,proto3" json:"removals,omitempty"`
 	// The identities of the cluster that Cluster Service has read from Azure, by ARM ID in lower case. Empty in a region
 	// that does not read identities from Azure.
-	Identities    map[string]*UserAssignedIdentity `protobuf:"bytes,33,rep,name=identities,proto3" json:"identities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Identities map[string]*UserAssignedIdentity `protobuf:"bytes,33,rep,name=identities,proto3" json:"identities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When a restart of the control plane was last requested, to end the requests of revoked credentials; absent if never.
+	ControlPlaneRestartTime *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=control_plane_restart_time,json=controlPlaneRestartTime,proto3" json:"control_plane_restart_time,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
@@ -1351,6 +1353,13 @@ func (x *ClusterStatus) GetRemovals() []*ObjectRemoval {
 func (x *ClusterStatus) GetIdentities() map[string]*UserAssignedIdentity {
 	if x != nil {
 		return x.Identities
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetControlPlaneRestartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ControlPlaneRestartTime
 	}
 	return nil
 }
@@ -1622,7 +1631,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x10vault_visibility\x18\x04 \x01(\x0e2%.hcpmesh.clusterservice.v1.VisibilityR\x0fvaultVisibility\"E\n" +
 	"\x11ImageDigestMirror\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
-	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xcb\a\n" +
+	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xa4\b\n" +
 	"\rClusterStatus\x12=\n" +
 	"\x05phase\x18\x01 \x01(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -1648,7 +1657,8 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\bremovals\x18  \x03(\v2(.hcpmesh.clusterservice.v1.ObjectRemovalR\bremovals\x12X\n" +
 	"\n" +
 	"identities\x18! \x03(\v28.hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntryR\n" +
-	"identities\x1an\n" +
+	"identities\x12W\n" +
+	"\x1acontrol_plane_restart_time\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\x17controlPlaneRestartTime\x1an\n" +
 	"\x0fIdentitiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12E\n" +
 	"\x05value\x18\x02 \x01(\v2/.hcpmesh.clusterservice.v1.UserAssignedIdentityR\x05value:\x028\x01\"\x87\x01\n" +
@@ -1758,15 +1768,16 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	27, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
 	28, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
 	22, // 31: hcpmesh.clusterservice.v1.ClusterStatus.identities:type_name -> hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
-	23, // 32: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	23, // 33: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 34: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	10, // 35: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	23, // 32: hcpmesh.clusterservice.v1.ClusterStatus.control_plane_restart_time:type_name -> google.protobuf.Timestamp
+	23, // 33: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	23, // 34: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	10, // 35: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	10, // 36: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }

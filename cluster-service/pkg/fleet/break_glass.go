@@ -145,12 +145,13 @@ func (t *ClusterAggregate) Revoking(class csv1.BreakGlassClass) *Revocation {
 	return t.Revocations[i]
 }
 
-// advanceBreakGlass advances the states of credentials and revocations.
-func advanceBreakGlass(now time.Time, t *ClusterAggregate) {
+// advanceBreakGlass advances the states of credentials and revocations. Unless the HostedCluster can be rendered, no revocation ends that
+// requests a restart of the control plane.
+func advanceBreakGlass(now time.Time, t *ClusterAggregate, canRender bool) {
 	noteUses(t)
 	for _, v := range t.Revocations {
 		if v.Active() {
-			advanceRevocation(now, t, v)
+			advanceRevocation(now, t, v, canRender)
 		}
 	}
 	for _, c := range t.Credentials {
@@ -160,7 +161,7 @@ func advanceBreakGlass(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation) {
+func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation, canRender bool) {
 	s, work := v.Status, t.Work(RevocationWork, v.UID)
 	end := func(state csv1.BreakGlassRevocationState) { s.State, s.CompletionTime = state, timestamp(now) }
 	switch {
@@ -172,7 +173,12 @@ func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation) {
 		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
 	case work.Refused, work.Observed.Condition(feedback.SignerClassValid).Status == "False":
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED)
+	case work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True" && !canRender && t.takesAway(v.Class):
+		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
 	case work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True":
+		if t.takesAway(v.Class) {
+			t.Cluster.Status.ControlPlaneRestartTime = timestamp(now)
+		}
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 		for _, c := range t.Credentials {
 			if c.Spec.GetClass() == v.Class && c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION {
@@ -309,11 +315,11 @@ func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	}
 	for _, v := range t.Revocations {
 		if v.Active() && t.Work(RevocationWork, v.UID) == nil {
-			advanceRevocation(now, t, v) // the end of an earlier one may have been enough
+			advanceRevocation(now, t, v, false) // the end of an earlier one may have been enough
 		}
 		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) && t.replacing(v.Class) == nil {
 			t.Works = append(t.Works, newWork(t, RevocationWork, v.UID, v.UID))
-			advanceRevocation(now, t, v)
+			advanceRevocation(now, t, v, false)
 		}
 	}
 }
@@ -408,6 +414,9 @@ func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the control plane to become available for the first time."}}
 	}
 	step := layer{LayerControlPlane, "Waiting", "Waiting for the control plane to start the revocation."}
+	if work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True" {
+		step = layer{LayerControlPlane, "AwaitingRestart", "The API server refuses the previous signer. Waiting until Cluster Service can render the HostedCluster, to request a restart that ends the requests in progress."}
+	}
 	for _, name := range feedback.RevocationConditions {
 		c := work.Observed.Condition(name)
 		if c.Status == "True" {

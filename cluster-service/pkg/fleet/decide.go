@@ -73,12 +73,13 @@ func (r Region) Settle(now time.Time, t *ClusterAggregate, renderer Renderer) er
 	return r.settle(now, t, renderer, true)
 }
 
-// SettleObserved advances the state machine after a report. It renders content only if an upgrade proceeds. Other changes
-// of the rendering, for example by a newer release of this service, take effect with the next change of the desired state.
+// SettleObserved advances the state machine after a report. It renders content only if an upgrade proceeds or a revocation requests a
+// restart of the control plane. Other changes of the rendering, for example by a newer release of this service, take effect with the
+// next change of the desired state.
 //
-// An upgrade whose content cannot be rendered does not proceed. It does not block other changes.
+// An upgrade or a revocation whose content cannot be rendered does not proceed. It does not block other changes.
 func (r Region) SettleObserved(now time.Time, t *ClusterAggregate, renderer Renderer) error {
-	if len(t.ActiveUpgrades()) == 0 {
+	if len(t.ActiveUpgrades()) == 0 && !t.awaitsRestart() {
 		return r.settle(now, t, nil, false)
 	}
 	before := t.Clone()
@@ -111,8 +112,10 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 		}
 	}
 	recordRemovals(t)
-	advanceBreakGlass(now, t)
-	if moved := r.advanceUpgrades(now, t, renderer != nil); !moved && !changed {
+	restart := t.Cluster.RestartTime()
+	advanceBreakGlass(now, t, renderer != nil)
+	restarts := !t.Cluster.RestartTime().Equal(restart)
+	if moved := r.advanceUpgrades(now, t, renderer != nil); !moved && !changed && !restarts {
 		renderer = nil
 	}
 	if t.Cluster != nil && !t.Cluster.Gone() {
@@ -134,7 +137,7 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 	// The cluster may have become ready, or may be gone now.
 	planBreakGlass(now, t)
 	if t.Cluster != nil && t.Cluster.Gone() {
-		advanceBreakGlass(now, t)
+		advanceBreakGlass(now, t, false)
 	}
 	reportBreakGlass(now, t)
 	r.describeDeletions(now, t)

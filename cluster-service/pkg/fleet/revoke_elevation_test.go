@@ -1,10 +1,13 @@
 package fleet_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
@@ -78,7 +81,7 @@ func TestElevationIsRevoked(t *testing.T) {
 			aggregate.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
 			for _, e := range []string{"e1", "e2"} {
 				aggregate.Credentials = append(aggregate.Credentials, &fleet.Credential{UID: e,
-					Spec:   &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: e, CertificateSigningRequest: requests[e]},
+					Spec:   &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: e, Requester: "bob", CertificateSigningRequest: requests[e]},
 					Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}})
 			}
 			settle(t, aggregate, nil)
@@ -116,6 +119,107 @@ func TestElevationIsRevoked(t *testing.T) {
 			settle(t, again, nil)
 			if !slices.EqualFunc(again.Revocations, aggregate.Revocations, func(a, b *fleet.Revocation) bool { return a.Status.GetState() == b.Status.GetState() }) || len(again.Works) != len(aggregate.Works) {
 				t.Error("settling twice changed the result")
+			}
+		})
+	}
+}
+
+// restarts is a Renderer whose digests depend on the requested restart only. It fails while broken is set.
+type restarts struct{ broken bool }
+
+func (r *restarts) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
+	if r.broken {
+		return "", errors.New("the pull secret is not valid")
+	}
+	if w.Kind == fleet.HostedCluster {
+		return "restart " + t.Cluster.RestartTime().String(), nil
+	}
+	return "immutable", nil
+}
+
+// TestEndByAnotherPersonRestartsControlPlane checks when the end of an elevation requests a restart of the control plane: when the API
+// server rejects the certificates, and another person ended it.
+func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
+	const (
+		sre       = csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+		revoking  = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
+		succeeded = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
+	)
+	issued := func(elevation, requester string) *fleet.Credential {
+		return &fleet.Credential{UID: "credential of " + elevation, Spec: &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: elevation, Requester: requester},
+			Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, CertificateFingerprint: "f",
+				ExpirationTime: timestamppb.New(start.Add(time.Hour))}}
+	}
+	revocation := func(elevation, requester string) *fleet.Revocation {
+		return &fleet.Revocation{UID: "revocation of " + elevation, Class: sre, Elevation: elevation, Requester: requester,
+			Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}
+	}
+	for name, tc := range map[string]struct {
+		reason      string
+		revocations []*fleet.Revocation
+		broken      bool
+		restarts    bool
+		state       csv1.BreakGlassRevocationState
+	}{
+		"by its engineer":        {"the work is done", []*fleet.Revocation{revocation("e1", "ada")}, false, false, succeeded},
+		"by another engineer":    {"access is taken away", []*fleet.Revocation{revocation("e1", "bob")}, false, true, succeeded},
+		"of the class":           {"a restart is not part of it", []*fleet.Revocation{revocation("", "bob")}, false, false, succeeded},
+		"one signer for two":     {"the second one takes access away", []*fleet.Revocation{revocation("e1", "ada"), revocation("e2", "ada")}, false, true, succeeded},
+		"of another elevation":   {"its engineer has no certificate", []*fleet.Revocation{revocation("e1", "ada"), revocation("e3", "bob")}, false, false, succeeded},
+		"cannot be rendered":     {"it ends when the restart can be requested", []*fleet.Revocation{revocation("e1", "bob")}, true, false, revoking},
+		"own, and no renderable": {"it needs no restart", []*fleet.Revocation{revocation("e1", "ada")}, true, false, succeeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			renderer := &restarts{}
+			aggregate := placed(t)
+			settle(t, aggregate, renderer)
+			published := aggregate.Work(fleet.HostedCluster, "")
+			published.Observed = hosted(published.Digest, "True", "Completed")
+			aggregate.Credentials = []*fleet.Credential{issued("e1", "ada"), issued("e2", "carol")}
+			settle(t, aggregate, nil)
+			for _, v := range tc.revocations {
+				aggregate.RevokeElevation(v)
+			}
+			now := start
+			observed := func() {
+				t.Helper()
+				now = now.Add(time.Minute)
+				if err := region.SettleObserved(now, aggregate, renderer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// A settlement that fails replaces the rows of the aggregate.
+			status := func() *csv1.BreakGlassRevocationStatus { return aggregate.Revocation(tc.revocations[0].UID).Status }
+			observed()
+			desired := aggregate.Work(fleet.HostedCluster, "").Desired
+			if !aggregate.Cluster.RestartTime().IsZero() {
+				t.Error("a restart is requested before the API server rejects the certificates")
+			}
+			renderer.broken = tc.broken
+			aggregate.Work(fleet.RevocationWork, tc.revocations[0].UID).Observed = feedback.Observed{
+				Conditions: map[string]feedback.Condition{feedback.PreviousCertificatesRevoked: {Status: "True"}}}
+			for range 2 { // the second time changes nothing
+				observed()
+				if got := !aggregate.Cluster.RestartTime().IsZero(); got != tc.restarts {
+					t.Errorf("a restart is requested: %t, want %t: %s", got, tc.restarts, tc.reason)
+				}
+				if got := aggregate.Work(fleet.HostedCluster, "").Desired - desired; got != map[bool]int64{true: 1}[tc.restarts] {
+					t.Errorf("the HostedCluster is published %d times for the restart %t: %s", got, tc.restarts, tc.reason)
+				}
+				if got := status().GetState(); got != tc.state {
+					t.Errorf("the revocation is %s, want %s: %s", got, tc.state, tc.reason)
+				}
+			}
+			if !tc.broken || tc.state == succeeded {
+				return
+			}
+			if p := status().GetProgress(); p[len(p)-1].GetState() != "AwaitingRestart" {
+				t.Errorf("the progress is %v", p)
+			}
+			renderer.broken = false
+			observed()
+			if aggregate.Cluster.RestartTime().IsZero() || aggregate.Work(fleet.HostedCluster, "").Desired == desired || status().GetState() != succeeded {
+				t.Errorf("when it can be rendered again: restart at %s, %s", aggregate.Cluster.RestartTime(), status())
 			}
 		})
 	}

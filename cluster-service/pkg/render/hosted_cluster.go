@@ -110,12 +110,22 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 		hyperv1.ControlPlaneOperatorImageAnnotation: spec.GetExperiments()[experiment.ControlPlaneOperatorImage],
 		// HyperShift upgrades to exactly this image although the cluster reports that it is not ready for it.
 		hyperv1.ForceUpgradeToAnnotation: t.ForceUpgradeTo(),
+		// HyperShift restarts all components of the control plane when the value changes.
+		hyperv1.RestartDateAnnotation: restartDate(c),
 	} {
 		if value != "" {
 			h.Annotations[annotation] = value
 		}
 	}
 	return h, nil
+}
+
+// restartDate returns the value that changes with each requested restart of the control plane; empty if none was requested.
+func restartDate(c *fleet.Cluster) string {
+	if restart := c.RestartTime(); !restart.IsZero() {
+		return restart.Format(time.RFC3339Nano)
+	}
+	return ""
 }
 
 // ClusterUUID returns the OpenShift cluster ID. It is derived from the UID, so that every rendering gives the same.

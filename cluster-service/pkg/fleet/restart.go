@@ -1,0 +1,36 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// A kube-apiserver authenticates a request once. A watch or a command in a pod that it has accepted goes on after the revocation of its
+// certificate, until the server stops. HyperShift does not restart servers after a revocation, so Cluster Service requests it, with an
+// annotation of the HostedCluster. It does so only if access was taken away from an engineer: engineers end their own elevations when
+// their work is done, and a restart replaces all pods of the control plane.
+
+// takesAway reports whether the replacement of a signer takes access away from an engineer: an active revocation of the class is for an
+// elevation with which a certificate was issued, and another person than its holder, or the ticket validator, requested the revocation.
+func (t *ClusterAggregate) takesAway(class csv1.BreakGlassClass) bool {
+	return slices.ContainsFunc(t.Revocations, func(v *Revocation) bool {
+		return v.Class == class && v.Elevation != "" && v.Active() && slices.ContainsFunc(t.Credentials, func(c *Credential) bool {
+			return c.sameElevation(v.Elevation) && c.Status.GetCertificateFingerprint() != "" && c.Spec.GetRequester() != v.Requester
+		})
+	})
+}
+
+// awaitsRestart reports whether the end of an active revocation requests a restart of the control plane.
+func (t *ClusterAggregate) awaitsRestart() bool {
+	return t.takesAway(csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE)
+}
+
+// RestartTime returns when a restart of the control plane was last requested; zero if never.
+func (c *Cluster) RestartTime() time.Time {
+	if c == nil || c.Status.GetControlPlaneRestartTime() == nil {
+		return time.Time{}
+	}
+	return c.Status.GetControlPlaneRestartTime().AsTime()
+}
