@@ -222,16 +222,25 @@ func (r *Region) processChanged(status ProcessStatus) {
 	}
 }
 
-// noteHealth changes the phase of a started region between PhaseReady and PhaseDegraded. It holds the lock while it reads the
-// states, so that concurrent calls store the latest one last.
+// noteHealth changes the phase of a started region between PhaseReady and PhaseDegraded.
 func (r *Region) noteHealth() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.phase.Running() || r.supervisor == nil {
-		return
+	r.readHealth()
+}
+
+// readHealth returns the statuses of the processes, and changes the phase of a started region as they require. The caller holds the lock,
+// so that concurrent calls store the latest phase last. Before the processes exist it returns nil.
+func (r *Region) readHealth() []ProcessStatus {
+	if r.supervisor == nil {
+		return nil
+	}
+	processes := r.supervisor.Status()
+	if !r.phase.Running() {
+		return processes
 	}
 	phase := PhaseReady
-	for _, p := range r.supervisor.Status() {
+	for _, p := range processes {
 		if p.State != supervisor.Ready {
 			phase = PhaseDegraded
 		}
@@ -239,6 +248,7 @@ func (r *Region) noteHealth() {
 	if r.phase != phase {
 		r.phase, r.phaseSince = phase, time.Now()
 	}
+	return processes
 }
 
 // Events returns the latest events of the region's processes, the oldest first.
@@ -259,14 +269,15 @@ type Event = supervisor.Event
 // Events returns the latest events of the region in stateDir from its files, whether it runs or not.
 func Events(stateDir string) ([]Event, error) { return supervisor.ReadEvents(LogDir(stateDir)) }
 
-// Status returns the status of the region and of every process.
+// Status returns the status of the region and of every process. The phase is that of these processes.
 func (r *Region) Status() Status {
 	r.mu.Lock()
-	status := Status{Phase: r.phase, Since: r.phaseSince, Pid: os.Getpid(), StateDir: r.state.dir}
+	processes := r.readHealth()
+	status := Status{Phase: r.phase, Since: r.phaseSince, Pid: os.Getpid(), StateDir: r.state.dir, Processes: processes}
 	running := r.supervisor
 	r.mu.Unlock()
 	if running != nil {
-		status.Processes, status.Endpoints, status.Certificates = running.Status(), r.Endpoints(), r.certificateStatus()
+		status.Endpoints, status.Certificates = r.Endpoints(), r.certificateStatus()
 		status.Disks = disks(r.dataDirs(), status.Processes)
 	}
 	return status

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -240,6 +241,24 @@ func childrenOf(pid int) []int {
 		}
 	}
 	return children
+}
+
+// TestPhaseIsThatOfProcesses checks that a status does not report all processes as ready and the region as degraded, when the notification
+// of the last change has not arrived yet.
+func TestPhaseIsThatOfProcesses(t *testing.T) {
+	ctx, dir := testContext(t), t.TempDir()
+	running, err := supervisor.New([]supervisor.Spec{{Name: "program", Program: "/bin/sleep", Args: []string{"600"}}}, supervisor.Options{LogDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := running.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer running.Stop()
+	region := &Region{state: &state{dir: dir}, supervisor: running, phase: PhaseDegraded}
+	if status := region.Status(); status.Phase != PhaseReady || status.Processes[0].State != supervisor.Ready {
+		t.Errorf("the region is %s with the process %s", status.Phase, status.Processes[0].State)
+	}
 }
 
 // TestHungProcessesAreRestarted stops one process of each kind with SIGSTOP, and all of PostgreSQL's with it: the region is
