@@ -238,11 +238,11 @@ func looseSchemas(at string, node map[string]any) []string {
 
 // deployedPrograms are the programs of a region in Azure, with the folders that define their flags.
 var deployedPrograms = map[string][]string{
-	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer"},
-	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer"},
-	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer"},
-	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer"},
-	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer"},
+	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
+	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
+	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
+	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
 }
 
@@ -257,8 +257,9 @@ var byChart = map[string]string{
 	"drain": "10s",
 }
 
-// atDefault are the flags that no region needs to change, and those that are for local regions and tests.
+// atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
 var atDefault = []string{
+	"sidecar-identity", "sidecar-gateway",
 	"die-with-parent", "developer", "profiling-socket", "database-authentication", "database-url", "database-audience", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog", "release-trust-root-file",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",

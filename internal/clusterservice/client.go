@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -43,9 +42,9 @@ const CallIDKey = "hcpmesh-call-id"
 // Dial creates a connection to the Cluster Service at address (host:port) with the process's identity. It does not wait
 // for the connection: while the server is unreachable, calls fail at once with kind Unavailable. The connection recovers
 // within about a second after the server is back. The options, for example of tracing, are added to those of the connection.
-func Dial(_ context.Context, address string, identity *mesh.Identity, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+func Dial(_ context.Context, address string, identity mesh.Transport, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	connection, err := grpc.NewClient("passthrough:///"+address, append(options,
-		grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))),
+		grpc.WithTransportCredentials(identity.ClientCredentials(mesh.ClusterService)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 3 * time.Second,

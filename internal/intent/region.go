@@ -19,10 +19,12 @@ func RegionIssuer(trustDomain string) (issuer, audience string) {
 
 // NewRegionVerifier returns a Verifier of the intents of the identity's region. It fetches the keys from keysURL, only from a
 // server that has the identity of admin.
-func NewRegionVerifier(identity *mesh.Identity, keysURL string) *Verifier {
+func NewRegionVerifier(identity mesh.Transport, keysURL string) *Verifier {
 	issuer, audience := RegionIssuer(identity.ID().TrustDomain)
+	transport := identity.ClientTransport(mesh.Admin)
+	transport.DisableKeepAlives = true
 	client := &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Admin), DisableKeepAlives: true},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       keysTimeout,
 	}

@@ -23,7 +23,7 @@ const ReasonNotAuthorized = "NOT_AUTHORIZED"
 const errorDomain = "mesh.hcpmesh"
 
 // Authorizer enforces the rules of one server. It refuses every call that no rule allows, and logs an audit record of each
-// refusal. It requires that the server's connections use its ServerTLS, which verifies certificates. It is safe for concurrent use.
+// refusal. It requires that the server's connections are those of a Transport, which authenticates callers. It is safe for concurrent use.
 type Authorizer struct {
 	server  Peer
 	clients []Peer
@@ -38,7 +38,7 @@ type Authorizer struct {
 	log      *slog.Logger
 }
 
-// Connect is the method of a connection that a server refuses, because no rule allows the workload any call.
+// Connect is the method of a connection, or behind a sidecar of a request, that a server refuses because no rule allows the workload any call.
 const Connect = "connect"
 
 // Refusal is a refused call of a verified workload.

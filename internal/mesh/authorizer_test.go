@@ -106,7 +106,7 @@ func TestHandler(t *testing.T) {
 		{Server: mesh.Frontend, Protocol: mesh.HTTP, Method: "GET /other", Clients: []mesh.Grant{{Client: mesh.Admin}}},
 	}
 	authorizer := mesh.NewAuthorizer(mesh.MaestroServer, rules, nil)
-	handler := authorizer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := authorizer.Handler(region.Identity(mesh.MaestroServer), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, mesh.ClientName(r.Context()))
 	}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

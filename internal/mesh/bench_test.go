@@ -44,7 +44,7 @@ func BenchmarkUnary(b *testing.B) {
 // BenchmarkHandler measures an HTTP request with and without authorization.
 func BenchmarkHandler(b *testing.B) {
 	respond := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	for name, handler := range map[string]http.Handler{"Authorized": NewAuthorizer(MaestroServer, Rules(), nil).Handler(respond), "Connected": respond} {
+	for name, handler := range map[string]http.Handler{"Authorized": NewAuthorizer(MaestroServer, Rules(), nil).Handler(&Identity{}, respond), "Connected": respond} {
 		b.Run(name, func(b *testing.B) {
 			request := httptest.NewRequest(http.MethodGet, "/api/maestro/v1/resource-bundles?size=1", nil)
 			state := connectionOf(Admin)

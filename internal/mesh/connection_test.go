@@ -151,7 +151,7 @@ func TestCallsAfterTheEndAreRefused(t *testing.T) {
 			}
 			request, recorder := httptest.NewRequest(http.MethodGet, "/healthz", nil), httptest.NewRecorder()
 			request.TLS = &state
-			authorizer.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(recorder, request)
+			authorizer.Handler(&Identity{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(recorder, request)
 			if recorder.Code != c.http {
 				t.Errorf("HTTP: %d, want %d", recorder.Code, c.http)
 			}

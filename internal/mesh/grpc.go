@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -14,14 +15,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ServerOptions returns the options of a gRPC server with the identity: its TLS configuration, the interceptors that
+// ServerOptions returns the options of a gRPC server with the transport: its credentials, the interceptors that
 // authorize each call before any other interceptor, and the limits of connections, streams and metadata. gRPC itself refuses methods that the server does not have.
-func (a *Authorizer) ServerOptions(identity *Identity) []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.Creds(endingCredentials{credentials.NewTLS(a.ServerTLS(identity))}), grpc.KeepaliveParams(identity.Keepalive()),
+func (a *Authorizer) ServerOptions(transport Transport) []grpc.ServerOption {
+	return append(transport.serverOptions(a),
 		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream, newStreamLimit().stream),
-		grpc.MaxConcurrentStreams(maxConnectionCalls), grpc.MaxHeaderListSize(maxHeaderBytes),
-	}
+		grpc.MaxConcurrentStreams(maxConnectionCalls), grpc.MaxHeaderListSize(maxHeaderBytes))
 }
 
 // unary is a unary interceptor that authorizes a call.
@@ -91,10 +90,9 @@ func (s *authorizedStream) SendMsg(message any) error {
 
 // admit returns the context of a call with the identity of the caller, and the condition of its grant.
 func (a *Authorizer) admit(ctx context.Context, method string) (context.Context, Condition, error) {
-	id, err := grpcPeer(ctx)
+	id, err := a.grpcPeer(ctx)
 	if err != nil {
-		a.audit(ctx, Refusal{Client: id.Peer, Method: method, Err: err})
-		return nil, Condition{}, apierror.ToGRPC(err, errorDomain)
+		return nil, Condition{}, apierror.ToGRPC(a.refuseCaller(ctx, Refusal{Client: id.Peer, Method: method, Err: err}), errorDomain)
 	}
 	condition, err := a.condition(GRPC, method, id.Peer)
 	if err != nil {
@@ -184,14 +182,17 @@ func fieldText(m protoreflect.Message, path string) string {
 	}
 }
 
-// grpcPeer returns the identity in the certificate of the caller.
-func grpcPeer(ctx context.Context) (ID, error) {
+// grpcPeer returns the identity of the caller: that in its certificate, or behind a sidecar that in the metadata of the call.
+func (a *Authorizer) grpcPeer(ctx context.Context) (ID, error) {
 	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		switch info := p.AuthInfo.(type) {
+		case credentials.TLSInfo:
 			if id, err := PeerOf(info.State); err == nil {
 				return id, ended(info.State)
 			}
+		case sidecarInfo:
+			return info.sidecar.client(info.from, metadata.ValueFromIncomingContext(ctx, ClientCertHeader), a.clients)
 		}
 	}
-	return ID{}, apierror.New(apierror.Unauthenticated, "The connection has no identity.").WithReason(ReasonNotAuthorized)
+	return ID{}, errNoIdentity("The connection has no identity.")
 }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -11,10 +12,10 @@ import (
 const maxLoggedPath = 256
 
 // Handler returns a handler that calls next for requests that a rule allows, with the identity of the caller in their context.
-// It responds to other requests with status 403, or with 401 if the connection has no identity. The rules are matched to the
-// cleaned path, as http.ServeMux does.
-func (a *Authorizer) Handler(next http.Handler) http.Handler {
-	return a.HandlerFor(next, func(r *http.Request) string {
+// It responds to other requests with status 403, or with 401 if the caller has no identity. The rules are matched to the
+// cleaned path, as http.ServeMux does. The server must use the listener of Listener with the same transport.
+func (a *Authorizer) Handler(transport Transport, next http.Handler) http.Handler {
+	return a.HandlerFor(transport, next, func(r *http.Request) string {
 		// A request that matches no pattern has the pattern "", for which there is no rule.
 		_, pattern := a.paths.Handler(r)
 		return pattern
@@ -23,10 +24,14 @@ func (a *Authorizer) Handler(next http.Handler) http.Handler {
 
 // HandlerFor is Handler for a server that routes requests itself. patternOf returns the pattern of the route that the server uses
 // for a request, or Unrouted.
-func (a *Authorizer) HandlerFor(next http.Handler, patternOf func(*http.Request) string) http.Handler {
+func (a *Authorizer) HandlerFor(transport Transport, next http.Handler, patternOf func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pattern := patternOf(r)
-		id, err := httpPeer(r)
+		id, err := transport.requestPeer(r, a.clients)
+		if notAllowed := (*notAllowedError)(nil); errors.As(err, &notAllowed) {
+			respond(w, a.refuseCaller(r.Context(), Refusal{Err: err}))
+			return
+		}
 		if err == nil {
 			_, err = a.condition(HTTP, pattern, id.Peer)
 		}
@@ -38,7 +43,7 @@ func (a *Authorizer) HandlerFor(next http.Handler, patternOf func(*http.Request)
 	})
 }
 
-// refuse responds to a request that no rule allows. The body has the form of ARM's errors.
+// refuse responds to a request that no rule allows.
 func (a *Authorizer) refuse(w http.ResponseWriter, r *http.Request, client Peer, pattern string, err error) {
 	e := apierror.As(err)
 	if e.Kind == apierror.PermissionDenied {
@@ -49,18 +54,14 @@ func (a *Authorizer) refuse(w http.ResponseWriter, r *http.Request, client Peer,
 	}
 	path := r.URL.Path
 	a.audit(r.Context(), Refusal{Client: client, Method: pattern, Object: path[:min(len(path), maxLoggedPath)], Err: e})
+	respond(w, e)
+}
+
+// respond responds with an error in the form of ARM's errors.
+func respond(w http.ResponseWriter, err error) {
+	e := apierror.As(err)
 	body, _ := json.Marshal(map[string]any{"error": map[string]string{"code": e.Kind.ARMCode(), "message": e.Message}}) // strings
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Kind.HTTPStatus())
 	_, _ = w.Write(append(body, '\n'))
-}
-
-// httpPeer returns the identity in the certificate of the caller.
-func httpPeer(r *http.Request) (ID, error) {
-	if r.TLS != nil {
-		if id, err := PeerOf(*r.TLS); err == nil {
-			return id, ended(*r.TLS)
-		}
-	}
-	return ID{}, apierror.New(apierror.Unauthenticated, "The connection has no identity.").WithReason(ReasonNotAuthorized)
 }

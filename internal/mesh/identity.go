@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
@@ -53,9 +51,6 @@ func load(dir string) (*Identity, error) {
 	}
 	return &Identity{dir: dir, id: id, own: own, roots: roots}, nil
 }
-
-// Collector returns the metric of the end of the identity's certificate.
-func (i *Identity) Collector() prometheus.Collector { return certfile.Collector(i.own.Certificate) }
 
 // ID returns the identity of the process itself.
 func (i *Identity) ID() ID { return i.id }

@@ -1,14 +1,14 @@
 // Package mesh authenticates and authorizes connections between the processes of a region. Every process has a SPIFFE
 // identity: an X.509 certificate with a URI of trust domain, namespace and service account. Both sides of a connection
-// verify the identity of the other side.
+// verify the identity of the other side. A Transport does so: Identity with certificates of the process, Sidecar with those of a
+// sidecar of Istio.
 //
 // Rules is the only list of what each workload may call: identity, server, method and condition, for gRPC, HTTP and MQTT.
 // An Authorizer enforces it in each server and refuses everything that no rule allows. Handlers read the identity of their
 // caller with PeerFromContext.
 //
-// In AKS, Istio authenticates connections with sidecars. In the local region the services use this package and certificates
-// of an Authority. Certificates are reloaded when their files change, so that a rotation needs no restart. A private key
-// never leaves the package.
+// In the local region the services use certificates of an Authority. Certificates are reloaded when their files change, so that a rotation
+// needs no restart. A private key never leaves the package.
 package mesh
 
 import (

@@ -128,7 +128,7 @@ func TestParseID(t *testing.T) {
 // TestHandlerForUsesPatternOfServer sends requests whose pattern the server returns: one with a rule, and one without.
 func TestHandlerForUsesPatternOfServer(t *testing.T) {
 	for pattern, want := range map[string]int{"GET /healthz": http.StatusOK, Unrouted: http.StatusOK, "GET /new": http.StatusForbidden, "": http.StatusForbidden} {
-		handler := NewAuthorizer(Frontend, Rules(), nil).HandlerFor(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(*http.Request) string { return pattern })
+		handler := NewAuthorizer(Frontend, Rules(), nil).HandlerFor(&Identity{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(*http.Request) string { return pattern })
 		request, recorder := httptest.NewRequest(http.MethodGet, "/healthz", nil), httptest.NewRecorder()
 		state := connectionOf(ARMFrontDoor)
 		request.TLS = &state

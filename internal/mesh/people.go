@@ -8,7 +8,7 @@ const (
 	Anybody Peer = "anybody"
 )
 
-// IsWorkload reports whether a caller authenticates with a certificate.
+// IsWorkload reports whether a caller has a certificate of the region.
 func (p Peer) IsWorkload() bool { return p != Engineers && p != Anybody }
 
 // Unrouted is the pattern of HTTP requests that match no other pattern of a server. Its clients get the error of the server, for

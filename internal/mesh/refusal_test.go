@@ -20,9 +20,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
 
-// TestRefusalsArePassedOn checks what an Authorizer passes to the audit: refused requests with the pattern of their route, and the
-// connections of workloads without any right. Clients without an identity of the region have no refusals.
+// TestRefusalsArePassedOn checks what an Authorizer passes to the audit, in both modes: refused requests with the pattern of their route,
+// and the connections or requests of workloads without any right. Clients without an identity of the region have no refusals.
 func TestRefusalsArePassedOn(t *testing.T) {
+	for _, mode := range meshtest.Modes() {
+		t.Run(string(mode), func(t *testing.T) { testRefusals(t, mode) })
+	}
+}
+
+func testRefusals(t *testing.T, mode meshtest.Mode) {
 	region := meshtest.New(t)
 	const bundle = "DELETE /bundles/{id}"
 	rules := []mesh.Rule{
@@ -40,15 +46,15 @@ func TestRefusalsArePassedOn(t *testing.T) {
 		defer mu.Unlock()
 		got = append(got, r)
 	})
-	handler := authorizer.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	transport := region.Transport(mode, mesh.MaestroServer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &httptest.Server{Listener: tls.NewListener(listener, authorizer.ServerTLS(region.Identity(mesh.MaestroServer))),
-		Config: &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}}
+	server := &httptest.Server{Listener: authorizer.Listener(transport, listener), Config: &http.Server{
+		Handler: authorizer.Handler(transport, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), ErrorLog: log.New(io.Discard, "", 0)}}
 	server.Start()
-	base := "https://" + listener.Addr().String()
+	base := "https://" + region.Front(mode, mesh.MaestroServer, listener.Addr().String())
 	send := func(config *tls.Config, method, path string) {
 		t.Helper()
 		transport := &http.Transport{TLSClientConfig: config}

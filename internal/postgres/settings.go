@@ -95,7 +95,7 @@ func (s *Settings) Read(identity *mesh.Identity) (databaseURL string, authentica
 	switch s.Authentication {
 	case WithCertificate:
 		if identity == nil {
-			return "", Authentication{}, errors.New("--identity-dir is required for --database-authentication=certificate")
+			return "", Authentication{}, errors.New("--identity-dir is required for --database-authentication=certificate: a sidecar has no certificate for it")
 		}
 		return databaseURL, Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)}, nil
 	case WithEntra:

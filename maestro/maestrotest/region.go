@@ -211,7 +211,7 @@ func (r *Region) StartServerUnready() *Server {
 	name := string(mesh.MaestroServer)
 	config := app.Config{
 		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
-		GRPC: listen(), REST: listen(), Identity: r.Identity(name), Rules: r.Rules,
+		GRPC: listen(), REST: listen(), Transport: r.Identity(name), Rules: r.Rules,
 		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With(logkey.Process, "server"),
 	}
 	if r.Tune != nil {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
@@ -19,10 +19,10 @@ type Options struct {
 	Database       database.Options
 	Authentication authn.Options
 	Audit          writer.Options
-	// Listen is the TLS address of the API, host:port. Callers authenticate with tokens and not with certificates.
+	// Listen is the address of the API, host:port. Callers authenticate with tokens and not with certificates.
 	Listen string
-	// IdentityDir holds tls.crt, tls.key and ca.crt.
-	IdentityDir string
+	// Mesh selects how the process and other programs authenticate to each other.
+	Mesh mesh.Options
 	// ClusterServiceAddress is host:port of Cluster Service. MaestroURL is the URL of Maestro's REST API.
 	ClusterServiceAddress string
 	MaestroURL            string
@@ -47,10 +47,10 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
 	o.Audit.AddFlags(flags)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8444", "TLS `address` of the API")
-	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the identity of the process")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8444", "`address` of the API, which uses TLS unless --sidecar-identity is set")
+	o.Mesh.AddFlags(flags)
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
-	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000")
+	flags.StringVar(&o.MaestroURL, "maestro-url", "", "`URL` of Maestro's REST API, for example https://maestro:8000; http with --sidecar-identity")
 	flags.StringVar(&o.RolesFile, "roles-file", "", "YAML `file` that maps groups to roles")
 	flags.StringVar(&o.AccessPolicyFile, "access-policy-file", "", "YAML `file` that states for each class of actions whether an elevation needs a ticket and an approval, and how long it lasts")
 	flags.StringVar(&o.TicketValidatorURL, "ticket-validator-url", "", "`URL` that validates tickets; required if the access policy has tickets validated")
@@ -65,7 +65,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 func (o *Options) Validate() error {
 	for _, required := range []struct{ flag, value string }{
 		{"listen", o.Listen},
-		{"identity-dir", o.IdentityDir},
 		{"cluster-service-address", o.ClusterServiceAddress},
 		{"maestro-url", o.MaestroURL},
 		{"roles-file", o.RolesFile},
@@ -77,8 +76,11 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--%s is required", required.flag)
 		}
 	}
-	if u, err := url.Parse(o.MaestroURL); err != nil || u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("--maestro-url: %q is not an https URL", o.MaestroURL)
+	if err := o.Mesh.Validate(); err != nil {
+		return err
+	}
+	if err := o.Mesh.CheckURL(o.MaestroURL); err != nil {
+		return fmt.Errorf("--maestro-url: %w", err)
 	}
 	if (o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == "") {
 		return errors.New("--ticket-validator-url and --ticket-validator-token-file require each other")

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -57,12 +56,12 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
-	identity, err := mesh.LoadIdentity(options.IdentityDir)
+	transport, err := options.Mesh.Load(mesh.Admin)
 	if err != nil {
-		return fmt.Errorf("--identity-dir: %w", err)
+		return err
 	}
-	p.Metrics.MustRegister(identity.Collector())
-	issuer, audience := intent.RegionIssuer(identity.ID().TrustDomain)
+	p.Metrics.MustRegister(transport.Collectors()...)
+	issuer, audience := intent.RegionIssuer(transport.ID().TrustDomain)
 	signer, err := intent.LoadSigner(options.IntentKeyFile, issuer, audience)
 	if err != nil {
 		return fmt.Errorf("--intent-key-file: %w", err)
@@ -73,12 +72,12 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	defer db.Close()
-	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity)
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = connection.Close() }()
-	bundles := maestro.New(options.MaestroURL, identity)
+	bundles := maestro.New(options.MaestroURL, transport)
 	defer bundles.Close()
 	options.Authentication.Claims = roles.Claims()
 	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
@@ -111,16 +110,13 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 
-	// Callers authenticate with tokens and not with certificates.
-	tlsConfig := identity.ServerTLS()
-	tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.NoClientCert, nil
-	tlsConfig.MinVersion = tls.VersionTLS12
+	api := server.New(server.Config{
+		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
+		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+	})
 	httpServer := &http.Server{
-		Handler: server.New(server.Config{
-			Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-			Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
-		}),
-		TLSConfig:         tlsConfig,
+		// Callers authenticate with tokens and not with certificates.
+		Handler:           transport.PublicHandler(api),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       60 * time.Second,
 		WriteTimeout:      60 * time.Second,
@@ -145,5 +141,5 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer stopWorkers()
 
 	p.Log.Info("serving the REST API for SREs", logkey.Address, listener.Addr().String())
-	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
+	return process.ServeHTTP(ctx, httpServer, transport.PublicListener(listener), shutdownTimeout)
 }

@@ -83,10 +83,10 @@ type Client struct {
 }
 
 // New returns a client of the REST API at a base URL, for example https://127.0.0.1:18403. It uses the identity of the process.
-func New(base string, identity *mesh.Identity) *Client {
-	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: timeout, Transport: &http.Transport{
-		TLSClientConfig: identity.ClientTLS(mesh.MaestroServer), MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second,
-	}}}
+func New(base string, identity mesh.Transport) *Client {
+	transport := identity.ClientTransport(mesh.MaestroServer)
+	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 8, 90*time.Second
+	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: timeout, Transport: transport}}
 }
 
 // Close closes idle connections.

@@ -49,16 +49,16 @@ const flushTimeout = 3 * time.Second
 
 // Run connects to Cosmos DB and Cluster Service and works until ctx ends.
 func Run(ctx context.Context, p *process.Process, options Options) error {
-	identity, err := mesh.LoadIdentity(options.IdentityDir)
+	transport, err := options.Mesh.Load(mesh.Backend)
 	if err != nil {
-		return fmt.Errorf("--identity-dir: %w", err)
+		return err
 	}
-	p.Metrics.MustRegister(identity.Collector())
+	p.Metrics.MustRegister(transport.Collectors()...)
 	if options.traces, err = tracing.New(ctx, p.Name, options.Tracing); err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	defer options.traces.Flush(ctx, flushTimeout)
-	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity, options.traces.DialOption())
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport, options.traces.DialOption())
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	recorded.Go(func() { records.Run(recording) })
 	defer recorded.Wait()
 	defer stopRecords()
-	intents := intent.NewRegionVerifier(identity, options.IntentKeysURL)
+	intents := intent.NewRegionVerifier(transport, options.IntentKeysURL)
 	fetching, stop := context.WithCancel(ctx)
 	var fetched sync.WaitGroup
 	fetched.Go(func() { intents.Run(fetching) })

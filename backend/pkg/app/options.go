@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -25,9 +25,9 @@ type Options struct {
 	Database database.Options
 	Tracing  tracing.Options
 	Audit    writer.Options
-	// ClusterServiceAddress is host:port. IdentityDir is the folder of this process's SPIFFE identity.
+	Mesh     mesh.Options
+	// ClusterServiceAddress is host:port.
 	ClusterServiceAddress string
-	IdentityDir           string
 	// IntentKeysURL is where admin publishes the keys with which it signs what engineers ask for.
 	IntentKeysURL string
 	// Replica names this process among the replicas.
@@ -60,8 +60,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Audit.AddFlags(flags)
 	host, _ := os.Hostname()
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC API")
-	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt of this process's SPIFFE identity")
-	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the keys with which admin signs what engineers ask for, for example https://admin:8444/admin/v1/intent-keys")
+	o.Mesh.AddFlags(flags)
+	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the keys with which admin signs what engineers ask for, for example https://admin:8444/admin/v1/intent-keys; http with --sidecar-identity")
 	flags.StringVar(&o.Replica, "replica", host, "unique `name` of this replica; a restarted replica with the same name acquires its groups at once")
 	flags.IntVar(&o.Workers, "workers", 16, "`number` of resources to process at a time, 1 to 256")
 	flags.IntVar(&o.CascadeDeletions, "cascade-deletions", 200, "maximum `number` of clusters of deleted subscriptions to delete at a time, 1 to 10000")
@@ -89,13 +89,15 @@ func (o *Options) Validate() error {
 	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
+	if err := o.Mesh.Validate(); err != nil {
+		return err
+	}
+	if err := o.Mesh.CheckURL(o.IntentKeysURL); err != nil {
+		return fmt.Errorf("--intent-keys-url: %w", err)
+	}
 	switch {
 	case o.ClusterServiceAddress == "":
 		return errors.New("--cluster-service-address is required")
-	case o.IdentityDir == "":
-		return errors.New("--identity-dir is required")
-	case !isHTTPS(o.IntentKeysURL):
-		return fmt.Errorf("--intent-keys-url: %q is not an https URL", o.IntentKeysURL)
 	case o.Replica == "":
 		return errors.New("--replica is required: the host name is unknown")
 	case o.Workers < 1 || o.Workers > 256:
@@ -119,9 +121,4 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--lease-duration: %s is less than 1s", o.LeaseDuration)
 	}
 	return nil
-}
-
-func isHTTPS(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && u.Scheme == "https" && u.Host != ""
 }

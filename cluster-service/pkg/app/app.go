@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -50,7 +49,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return err
 	}
-	p.Metrics.MustRegister(in.identity.Collector())
+	p.Metrics.MustRegister(in.transport.Collectors()...)
 	database, err := store.Open(store.Options{URL: in.databaseURL, Authentication: in.authentication, MaxConnections: int32(o.MaxConnections), Log: p.Log})
 	if err != nil {
 		return err
@@ -58,7 +57,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	defer database.Close()
 	hub := watch.NewHub(database, ringSize, p.Log)
 
-	transport := credentials.NewTLS(in.identity.ClientTLS(mesh.MaestroServer))
+	transport := in.transport.ClientCredentials(mesh.MaestroServer)
 	if o.MaestroPlain {
 		transport = nil
 	}
@@ -122,9 +121,9 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	p.Metrics.MustRegister(keyfile.Collector("secrets-key-file", in.keeper.Ring))
 	follower := newSettingsFollower(o, in.keeper, in.renderer, system.SettingsChanged, system.SealingKeysChanged, p.Metrics, p.Log)
 	group.Go(func() { follower.run(ctx) })
-	intents := intent.NewRegionVerifier(in.identity, o.IntentKeysURL)
+	intents := intent.NewRegionVerifier(in.transport, o.IntentKeysURL)
 	group.Go(func() { intents.Run(ctx) })
-	return serve(ctx, p.Log, listener, NewServer(in.identity, system.API, intents, auditor, p.Log, traces.ServerOption(), grpcserver.EndStreams(ctx)))
+	return serve(ctx, p.Log, listener, NewServer(in.transport, system.API, intents, auditor, p.Log, traces.ServerOption(), grpcserver.EndStreams(ctx)))
 }
 
 // prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
@@ -163,9 +162,9 @@ const maxRequest = 4 << 20
 
 // NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
 // engineers, logs refused calls, and records them and the calls of engineers in the audit.
-func NewServer(identity *mesh.Identity, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
+func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
 	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
-	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(identity), []grpc.ServerOption{
+	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(transport), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),

@@ -29,10 +29,16 @@ func (credentialsByClass) GetBreakGlassCredential(_ context.Context, r *csv1.Get
 }
 
 // TestAllowedCalls calls each method of each service of the server as each workload, without and with the intent of an engineer for
-// exactly this call. A method without a rule is an error.
+// exactly this call, in both modes of identity. A method without a rule is an error.
 func TestAllowedCalls(t *testing.T) {
+	for _, mode := range meshtest.Modes() {
+		t.Run(string(mode), func(t *testing.T) { testAllowedCalls(t, mode) })
+	}
+}
+
+func testAllowedCalls(t *testing.T, mode meshtest.Mode) {
 	region, admin := meshtest.New(t), intenttest.New(t)
-	server := app.NewServer(region.Identity(mesh.ClusterService), credentialsByClass{}, admin.Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler))
+	server := app.NewServer(region.Transport(mode, mesh.ClusterService), credentialsByClass{}, admin.Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler))
 	needed := map[string]bool{}
 	for _, rule := range mesh.Rules() {
 		for _, grant := range rule.Clients {
@@ -62,5 +68,5 @@ func TestAllowedCalls(t *testing.T) {
 			meshtest.Call{Method: csv1.ClusterService_RevokeBreakGlassCredentials_FullMethodName, Variant: name,
 				Request: &csv1.RevokeBreakGlassCredentialsRequest{Class: csv1.BreakGlassClass(class)}})
 	}
-	meshtest.Golden(t, "testdata/allowed-calls.golden", region.AllowedCalls(mesh.ClusterService, region.Serve(server), calls), *update)
+	meshtest.Golden(t, "testdata/allowed-calls.golden", region.AllowedCalls(mesh.ClusterService, region.Front(mode, mesh.ClusterService, region.Serve(server)), calls), *update)
 }

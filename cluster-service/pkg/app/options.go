@@ -36,9 +36,9 @@ type Options struct {
 	Process process.Options
 	Tracing tracing.Options
 	Audit   writer.Options
+	Mesh    mesh.Options
 
 	Listen         string
-	IdentityDir    string
 	IntentKeysURL  string
 	Database       postgres.Settings
 	MaxConnections int
@@ -73,15 +73,15 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	o.Audit.AddFlags(flags)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, mTLS")
-	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
-	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the keys with which admin signs what engineers ask for, for example https://admin:8444/admin/v1/intent-keys")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, which uses mutual TLS unless --sidecar-identity is set")
+	o.Mesh.AddFlags(flags)
+	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the keys with which admin signs what engineers ask for, for example https://admin:8444/admin/v1/intent-keys; http with --sidecar-identity")
 	o.Database.AddFlags(flags)
 	flags.IntVar(&o.MaxConnections, "database-connections", 16, "most connections to the database, beside one that listens")
 	flags.BoolVar(&o.Migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
 	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with the Tink keyset that seals secrets in the database; created when missing with --developer")
 	flags.StringVar(&o.Maestro, "maestro-grpc-address", "", "`address` of Maestro's gRPC service")
-	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
+	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, for tests; behind a sidecar, --sidecar-identity does so")
 	flags.StringVar(&o.ShardsFile, "shards-file", "", "YAML `file` of the provision shards")
 	flags.StringVar(&o.ShardKeysDir, "shard-keys-dir", "", "`folder` with the public Tink keyset of each shard's agent, SHARD.json, for which Secrets are sealed")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` of the region's configuration; empty takes the defaults")
@@ -108,7 +108,10 @@ var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 
 // Validate validates the flags.
 func (o *Options) Validate(flags *flag.FlagSet) error {
-	if err := process.Required(flags, "listen", "identity-dir", "intent-keys-url", "secrets-key-file", "maestro-grpc-address", "shards-file", "shard-keys-dir", "region"); err != nil {
+	if err := process.Required(flags, "listen", "intent-keys-url", "secrets-key-file", "maestro-grpc-address", "shards-file", "shard-keys-dir", "region"); err != nil {
+		return err
+	}
+	if err := o.Mesh.Validate(); err != nil {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {
@@ -127,6 +130,9 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		o.IssuerBase = "https://oidc." + o.BaseDomain
 	}
 	issuer, err := url.Parse(o.IssuerBase)
+	if err := o.Mesh.CheckURL(o.IntentKeysURL); err != nil {
+		return fmt.Errorf("--intent-keys-url: %w", err)
+	}
 	switch {
 	case !environmentName.MatchString(o.Environment):
 		return fmt.Errorf("--environment: %q is not 1 to 10 lower-case letters and digits", o.Environment)
@@ -134,8 +140,6 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return fmt.Errorf("--oidc-issuer-base: %q is not an https URL", o.IssuerBase)
 	case o.APIURLSource != "dns" && o.APIURLSource != "endpoint":
 		return fmt.Errorf("--api-url-source: %q is neither dns nor endpoint", o.APIURLSource)
-	case !isHTTP(o.IntentKeysURL) || !strings.HasPrefix(o.IntentKeysURL, "https:"):
-		return fmt.Errorf("--intent-keys-url: %q is not an https URL", o.IntentKeysURL)
 	case o.UpdateGraph != "" && !isHTTP(o.UpdateGraph):
 		return fmt.Errorf("--update-graph-url: %q is not an http or https URL", o.UpdateGraph)
 	case o.Signatures == "":
@@ -198,7 +202,7 @@ func (o *Options) verifier() (*signature.Verifier, error) {
 type inputs struct {
 	databaseURL    string
 	authentication postgres.Authentication
-	identity       *mesh.Identity
+	transport      mesh.Transport
 	keeper         *seal.Keys
 	shards         []config.Shard
 	releases       *release.Catalog
@@ -210,11 +214,13 @@ type inputs struct {
 }
 
 func (o *Options) read() (*inputs, error) {
-	identity, err := mesh.LoadIdentity(o.IdentityDir)
+	transport, err := o.Mesh.Load(mesh.ClusterService)
 	if err != nil {
 		return nil, err
 	}
-	in := &inputs{identity: identity}
+	in := &inputs{transport: transport}
+	// Without a certificate, identity is nil.
+	identity, _ := transport.(*mesh.Identity)
 	if in.databaseURL, in.authentication, err = o.Database.Read(identity); err != nil {
 		return nil, err
 	}

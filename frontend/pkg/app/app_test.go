@@ -123,7 +123,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 		}
 		return dir
 	}
-	options := app.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3", ClustersPerSubscription: 100,
+	options := app.Options{Mesh: mesh.Options{IdentityDir: issue(mesh.Frontend)}, ClusterServiceAddress: "127.0.0.1:1", Location: "westus3", ClustersPerSubscription: 100,
 		Authentication: authn.Options{Mode: "off"}, Audit: *audittest.Options(t)}
 	options.Database.Endpoint, options.Database.Key = account.URL, emulator.WellKnownKey
 	for _, change := range changes {

@@ -49,10 +49,18 @@ func requests(t *testing.T) []string {
 	return slices.Compact(all)
 }
 
-// TestOnlyFrontDoorUsesRoutes sends each method to each path as each workload: exactly the requests of ARM's front door pass.
+// TestOnlyFrontDoorUsesRoutes sends each method to each path as each workload, in both modes of identity: exactly the requests of ARM's front
+// door pass.
 func TestOnlyFrontDoorUsesRoutes(t *testing.T) {
+	for _, mode := range meshtest.Modes() {
+		t.Run(string(mode), func(t *testing.T) { testOnlyFrontDoor(t, mode) })
+	}
+}
+
+func testOnlyFrontDoor(t *testing.T, mode meshtest.Mode) {
 	region := meshtest.New(t)
-	r := serve(t, func(o *app.Options) { o.IdentityDir = region.Identity(mesh.Frontend).Dir() })
+	r := serve(t, func(o *app.Options) { o.Mesh = region.Options(mode, mesh.Frontend) })
+	base := "https://" + region.Front(mode, mesh.Frontend, strings.TrimPrefix(r.url, "https://"))
 	all := requests(t)
 	if len(all) < 100 {
 		t.Fatalf("only %d requests", len(all))
@@ -61,7 +69,7 @@ func TestOnlyFrontDoorUsesRoutes(t *testing.T) {
 	for _, request := range all {
 		want = append(want, string(mesh.ARMFrontDoor)+" "+request)
 	}
-	if diff := cmp.Diff(want, region.AllowedRequests(mesh.Frontend, r.url, all)); diff != "" {
+	if diff := cmp.Diff(want, region.AllowedRequests(mesh.Frontend, base, all)); diff != "" {
 		t.Errorf("allowed requests (-want +got):\n%s", diff)
 	}
 }

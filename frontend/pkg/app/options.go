@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -22,10 +23,10 @@ type Options struct {
 	Authentication authn.Options
 	Audit          writer.Options
 	Notifications  asyncoperation.Policy
-	// Listen is the host:port of the API, which uses mutual TLS.
+	// Listen is the host:port of the API.
 	Listen string
-	// IdentityDir is the folder with tls.crt, tls.key and ca.crt.
-	IdentityDir string
+	// Mesh selects how the process and its callers authenticate to each other.
+	Mesh mesh.Options
 	// ClusterServiceAddress is the host:port of Cluster Service.
 	ClusterServiceAddress string
 	// Location is the Azure region of this frontend, for example westus3.
@@ -51,8 +52,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Authentication.AddFlags(flags)
 	o.Audit.AddFlags(flags)
 	o.Notifications.AddFlags(flags)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` (host:port) of the ARM resource provider API, which uses mutual TLS")
-	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with the process's identity: tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` (host:port) of the ARM resource provider API, which uses mutual TLS unless --sidecar-identity is set")
+	o.Mesh.AddFlags(flags)
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
 	flags.StringVar(&o.Location, "location", "", "Azure `region` to serve, for example westus3")
 	flags.StringVar(&o.SkipTokenKeyFile, "skip-token-key-file", "",
@@ -69,7 +70,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 func (o *Options) Validate() error {
 	for _, required := range []struct{ flag, value string }{
 		{"listen", o.Listen},
-		{"identity-dir", o.IdentityDir},
 		{"cluster-service-address", o.ClusterServiceAddress},
 		{"location", o.Location},
 	} {
@@ -81,6 +81,9 @@ func (o *Options) Validate() error {
 		if c := o.Location[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
 			return errors.New("--location: a region consists of lower-case letters, digits and '-', for example westus3")
 		}
+	}
+	if err := o.Mesh.Validate(); err != nil {
+		return err
 	}
 	if o.ClustersPerSubscription < 0 || o.ClustersPerSubscription > database.MaxClusterQuota {
 		return fmt.Errorf("--clusters-per-subscription: %d: must be 0 to %d", o.ClustersPerSubscription, database.MaxClusterQuota)

@@ -62,11 +62,12 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
-	identity, err := mesh.LoadIdentity(options.IdentityDir)
+	transport, err := options.Mesh.Load(mesh.Frontend)
 	if err != nil {
-		return fmt.Errorf("--identity-dir: %w", err)
+		return err
 	}
-	p.Metrics.MustRegister(identity.Collector(), keyfile.Collector("skip-token-key-file", tokenKeys.Ring), keyfile.Collector("credential-key-file", credentialKeys.Ring))
+	p.Metrics.MustRegister(transport.Collectors()...)
+	p.Metrics.MustRegister(keyfile.Collector("skip-token-key-file", tokenKeys.Ring), keyfile.Collector("credential-key-file", credentialKeys.Ring))
 	db, err := database.Open(ctx, options.Database)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	defer traces.Flush(ctx, shutdownTimeout)
-	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity, traces.DialOption())
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport, traces.DialOption())
 	if err != nil {
 		return err
 	}
@@ -130,8 +131,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	})
 	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log).WithRefusals(refused.Call)
 	httpServer := &http.Server{
-		Handler:           authorizer.HandlerFor(handler, handler.Pattern),
-		TLSConfig:         authorizer.ServerTLS(identity),
+		Handler:           authorizer.HandlerFor(transport, handler, handler.Pattern),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       60 * time.Second,
 		WriteTimeout:      60 * time.Second,
@@ -151,7 +151,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer stopWorkers()
 
 	p.Log.InfoContext(ctx, "serving the ARM resource provider", logkey.Address, listener.Addr().String(), logkey.Location, options.Location)
-	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
+	return process.ServeHTTP(ctx, httpServer, authorizer.Listener(transport, listener), shutdownTimeout)
 }
 
 // loadKeys reads a keyset. Without a file it generates a key that exists only in this process; data

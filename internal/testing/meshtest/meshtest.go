@@ -38,6 +38,8 @@ type Region struct {
 	dir        string
 	authority  *mesh.Authority
 	identities map[mesh.Peer]*mesh.Identity
+	// sidecars are the addresses of the stand-ins of sidecars.
+	sidecars map[string]bool
 }
 
 // trustDomain is the trust domain of the regions of New.
@@ -56,7 +58,7 @@ func Open(t testing.TB, dir, trustDomain string) *Region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Region{t: t, trustDomain: trustDomain, dir: dir, authority: authority, identities: map[mesh.Peer]*mesh.Identity{}}
+	return &Region{t: t, trustDomain: trustDomain, dir: dir, authority: authority, identities: map[mesh.Peer]*mesh.Identity{}, sidecars: map[string]bool{}}
 }
 
 // Identity returns the identity of a workload.
@@ -145,7 +147,8 @@ func Calls(t testing.TB, server mesh.Peer, services ...string) []Call {
 
 // AllowedCalls makes all calls as each workload and returns those that the server allowed, one line per call, sorted. It also makes all
 // calls as invalid clients with the names of the allowed clients; see Region.InvalidClients. Those are an error if the server accepts them. A call is
-// refused if the connection is refused, or if the response is PermissionDenied and names the workload. The implementation
+// refused if the connection is refused, or if the response is PermissionDenied and names the workload. Behind a sidecar, a server refuses
+// calls and not connections. The implementation
 // behind the server must not respond with Unavailable or PermissionDenied. A server that is not running refuses all calls:
 // compare the result with calls that must be allowed.
 func (r *Region) AllowedCalls(server mesh.Peer, address string, calls []Call) []string {
@@ -161,6 +164,7 @@ func (r *Region) AllowedCalls(server mesh.Peer, address string, calls []Call) []
 			case code == codes.Unavailable: // the connection is refused
 			case code != codes.PermissionDenied:
 				allowed = append(allowed, strings.TrimSpace(string(workload)+" "+call.Method+" "+call.Variant))
+			case r.sidecars[address] && refusedByMesh(err) && strings.Contains(err.Error(), "identity "+string(workload)+" may not call any method of "):
 			case !refusedByMesh(err) || !strings.Contains(err.Error(), "identity "+string(workload)+" may not call "+call.Method):
 				r.t.Errorf("%s as %s: %v", call.Method, workload, err)
 			}
@@ -231,6 +235,7 @@ func (r *Region) AllowedRequests(server mesh.Peer, base string, requests []strin
 				r.t.Errorf("%s as %s: %v", text, workload, err)
 			case response.StatusCode != http.StatusForbidden:
 				allowed = append(allowed, string(workload)+" "+text)
+			case strings.HasPrefix(text, http.MethodHead+" ") && r.sidecars[strings.TrimPrefix(base, "https://")]: // the response has no body
 			case !strings.Contains(string(body), "identity "+string(workload)+" may not call"):
 				r.t.Errorf("%s as %s: status 403 with body %s", text, workload, body)
 			}

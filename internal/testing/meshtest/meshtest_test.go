@@ -109,3 +109,39 @@ func TestInvalidClientsAreFound(t *testing.T) {
 		})
 	}
 }
+
+// TestInvalidClientsBehindSidecarAreFound calls a server behind the stand-in of a sidecar that accepts every request, and one that ignores the
+// trust domain.
+func TestInvalidClientsBehindSidecarAreFound(t *testing.T) {
+	passing := []string{"another region", "without identity", "two identities", "unknown workload", "of engineers", "of anybody"}
+	for name, c := range map[string]struct {
+		handler func(*meshtest.Region, http.Handler) http.Handler
+		found   []string
+	}{
+		"verified": {func(region *meshtest.Region, next http.Handler) http.Handler {
+			rules := []mesh.Rule{{Server: mesh.MaestroServer, Protocol: mesh.HTTP, Method: "GET /", Clients: []mesh.Grant{{Client: mesh.Admin}}}}
+			return mesh.NewAuthorizer(mesh.MaestroServer, rules, nil).Handler(region.Transport(meshtest.Sidecars, mesh.MaestroServer), next)
+		}, nil},
+		"as members of the region": {func(region *meshtest.Region, next http.Handler) http.Handler {
+			return region.Transport(meshtest.Sidecars, mesh.MaestroServer).PublicHandler(next)
+		}, passing[3:]},
+		"without verification": {func(_ *meshtest.Region, next http.Handler) http.Handler { return next }, passing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := &recorder{TB: t}
+			region := meshtest.New(found)
+			server := httptest.NewServer(c.handler(region, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })))
+			t.Cleanup(server.Close)
+			base := "https://" + region.Sidecar(mesh.MaestroServer, server.Listener.Addr().String())
+			if allowed := region.AllowedRequests(mesh.MaestroServer, base, []string{"GET /"}); !slices.Contains(allowed, "admin GET /") {
+				t.Errorf("allowed are %q", allowed)
+			}
+			for _, invalid := range []string{"no certificate", "another authority", "another region", "expired", "for servers", "without identity", "two identities", "unknown workload", "of engineers", "of anybody"} {
+				want := slices.Contains(c.found, invalid)
+				if got := slices.ContainsFunc(found.errors, func(e string) bool { return strings.Contains(e, invalid) }); got != want {
+					t.Errorf("the suite finds a client with %s: %t, want %t; it found %q", invalid, got, want, found.errors)
+				}
+			}
+		})
+	}
+}

@@ -54,9 +54,9 @@ type Config struct {
 	// MQTTAddress is the host:port of the broker. MQTTTLS is the TLS configuration of the client.
 	MQTTAddress string
 	MQTTTLS     *tls.Config
-	// GRPC and REST are the listeners of the two APIs. Both servers use the identity, and refuse calls that no rule allows.
+	// GRPC and REST are the listeners of the two APIs. Both servers use the transport, and refuse calls that no rule allows.
 	GRPC, REST net.Listener
-	Identity   *mesh.Identity
+	Transport  mesh.Transport
 	Rules      []mesh.Rule
 	// SourceID is the name of the server in topics and events; empty means maestro.
 	SourceID string
@@ -234,7 +234,7 @@ func (s *Server) migrate(ctx context.Context) error {
 }
 
 func (s *Server) serveGRPC(ctx context.Context) error {
-	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Identity),
+	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Transport),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -248,7 +248,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 
 func (s *Server) serveREST(ctx context.Context) error {
 	server := &http.Server{
-		Handler: s.authorizer.Handler(restapi.Handler(restapi.Options{
+		Handler: s.authorizer.Handler(s.c.Transport, restapi.Handler(restapi.Options{
 			Store: s.store, Registered: s.dispatcher.Rebalance, Log: s.c.Log,
 			Deleted: func(consumer string) {
 				s.dispatcher.Wake(consumer)
@@ -258,7 +258,7 @@ func (s *Server) serveREST(ctx context.Context) error {
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
-	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.authorizer.ServerTLS(s.c.Identity)), restShutdownTimeout)
+	return process.ServeHTTP(ctx, server, s.authorizer.Listener(s.c.Transport, s.c.REST), restShutdownTimeout)
 }
 
 // followNotifications wakes the deliveries and the hub on notifications of other replicas. After each connect it wakes all

@@ -42,6 +42,6 @@ func TestServerStopsWhenAListenerFails(t *testing.T) {
 func unreachable(t *testing.T, region *meshtest.Region) app.Config {
 	return app.Config{
 		DatabaseURL: "postgres://nobody@127.0.0.1:1/none", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{},
-		GRPC: listen(t), REST: listen(t), Identity: region.Identity(mesh.MaestroServer), Rules: mesh.Rules(), Log: slog.New(slog.DiscardHandler),
+		GRPC: listen(t), REST: listen(t), Transport: region.Identity(mesh.MaestroServer), Rules: mesh.Rules(), Log: slog.New(slog.DiscardHandler),
 	}
 }

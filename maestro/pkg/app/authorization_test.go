@@ -26,10 +26,17 @@ var update = flag.Bool("update", false, "rewrite the golden file of allowed call
 // sources are the sources in the requests: the one of Cluster Service, another one, and none.
 var sources = []string{"cluster-service", "another-source", ""}
 
-// TestAllowedCalls makes each call of both APIs as each workload. The database is unreachable, so an allowed call fails in the
-// server and changes nothing.
+// TestAllowedCalls makes each call of both APIs as each workload, in both modes of identity. The database is unreachable, so an allowed call
+// fails in the server and changes nothing.
 func TestAllowedCalls(t *testing.T) {
-	region, grpcAddress, restAddress := serve(t)
+	for _, mode := range meshtest.Modes() {
+		t.Run(string(mode), func(t *testing.T) { testAllowedCalls(t, mode) })
+	}
+}
+
+func testAllowedCalls(t *testing.T, mode meshtest.Mode) {
+	region, grpcAddress, restAddress := serveWith(t, func(c *app.Config, region *meshtest.Region) { c.Transport = region.Transport(mode, mesh.MaestroServer) })
+	grpcAddress, restAddress = region.Front(mode, mesh.MaestroServer, grpcAddress), region.Front(mode, mesh.MaestroServer, restAddress)
 	var calls []meshtest.Call
 	for _, source := range sources {
 		calls = append(calls,
@@ -93,11 +100,19 @@ func TestPublishRefusesHiddenSource(t *testing.T) {
 // serve runs a server whose database and broker are unreachable.
 func serve(t *testing.T, changes ...func(*app.Config)) (region *meshtest.Region, grpcAddress, restAddress string) {
 	t.Helper()
+	return serveWith(t, func(c *app.Config, _ *meshtest.Region) {
+		for _, change := range changes {
+			change(c)
+		}
+	})
+}
+
+// serveWith is serve with a change that needs the region.
+func serveWith(t *testing.T, change func(*app.Config, *meshtest.Region)) (region *meshtest.Region, grpcAddress, restAddress string) {
+	t.Helper()
 	region = meshtest.New(t)
 	config := unreachable(t, region)
-	for _, change := range changes {
-		change(&config)
-	}
+	change(&config, region)
 	ctx, cancel := context.WithCancel(context.Background())
 	server, err := app.New(ctx, config)
 	if err != nil {

@@ -22,7 +22,8 @@ type Options struct {
 	Process process.Options
 	Audit   writer.Options
 
-	grpc, rest, identity            string
+	grpc, rest                      string
+	mesh                            mesh.Options
 	database                        postgres.Settings
 	migrate                         bool
 	mqttAddress, mqttIdentity       string
@@ -41,7 +42,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Audit.AddFlags(flags)
 	flags.StringVar(&o.grpc, "listen-grpc", "127.0.0.1:8090", "`address` of the CloudEvents gRPC service")
 	flags.StringVar(&o.rest, "listen-rest", "127.0.0.1:8000", "`address` of the REST API")
-	flags.StringVar(&o.identity, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt: the server's SPIFFE identity")
+	o.mesh.AddFlags(flags)
 	o.database.AddFlags(flags)
 	flags.BoolVar(&o.migrate, "migrate", true, "migrate the database at start, which its role must own; false waits until the command `migrate` has done so")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
@@ -59,7 +60,10 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first required flag without a value, or a flag with an unsupported value.
 func (o *Options) Validate() error {
-	if err := process.Required(o.flags, "identity-dir", "mqtt-address", "mqtt-identity-dir"); err != nil {
+	if err := process.Required(o.flags, "mqtt-address", "mqtt-identity-dir"); err != nil {
+		return err
+	}
+	if err := o.mesh.Validate(); err != nil {
 		return err
 	}
 	if err := o.Audit.Validate(); err != nil {
@@ -70,15 +74,17 @@ func (o *Options) Validate() error {
 
 // Run runs a replica of the server until ctx ends.
 func Run(ctx context.Context, p *process.Process, o *Options) error {
-	identity, err := mesh.LoadIdentity(o.identity)
+	transport, err := o.mesh.Load(mesh.MaestroServer)
 	if err != nil {
-		return fmt.Errorf("--identity-dir: %w", err)
+		return err
 	}
+	// Without a certificate, identity is nil.
+	identity, _ := transport.(*mesh.Identity)
 	url, authentication, err := o.database.Read(identity)
 	if err != nil {
 		return err
 	}
-	p.Metrics.MustRegister(identity.Collector())
+	p.Metrics.MustRegister(transport.Collectors()...)
 	mqttIdentity, err := mqttlink.LoadIdentity(o.mqttIdentity)
 	if err != nil {
 		return fmt.Errorf("--mqtt-identity-dir: %w", err)
@@ -108,7 +114,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	s, err := New(ctx, Config{
 		DatabaseURL: url, DatabaseAuthentication: authentication, AwaitMigration: !o.migrate, MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
-		GRPC: grpcListener, REST: restListener, Identity: identity, Rules: mesh.Rules(),
+		GRPC: grpcListener, REST: restListener, Transport: transport, Rules: mesh.Rules(),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
 		ResyncWindow: o.window, TombstoneAge: o.tombstoneAge,
 		Refused: refused.Call, Registry: p.Metrics, Log: p.Log,

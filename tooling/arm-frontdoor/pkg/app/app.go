@@ -106,7 +106,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
-	p.Metrics.MustRegister(identity.Collector())
+	p.Metrics.MustRegister(identity.Collectors()...)
 	if o.PublicURL == "" {
 		o.PublicURL = "https://" + o.Listen
 	}
