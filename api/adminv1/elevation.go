@@ -108,6 +108,8 @@ type Elevation struct {
 	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
 	EndTime        *time.Time `json:"endTime,omitempty"`
 	EndedBy        string     `json:"endedBy,omitempty"`
+	// EndReason is set if the ticket validator ended it.
+	EndReason string `json:"endReason,omitempty"`
 	// Credentials are the clusters for which break-glass credentials were requested with it. Ending it revokes them.
 	Credentials []ElevationCredentials `json:"credentials,omitempty"`
 	// Active is true if the elevation was active when the response was sent.

@@ -34,6 +34,7 @@ const (
 	AdminOperationKind    Kind = "adminOperation"
 	ElevationKind         Kind = "elevation"
 	ComponentAbsencesKind Kind = "componentAbsences"
+	TicketChecksKind      Kind = "ticketChecks"
 )
 
 // How long documents are kept: an operation after it became terminal, and a tombstone.
@@ -88,6 +89,7 @@ type DB struct {
 	elevations      *Collection[ElevationDocument]
 
 	componentAbsences *Collection[ComponentAbsencesDocument]
+	ticketChecks      *Collection[TicketChecksDocument]
 }
 
 // Clusters returns the collection of clusters.
@@ -122,6 +124,9 @@ func (db *DB) Elevations() *Collection[ElevationDocument] { return db.elevations
 // ComponentAbsences returns the collection of the one document with the components that are away.
 func (db *DB) ComponentAbsences() *Collection[ComponentAbsencesDocument] { return db.componentAbsences }
 
+// TicketChecks returns the collection of the one document with the questions about tickets of active elevations.
+func (db *DB) TicketChecks() *Collection[TicketChecksDocument] { return db.ticketChecks }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
@@ -153,5 +158,6 @@ func newDB(options Options, connection *connection) *DB {
 	db.elevations = newCollection[ElevationDocument](db, ElevationKind)
 	db.elevations.ttl = func(*ElevationDocument) time.Duration { return AuditTTL }
 	db.componentAbsences = newCollection[ComponentAbsencesDocument](db, ComponentAbsencesKind)
+	db.ticketChecks = newCollection[TicketChecksDocument](db, TicketChecksKind)
 	return db
 }

@@ -52,6 +52,8 @@ type ElevationDocument struct {
 	// EndTime and EndedBy are set when it is denied, withdrawn or ended before it expired.
 	EndTime *time.Time `json:"endTime,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
+	// EndReason is why the ticket validator ended it; empty if a person did.
+	EndReason string `json:"endReason,omitempty"`
 	// Credentials are the clusters for which break-glass credentials were requested with it.
 	Credentials []ElevationCredentials `json:"credentials,omitempty"`
 	// Seal is admin's signature over the other fields. Without it, the document permits nothing. It is never shown.

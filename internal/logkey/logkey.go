@@ -68,6 +68,7 @@ const (
 	RetryIn      = "retry_in"   // Time until the next attempt.
 	Duration     = "duration"   // How long something took.
 	Count        = "count"      // Number of objects.
+	Since        = "since"      // Beginning of a state, in RFC 3339.
 	Limit        = "limit"      // Upper bound that applied.
 	Generation   = "generation" // Generation of a desired state.
 	// Generation that Cluster Service had accepted, and the one that it has now.

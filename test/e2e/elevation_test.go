@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,13 +11,15 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
-// TestClosedTicketGivesNoAccess checks that the region's ticket validator is asked again when an approved request is activated.
+// TestClosedTicketGivesNoAccess checks that the region's ticket validator is asked again when an approved request is activated, and while
+// an elevation is active. It ends the active elevation of a ticket that was closed.
 func TestClosedTicketGivesNoAccess(t *testing.T) {
 	needsRegion(t)
-	ctx := withTimeout(t, 2*time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	oncall, approver := engineer(t, "oncall"), engineer(t, "approver")
 	ask := func(ticket string) (*adminv1.Elevation, error) {
 		return oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.BreakGlassAccess, Reason: "every console is silent", Ticket: ticket, Duration: "10m"})
@@ -34,8 +37,17 @@ func TestClosedTicketGivesNoAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := approver.ApproveElevation(ctx, request.ID, "agreed in the incident call"); err != nil {
+	active, err := ask("INC-404")
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, id := range []string{request.ID, active.ID} {
+		if _, err := approver.ApproveElevation(ctx, id, "agreed in the incident call"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if active, err = oncall.ActivateElevation(ctx, active.ID); err != nil || !active.Active {
+		t.Fatalf("the elevation is %+v: %v", active, err)
 	}
 	closed := filepath.Join(filepath.Dir(region.Endpoints().EngineersFile), "closed-tickets")
 	if err := os.WriteFile(closed, []byte("INC-404\n"), 0o600); err != nil {
@@ -46,6 +58,24 @@ func TestClosedTicketGivesNoAccess(t *testing.T) {
 	if _, err := oncall.EndElevation(ctx, request.ID); err != nil {
 		t.Error(err)
 	}
+	eventually.Before(ctx, t, "the ticket validator ends the active elevation", func() error {
+		shown, err := oncall.Elevation(ctx, active.ID)
+		if err != nil {
+			return err
+		}
+		if shown.State != adminv1.ElevationEnded || shown.EndedBy != "ticket validator" || shown.EndReason != "the ticket INC-404 is closed: it is closed" {
+			return fmt.Errorf("it is %+v", shown)
+		}
+		return nil
+	})
+	awaitAudit(t, "the sink has the end in the name of the ticket validator", func(records map[string][]audit.Record) error {
+		for _, r := range records["admin"] {
+			if r.Object.ID == active.ID && r.Action == adminv1.ActionElevationEnd && r.Outcome == audit.Accepted && r.Person.Name == "ticket validator" && r.Ticket == "INC-404" {
+				return nil
+			}
+		}
+		return errors.New("the record is missing")
+	})
 }
 
 // TestSecondEngineerApprovesBreakGlass checks that break-glass access to all clusters waits for another engineer, that nobody

@@ -130,6 +130,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	wg.Go(func() { keepFresh(workers) })
 	wg.Go(func() { monitor.Run(workers) })
 	wg.Go(func() { elevations.Run(workers) })
+	wg.Go(func() { api.CheckTickets(workers) })
 	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
 	var recorded sync.WaitGroup
 	recorded.Go(func() { records.Run(recording) })

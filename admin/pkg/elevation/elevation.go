@@ -143,6 +143,18 @@ func End(e *database.ElevationDocument, by Person, now time.Time) (changed bool,
 	return true, nil
 }
 
+// TicketValidator is who ended an elevation whose ticket is closed.
+const TicketValidator = "ticket validator"
+
+// EndForTicket ends an active elevation because its ticket is closed. It reports whether it changed the elevation.
+func EndForTicket(e *database.ElevationDocument, reason string, now time.Time) (changed bool) {
+	if StateAt(e, now) != adminv1.ElevationActive {
+		return false
+	}
+	e.State, e.EndTime, e.EndedBy, e.EndReason = database.ElevationEnded, &now, TicketValidator, reason
+	return true
+}
+
 // Review closes the review of an emergency elevation that is over.
 func (p *Policy) Review(e *database.ElevationDocument, by Person, justified bool, comment string, now time.Time) (changed bool, err error) {
 	role := p.approverRole(e)

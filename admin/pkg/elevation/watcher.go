@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -23,7 +24,8 @@ const (
 	listRetry = 5 * time.Second
 )
 
-// Watcher follows the changes of all elevations. It notifies subscribers, and counts the emergencies that wait for a review.
+// Watcher follows the changes of all elevations. It notifies subscribers, counts the emergencies that wait for a review, and holds which
+// elevations are active.
 type Watcher struct {
 	db         *database.DB
 	feed       database.FeedOptions
@@ -39,11 +41,21 @@ type Watcher struct {
 	subscriptions int
 	// emergencies are the IDs of the emergency elevations without a review.
 	emergencies map[string]bool
+	// active are the elevations whose stored state is Active, by ID. Those that have expired are removed when Active is called.
+	active map[string]ActiveElevation
+}
+
+// ActiveElevation is what a Watcher holds of an active elevation.
+type ActiveElevation struct {
+	ID, Ticket string
+	Class      adminv1.AccessClass
+	// Checked is when the ticket was last validated; without a validation, when the elevation began.
+	Checked, Expiration time.Time
 }
 
 // NewWatcher returns a Watcher. It registers its metric. Run must be running.
 func NewWatcher(db *database.DB, feed database.FeedOptions, log *slog.Logger, metrics prometheus.Registerer) *Watcher {
-	w := &Watcher{db: db, feed: feed, log: log, subscribers: map[string]map[chan struct{}]bool{}, emergencies: map[string]bool{}, released: make(chan struct{}),
+	w := &Watcher{db: db, feed: feed, log: log, subscribers: map[string]map[chan struct{}]bool{}, emergencies: map[string]bool{}, active: map[string]ActiveElevation{}, released: make(chan struct{}),
 		unreviewed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "admin_emergency_elevations_unreviewed", Help: "Emergency elevations that no second person has reviewed.",
 		})}
@@ -74,20 +86,51 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// list reads the emergencies without a review.
+// list reads the emergencies without a review and the active elevations.
 func (w *Watcher) list(ctx context.Context) error {
+	kinds := []database.Kind{database.ElevationKind}
+	err := w.listEach(ctx, database.AdminFilter{Kinds: kinds, UnreviewedOnly: true}, func(*database.ElevationDocument) bool { return true })
+	if err != nil {
+		return err
+	}
+	// Expired elevations still have the state Active.
+	filter := database.AdminFilter{Kinds: kinds, ActiveOnly: true, State: string(database.ElevationActive), Since: OldestOpen(time.Now())}
+	return w.listEach(ctx, filter, func(*database.ElevationDocument) bool { return true })
+}
+
+// listEach reads elevations, the latest requests first, until more returns false.
+func (w *Watcher) listEach(ctx context.Context, filter database.AdminFilter, more func(*database.ElevationDocument) bool) error {
 	for token := ""; ; {
-		records, next, err := w.db.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, UnreviewedOnly: true}, token, 100)
+		records, next, err := w.db.AdminRecords(ctx, filter, token, 100)
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
+			if !more(&r.Elevation.Value) {
+				return nil
+			}
 			w.changed(&r.Elevation.Value)
 		}
 		if token = next; token == "" {
 			return nil
 		}
 	}
+}
+
+// Active returns the elevations that are active at a time. An elevation that was changed in the last seconds may be missing, or still be
+// returned after its end.
+func (w *Watcher) Active(now time.Time) []ActiveElevation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var active []ActiveElevation
+	for id, e := range w.active {
+		if !now.Before(e.Expiration) {
+			delete(w.active, id)
+			continue
+		}
+		active = append(active, e)
+	}
+	return active
 }
 
 // take handles changes of the container. A document that cannot be decoded is no elevation that admin wrote.
@@ -115,6 +158,15 @@ func (w *Watcher) changed(e *database.ElevationDocument) {
 		delete(w.emergencies, e.ElevationID)
 	}
 	w.unreviewed.Set(float64(len(w.emergencies)))
+	if e.Active(time.Now()) {
+		active := ActiveElevation{ID: e.ElevationID, Ticket: e.Actor.Ticket, Class: adminv1.AccessClass(e.Class), Checked: e.StartTime, Expiration: e.ExpirationTime}
+		if c := e.TicketCheck; c != nil && c.Waived == "" {
+			active.Checked = c.Time
+		}
+		w.active[e.ElevationID] = active
+	} else {
+		delete(w.active, e.ElevationID)
+	}
 	for c := range w.subscribers[e.ElevationID] {
 		select {
 		case c <- struct{}{}:

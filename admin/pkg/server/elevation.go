@@ -271,7 +271,7 @@ func elevationResponse(e *database.ElevationDocument) adminv1.Elevation {
 	shown := adminv1.Elevation{
 		ID: e.ElevationID, State: elevation.StateAt(e, now), Name: e.Actor.Name, ObjectID: e.Actor.ObjectID, Class: adminv1.AccessClass(e.Class), Role: adminv1.Role(e.Actor.Role),
 		Reason: e.Actor.Reason, Ticket: e.Actor.Ticket, Duration: (time.Duration(e.DurationSeconds) * time.Second).String(), RequestTime: e.RequestTime,
-		RequestExpirationTime: e.RequestExpirationTime, Emergency: e.Emergency, EndTime: e.EndTime, EndedBy: e.EndedBy, Active: e.Active(now),
+		RequestExpirationTime: e.RequestExpirationTime, Emergency: e.Emergency, EndTime: e.EndTime, EndedBy: e.EndedBy, EndReason: e.EndReason, Active: e.Active(now),
 	}
 	if e.Target.ClusterUID != "" {
 		shown.Cluster = &adminv1.ElevationCluster{UID: e.Target.ClusterUID, ResourceID: e.Target.ResourceID}

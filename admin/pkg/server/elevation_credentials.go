@@ -61,13 +61,30 @@ func (s *Server) acceptCredential(ctx context.Context, rq *request, target datab
 	return accepted, err
 }
 
+// ender is who ends an elevation: an engineer, or the ticket validator, whose objectID is no object ID of Entra. request is the ID of the
+// request.
+type ender struct {
+	name, objectID, tenantID string
+	roles                    []adminv1.Role
+	request                  string
+}
+
+// ender returns the caller as one who ends elevations.
+func (rq *request) ender() ender {
+	return ender{name: rq.caller.Name, objectID: rq.caller.ObjectID, tenantID: rq.caller.TenantID, roles: rq.roles, request: rq.id}
+}
+
 // revocations returns the operations that revoke the credentials of an elevation that was ended, and notes their IDs in it. Each has the
-// signed intent of the caller. There are none if all certificates have expired, or if the elevation is not over.
-func (s *Server) revocations(rq *request, e *database.ElevationDocument) ([]database.AdminOperationDocument, error) {
+// signed intent of whoever ended it. There are none if all certificates have expired, or if the elevation is not over.
+func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]database.AdminOperationDocument, error) {
 	now := time.Now().UTC()
 	// Certificates end before the elevation would have. An intent has a precision of seconds.
 	if e.EndTime == nil || !now.Before(e.ExpirationTime.Truncate(time.Second)) {
 		return nil, nil
+	}
+	reason := fmt.Sprintf("the elevation %s of %s was ended", e.ElevationID, e.Actor.Name)
+	if e.EndReason != "" {
+		reason += ": " + e.EndReason
 	}
 	var operations []database.AdminOperationDocument
 	for i := range e.Credentials {
@@ -76,13 +93,12 @@ func (s *Server) revocations(rq *request, e *database.ElevationDocument) ([]data
 		o := database.AdminOperationDocument{
 			OperationID: c.RevocationID, SortKey: database.AdminSortKey(now, c.RevocationID), Action: adminv1.ActionElevationEnd, State: database.AdminAccepted,
 			Target:    database.AdminTarget{Kind: "cluster", ID: c.ClusterUID, ResourceID: c.ResourceID, ClusterUID: c.ClusterUID},
-			StartTime: now, LastTransitionTime: now, RequestID: rq.id,
+			StartTime: now, LastTransitionTime: now, RequestID: by.request,
 			Actor: database.AdminActor{
-				Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: e.Actor.Role, ElevationID: e.ElevationID,
-				Reason: fmt.Sprintf("the elevation %s of %s was ended", e.ElevationID, e.Actor.Name), Ticket: e.Actor.Ticket,
+				Name: by.name, ObjectID: by.objectID, TenantID: by.tenantID, Role: e.Actor.Role, ElevationID: e.ElevationID, Reason: reason, Ticket: e.Actor.Ticket,
 			},
 		}
-		if err := s.sign(&o, rq, e, now); err != nil {
+		if err := s.sign(&o, by.roles, e, now); err != nil {
 			return nil, err
 		}
 		operations = append(operations, o)

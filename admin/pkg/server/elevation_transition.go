@@ -38,48 +38,62 @@ func (s *Server) elevationInPath(ctx context.Context, rq *request) (*database.It
 	return item, nil
 }
 
-// changeElevation applies a transition to the elevation in the path and commits it, unless the transition changes nothing. A lost
-// race is decided again. An elevation that admin did not write has no transitions. The same batch requests the revocation of the
-// credentials of an elevation that was ended.
-func (s *Server) changeElevation(ctx context.Context, rq *request, transition func(e *database.ElevationDocument, now time.Time) (changed bool, err error)) (any, error) {
-	var after *database.ElevationDocument
-	err := database.Retry(ctx, func(ctx context.Context) error {
-		item, err := s.elevationInPath(ctx, rq)
+// changeElevation applies a transition to the elevation in the path and commits it; see commitElevation.
+func (s *Server) changeElevation(ctx context.Context, rq *request, transition transition) (any, error) {
+	find := func(ctx context.Context) (*database.Item[database.ElevationDocument], error) {
+		return s.elevationInPath(ctx, rq)
+	}
+	change, err := s.commitElevation(ctx, rq.ender(), find, transition)
+	if err != nil {
+		return nil, err
+	}
+	rq.audited.revocations = change.revocations
+	return elevationResponse(change.after), nil
+}
+
+// transition changes an elevation at a time, and reports whether it did.
+type transition func(e *database.ElevationDocument, now time.Time) (changed bool, err error)
+
+// elevationChange is the result of a transition. revocations are the operations that the end of an elevation stored.
+type elevationChange struct {
+	after       *database.ElevationDocument
+	changed     bool
+	revocations []database.AdminOperationDocument
+}
+
+// commitElevation applies a transition to an elevation and commits it, unless the transition changes nothing. A lost race is decided
+// again. An elevation that admin did not write has no transitions. The same batch requests the revocation of the credentials of an
+// elevation that was ended, in the name of by.
+func (s *Server) commitElevation(ctx context.Context, by ender, find func(ctx context.Context) (*database.Item[database.ElevationDocument], error), transition transition) (change elevationChange, err error) {
+	err = database.Retry(ctx, func(ctx context.Context) error {
+		item, err := find(ctx)
 		if err != nil {
 			return err
 		}
 		if err := s.Seals.Verify(&item.Value); err != nil {
 			return err
 		}
-		changed, err := transition(&item.Value, time.Now().UTC())
-		if err != nil {
+		change = elevationChange{after: &item.Value}
+		if change.changed, err = transition(&item.Value, time.Now().UTC()); err != nil || !change.changed {
 			return err
 		}
-		if changed {
-			revocations, err := s.revocations(rq, &item.Value)
-			if err != nil {
-				return err
-			}
-			if err := s.Seals.Seal(&item.Value); err != nil {
-				return err
-			}
-			batch := s.Database.NewBatch(database.AdminPartition)
-			database.Replace(batch, item)
-			for _, o := range revocations {
-				database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(o.OperationID), o)
-			}
-			if err := batch.Commit(ctx); err != nil {
-				return err
-			}
-			rq.audited.revocations = revocations
+		if change.revocations, err = s.revocations(by, &item.Value); err != nil {
+			return err
 		}
-		after = &item.Value
-		return nil
+		if err := s.Seals.Seal(&item.Value); err != nil {
+			return err
+		}
+		batch := s.Database.NewBatch(database.AdminPartition)
+		database.Replace(batch, item)
+		for _, o := range change.revocations {
+			database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(o.OperationID), o)
+		}
+		return batch.Commit(ctx)
 	})
 	if err != nil {
-		return nil, err
+		return elevationChange{}, err
 	}
-	return elevationResponse(after), nil
+	return change, nil
 }
 
 // decideElevation returns the handler that approves or denies a request.

@@ -89,7 +89,7 @@ func (s *Server) newOperation(rq *request, target database.AdminTarget, paramete
 		}
 		document.Parameters = content
 	}
-	return &document, s.sign(&document, rq, rq.elevation, now)
+	return &document, s.sign(&document, rq.roles, rq.elevation, now)
 }
 
 // storeOperation commits a batch with an admin operation and returns the operation.
@@ -108,13 +108,13 @@ func (s *Server) storeOperation(ctx context.Context, rq *request, document *data
 	return rq.accepted(document), nil
 }
 
-// sign adds to an operation the signed intent that authorizes its execution.
-func (s *Server) sign(document *database.AdminOperationDocument, rq *request, elevation *database.ElevationDocument, now time.Time) error {
-	roles := make([]string, len(rq.roles))
-	for i, role := range rq.roles {
-		roles[i] = string(role)
+// sign adds to an operation the signed intent that authorizes its execution. roles are those of whoever requested it.
+func (s *Server) sign(document *database.AdminOperationDocument, roles []adminv1.Role, elevation *database.ElevationDocument, now time.Time) error {
+	names := make([]string, len(roles))
+	for i, role := range roles {
+		names[i] = string(role)
 	}
-	asked, err := adminaction.NewIntent(document, roles, elevation, now)
+	asked, err := adminaction.NewIntent(document, names, elevation, now)
 	if err != nil {
 		return err
 	}

@@ -93,6 +93,8 @@ type Server struct {
 	rules     *mesh.Authorizer
 	requests  *prometheus.CounterVec
 	tickets   *prometheus.CounterVec
+	// oldestTicketCheck is the time of the oldest last answer about the ticket of an active elevation.
+	oldestTicketCheck prometheus.Gauge
 	// failures limits the rate of failed authentications.
 	failures *ratelimit.Buckets
 }
@@ -108,6 +110,9 @@ func New(config Config) *Server {
 		tickets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "admin_ticket_validations_total", Help: "Questions to the ticket validator by outcome: valid, invalid, or failed if it did not answer.",
 		}, []string{"outcome"}),
+		oldestTicketCheck: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "admin_oldest_ticket_check_seconds", Help: "Time of the oldest last answer about the ticket of an active elevation, as Unix time; 0 if no active elevation has a ticket to check.",
+		}),
 	}
 	for _, outcome := range []string{ticketValid, ticketInvalid, ticketFailed} {
 		s.tickets.WithLabelValues(outcome)
@@ -123,7 +128,7 @@ func New(config Config) *Server {
 	}
 	s.failures = ratelimit.New(*config.AuthenticationFailures, config.Now)
 	s.rules = mesh.NewAuthorizer(mesh.Admin, config.Rules, config.Log)
-	config.Metrics.MustRegister(s.requests, s.tickets)
+	config.Metrics.MustRegister(s.requests, s.tickets, s.oldestTicketCheck)
 	for _, r := range s.routes() {
 		s.mux.Handle(r.pattern(), s.serve(r))
 	}

@@ -2,6 +2,7 @@ package ticket_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -79,6 +80,50 @@ func TestQuestionAndAnswers(t *testing.T) {
 				t.Error(err)
 			case tc.fails != "" && (apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), tc.fails) || !strings.Contains(err.Error(), server.URL)):
 				t.Errorf("%v, want it to say %q and the validator", err, tc.fails)
+			}
+		})
+	}
+}
+
+// TestOpenTickets checks the question whether a ticket is still open, and what each response means. Only a response that states that the
+// ticket is not open means that it is closed.
+func TestOpenTickets(t *testing.T) {
+	status, body := 0, ""
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked, err := io.ReadAll(r.Body)
+		if err != nil || string(asked) != `{"ticket":"INC-42","check":"open"}` || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer secret" {
+			t.Errorf("%s %s %s %v", r.Method, r.URL, asked, err)
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	defer server.Close()
+	validator, _ := connect(t, server)
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		want   ticket.State
+		fails  string
+	}{
+		"open":         {200, `{"open": true, "more": 1}`, ticket.State{Open: true}, ""},
+		"closed":       {200, `{"open": false, "reason": "it was resolved"}`, ticket.State{Reason: "it was resolved"}, ""},
+		"long reason":  {200, `{"open": false, "reason": "` + strings.Repeat("x", 300) + `"}`, ticket.State{Reason: strings.Repeat("x", 256) + "…"}, ""},
+		"not known":    {200, `{"valid": false, "reason": "the engineer is missing"}`, ticket.State{}, "does not have the form"},
+		"a text":       {200, `{"open": "false"}`, ticket.State{}, "does not have the form"},
+		"unauthorized": {401, `{"open": false}`, ticket.State{}, "status 401"},
+		"not found":    {404, `{"open": false}`, ticket.State{}, "status 404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body = tc.status, tc.body
+			state, err := validator.Check(t.Context(), "INC-42")
+			if diff := cmp.Diff(tc.want, state); diff != "" {
+				t.Error(diff)
+			}
+			switch {
+			case tc.fails == "" && err != nil:
+				t.Error(err)
+			case tc.fails != "" && (apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), tc.fails) || !strings.Contains(err.Error(), server.URL)):
+				t.Errorf("%v, want it to contain %q and the validator", err, tc.fails)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-// Package ticket asks a ticket system whether a ticket justifies an elevation. The Validator is an interface, so that each
+// Package ticket asks a ticket system whether a ticket justifies an elevation, and later whether it is still open. The Validator is an interface, so that each
 // organization connects its own system; HTTP is the implementation that admin has.
 //
 // The validator receives the ticket, the engineer and what the elevation is for. It never receives the reason, which may describe
@@ -27,8 +27,18 @@ type Answer struct {
 	Title, Link string
 }
 
-// Validator answers whether a ticket justifies an elevation. An error means that it could not answer; its message names the
-// validator. Its kind is Unavailable.
+// State is the answer whether a ticket is still open.
+type State struct {
+	// Open reports whether the ticket is open. If not, Reason states why.
+	Open   bool
+	Reason string
+}
+
+// Validator answers questions about tickets. An error means that it could not answer; its message names the validator. Its kind is
+// Unavailable.
 type Validator interface {
+	// Validate answers whether a ticket justifies an elevation.
 	Validate(ctx context.Context, question Question) (Answer, error)
+	// Check answers whether a ticket that justified elevations is still open. The answer is the same for all elevations of the ticket.
+	Check(ctx context.Context, ticket string) (State, error)
 }

@@ -33,7 +33,13 @@ type Server struct {
 	ClosedFile string
 }
 
-// answer is the body of a response.
+// state is the body of the response to the question whether a ticket is open.
+type state struct {
+	Open   bool   `json:"open"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// answer is the body of the response to any other question.
 type answer struct {
 	Valid  bool   `json:"valid"`
 	Title  string `json:"title,omitempty"`
@@ -54,7 +60,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	var question struct{ Ticket string }
+	var question struct{ Ticket, Check string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&question); err != nil {
 		http.Error(w, "the body is not a question: "+err.Error(), http.StatusBadRequest)
 		return
@@ -64,8 +70,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the closed tickets cannot be read", http.StatusInternalServerError)
 		return
 	}
+	var body any = result
+	switch question.Check {
+	case "":
+	case "open":
+		body = state{Open: result.Valid, Reason: result.Reason}
+	default:
+		http.Error(w, "check: supported values: open", http.StatusBadRequest)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(result) // an error means that the client has disconnected
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
 }
 
 func (s *Server) find(id string) (answer, error) {

@@ -28,6 +28,10 @@ func TestAnswers(t *testing.T) {
 		if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), `"valid":true`) != want {
 			t.Errorf("%s: %d %s, want %t", ticket, answer.Code, answer.Body, want)
 		}
+		answer = ask(http.MethodPost, "Bearer secret", `{"ticket":"`+ticket+`","check":"open"}`)
+		if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), `"open":true`) != want || strings.Contains(answer.Body.String(), "valid") {
+			t.Errorf("%s is open: %d %s, want %t", ticket, answer.Code, answer.Body, want)
+		}
 	}
 	valid("INC-42", true)
 	for _, unknown := range []string{"", "INC", "INC-", "inc-42", "INC-042", "INC-42 ", "I-1", "INC-1234567890"} {
@@ -46,6 +50,7 @@ func TestAnswers(t *testing.T) {
 		{http.MethodPost, "Bearer wrong", `{"ticket":"INC-4"}`, http.StatusUnauthorized},
 		{http.MethodGet, "Bearer secret", "", http.StatusMethodNotAllowed},
 		{http.MethodPost, "Bearer secret", "INC-4", http.StatusBadRequest},
+		{http.MethodPost, "Bearer secret", `{"ticket":"INC-4","check":"closed"}`, http.StatusBadRequest},
 	} {
 		if answer := ask(tc.method, tc.token, tc.body); answer.Code != tc.want {
 			t.Errorf("%s with token %q: %d, want %d", tc.method, tc.token, answer.Code, tc.want)

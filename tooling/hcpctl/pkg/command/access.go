@@ -186,7 +186,11 @@ func (e *environment) printElevationFields(v *adminv1.Elevation) error {
 		rows = append(rows, []string{verb, fmt.Sprintf("%s at %s: %s", d.Name, d.Time.Local().Format(time.DateTime), d.Reason)})
 	}
 	if v.EndedBy != "" {
-		rows = append(rows, []string{"ended by", v.EndedBy})
+		by := v.EndedBy
+		if v.EndReason != "" {
+			by += ": " + v.EndReason
+		}
+		rows = append(rows, []string{"ended by", by})
 	}
 	rows = append(rows, revocationRows(v)...)
 	if v.Emergency {
