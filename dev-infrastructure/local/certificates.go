@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -29,19 +30,23 @@ type CertificateStatus struct {
 	// End is the end of the certificates, and Renewal when they are renewed.
 	End     time.Time `json:"end"`
 	Renewal time.Time `json:"renewal"`
-	// Rotation is the step of a replacement of the region's authority that was interrupted or runs; empty if there is none.
-	Rotation authorities.Step `json:"rotation,omitempty"`
+	// Rotations are the steps of replacements of authorities that were interrupted or run, by the name of the authority.
+	Rotations map[string]authorities.Step `json:"rotations,omitempty"`
 	// Error is why the last renewal failed.
 	Error string `json:"error,omitempty"`
 }
 
-// authorityDir is the folder of the region's authority.
+// authorityDir is the folder of the authority of the region's processes.
 func (r *Region) authorityDir() string { return r.state.path("ca") }
+
+func (r *Region) openAuthority() (*authorities.Store[*mesh.Authority], error) {
+	return authorities.Open(r.authorityDir(), func(dir string) (*mesh.Authority, error) { return mesh.OpenAuthority(dir, r.config.TrustDomain) })
+}
 
 // issueAll issues the certificates of all workloads before the processes start. A replacement of the authority that was interrupted is
 // completed at once, because no process uses a certificate.
 func (r *Region) issueAll() error {
-	store, err := authorities.Open(r.authorityDir(), r.config.TrustDomain)
+	store, err := r.openAuthority()
 	if err != nil {
 		return fmt.Errorf("opening the region's authority: %w", err)
 	}
@@ -57,7 +62,7 @@ func (r *Region) issueAll() error {
 }
 
 // distributeTrust writes the trusted authorities into the folders of all identities.
-func (r *Region) distributeTrust(store *authorities.Store) error {
+func (r *Region) distributeTrust(store *authorities.Store[*mesh.Authority]) error {
 	for _, identity := range r.identities() {
 		dir := r.identityDir(identity.name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -71,7 +76,7 @@ func (r *Region) distributeTrust(store *authorities.Store) error {
 }
 
 // issueWorkloads issues the certificates of all identities, and the tokens of the workloads in Azure.
-func (r *Region) issueWorkloads(store *authorities.Store) error {
+func (r *Region) issueWorkloads(store *authorities.Store[*mesh.Authority]) error {
 	issued := time.Now()
 	for _, identity := range r.identities() {
 		if err := store.Signer().IssueFor(r.config.certificateLifetime, r.identityDir(identity.name), identity.peer, identity.hosts...); err != nil {
@@ -83,7 +88,7 @@ func (r *Region) issueWorkloads(store *authorities.Store) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.certificates = CertificateStatus{End: issued.Add(r.config.certificateLifetime), Renewal: issued.Add(r.config.certificateLifetime * 2 / 3), Rotation: store.Step()}
+	r.certificates = CertificateStatus{End: issued.Add(r.config.certificateLifetime), Renewal: issued.Add(r.config.certificateLifetime * 2 / 3)}
 	return nil
 }
 
@@ -118,14 +123,16 @@ func (r *Region) keepCertificates(ctx context.Context) {
 func (r *Region) certificateStatus() CertificateStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.certificates
+	status := r.certificates
+	status.Rotations = maps.Clone(r.rotations)
+	return status
 }
 
 // renew issues new certificates for all processes, which use them in their next handshakes.
 func (r *Region) renew(ctx context.Context) error {
 	r.files.Lock()
 	defer r.files.Unlock()
-	store, err := authorities.Open(r.authorityDir(), r.config.TrustDomain)
+	store, err := r.openAuthority()
 	if err != nil {
 		return err
 	}
@@ -135,40 +142,19 @@ func (r *Region) renew(ctx context.Context) error {
 	return r.reloadPostgres(ctx)
 }
 
-// RotateAuthority replaces the authority of the region's certificates by a new one while the processes run. It calls note before each
-// step. When it returns an error, the step that was reached stays in use, and the next call or the next start of the region continues.
-func (r *Region) RotateAuthority(ctx context.Context, note func(authorities.Step)) error {
+// rotateServices replaces the authority of the region's processes.
+func (r *Region) rotateServices(ctx context.Context, note func(authorities.Step)) error {
 	r.files.Lock()
 	defer r.files.Unlock()
-	store, err := authorities.Open(r.authorityDir(), r.config.TrustDomain)
+	store, err := r.openAuthority()
 	if err != nil {
 		return err
 	}
-	if store.Step() != authorities.None {
-		// The distribution of this step may be incomplete.
-		if err := r.distribute(ctx, store); err != nil {
-			return err
-		}
-	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("the replacement of the authority was interrupted: %w", err)
-		}
-		if err := store.Advance(); err != nil {
-			return err
-		}
-		note(store.Step())
-		if err := r.distribute(ctx, store); err != nil {
-			return err
-		}
-		if store.Step() == authorities.None {
-			return nil
-		}
-	}
+	return replaceAuthority(ctx, store, r.noteStep(ServicesAuthority, note), func() error { return r.distribute(ctx, store) })
 }
 
 // distribute gives all processes what a step of a replacement needs. When it returns, each handshake uses it.
-func (r *Region) distribute(ctx context.Context, store *authorities.Store) error {
+func (r *Region) distribute(ctx context.Context, store *authorities.Store[*mesh.Authority]) error {
 	if err := r.distributeTrust(store); err != nil {
 		return err
 	}

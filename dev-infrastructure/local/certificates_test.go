@@ -160,7 +160,7 @@ func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	var steps []authorities.Step
-	if err := region.RotateAuthority(ctx, func(step authorities.Step) {
+	if err := region.RotateAuthority(ctx, ServicesAuthority, func(step authorities.Step) {
 		steps = append(steps, step)
 		if err := connects(t, region); err != nil {
 			t.Errorf("at the begin of the step %q: %v", step, err)
@@ -200,7 +200,7 @@ func TestInterruptedReplacementContinues(t *testing.T) {
 	defer func() { region.Close() }()
 	for i, last := range []authorities.Step{authorities.Trusting, authorities.Issuing, authorities.Removing} {
 		interrupted, interrupt := context.WithCancel(ctx)
-		err := region.RotateAuthority(interrupted, func(step authorities.Step) {
+		err := region.RotateAuthority(interrupted, ServicesAuthority, func(step authorities.Step) {
 			if step == last {
 				interrupt()
 			}
@@ -213,7 +213,7 @@ func TestInterruptedReplacementContinues(t *testing.T) {
 			t.Errorf("interrupted in the step %s: %v", last, err)
 		}
 		if i%2 == 0 {
-			err = region.RotateAuthority(ctx, func(authorities.Step) {})
+			err = region.RotateAuthority(ctx, ServicesAuthority, func(authorities.Step) {})
 		} else {
 			region.Close()
 			region, err = Start(ctx, config)

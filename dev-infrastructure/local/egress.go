@@ -26,7 +26,7 @@ func (r *Region) issueEgress() error {
 // issuer, which is on this machine, is the only exception. The proxy reports to the management cluster when that is ready, and needs no
 // other process.
 func (r *Region) egressProxy(m *managementCluster) supervisor.Spec {
-	spec := r.ours(m.name+"-egress-proxy", "egress-proxy", management(m.index, egressOps),
+	spec := r.ours(m.egressProxyName(), "egress-proxy", management(m.index, egressOps),
 		"--listen="+r.address(management(m.index, egressPort)),
 		"--tls-cert="+m.egress.CertificateFile(),
 		"--tls-key="+m.egress.KeyFile(),

@@ -95,7 +95,7 @@ func (r *Region) Endpoints() Endpoints {
 		Azure:               "https://" + r.address(azurePort),
 		UpdateGraph:         "https://" + r.address(updateGraphPort),
 		Etcd:                r.etcdURL(),
-		EtcdTLS:             r.etcdAdministrator,
+		EtcdTLS:             r.etcdAdministrator(),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
 			MaestroDatabase:        r.databaseURLFile(MaestroDatabase),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
@@ -16,25 +17,31 @@ func (r *Region) etcdURL() string { return "https://" + r.address(etcdPort) }
 // etcdAuthorityDir is the folder of etcd's authority. The runtime of hosted API servers uses it too.
 func (r *Region) etcdAuthorityDir() string { return r.state.path("etcd-ca") }
 
-// issueEtcd issues the certificates of etcd, of its users for the management clusters, and of etcdusers.Root.
-func (r *Region) issueEtcd() error {
-	var err error
-	if r.etcdAuthority, err = kubeapi.CreateEtcdAuthority(r.etcdAuthorityDir()); err != nil {
-		return err
+// etcdAdministrator returns the files of etcdusers.Root.
+func (r *Region) etcdAdministrator() kubeapi.EtcdTLS {
+	return kubeapi.EtcdFiles(r.etcdAuthorityDir(), r.state.path("etcd-ca", "administrator"))
+}
+
+// issueEtcd issues the certificates of etcd, of its users for the management clusters into their folders, and of etcdusers.Root.
+func (r *Region) issueEtcd() (*kubeapi.EtcdAuthority, error) {
+	signer, err := kubeapi.CreateEtcdAuthority(r.etcdAuthorityDir())
+	if err != nil {
+		return nil, err
 	}
-	dir := r.state.path("etcd-ca", "administrator")
+	signer.ClientCA = filepath.Join(r.etcdAuthorityDir(), clientCAFile)
+	dir := filepath.Dir(r.etcdAdministrator().KeyFile)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	if r.etcdAdministrator, err = r.etcdAuthority.Issue(dir, etcdusers.Root); err != nil {
-		return err
+	if _, err := signer.Issue(dir, etcdusers.Root); err != nil {
+		return nil, err
 	}
 	for _, m := range r.clusters {
-		if m.etcd, err = r.etcdAuthority.Issue(r.state.path("management", m.name), m.etcdUser().Prefix); err != nil {
-			return err
+		if _, err := signer.Issue(r.managementDir(m), m.etcdUser().Prefix); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return signer, nil
 }
 
 // etcdUser returns the user of the management cluster's API server. It compacts etcd, also for hosted API servers.
@@ -81,7 +88,7 @@ func (r *Region) etcd() supervisor.Spec {
 func (r *Region) provisionEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 	defer cancel()
-	config, err := r.etcdAdministrator.Config()
+	config, err := r.etcdAdministrator().Config()
 	if err != nil {
 		return err
 	}

@@ -56,14 +56,10 @@ func (r *Region) identityDir(name string) string { return r.state.path("identiti
 // issueIdentities creates the region's authorities and keys if necessary, and issues all certificates at each start.
 func (r *Region) issueIdentities() error {
 	for i, name := range r.state.record.ManagementClusters {
-		m := &managementCluster{name: name, index: i}
-		if err := r.issue(m); err != nil {
-			return fmt.Errorf("issuing the certificates of %s: %w", name, err)
-		}
-		r.clusters = append(r.clusters, m)
+		r.clusters = append(r.clusters, &managementCluster{name: name, index: i})
 	}
-	if err := r.issueEtcd(); err != nil {
-		return fmt.Errorf("issuing the certificates of etcd: %w", err)
+	if err := r.issueKubernetes(); err != nil {
+		return err
 	}
 	if err := r.issueEgress(); err != nil {
 		return fmt.Errorf("issuing the certificates of the egress proxies: %w", err)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"path/filepath"
 
@@ -15,13 +16,25 @@ import (
 type managementCluster struct {
 	name  string
 	index int
-	pki   *kubeapi.Authority
-	etcd  kubeapi.EtcdTLS
+	// pki has the files of the cluster. What it issues is of the authority at the start of the region.
+	pki *kubeapi.Authority
 	// egress issues the certificates of the egress proxy and of the control planes that use it.
 	egress *kubeapi.EgressAuthority
 }
 
+// managementDir is the folder with the files of a management cluster's API server and of its clients.
+func (r *Region) managementDir(m *managementCluster) string {
+	return r.state.path("management", m.name)
+}
+
+// Names of processes.
 func (m *managementCluster) apiServerName() string { return m.name + "-kube-apiserver" }
+func (m *managementCluster) controllerManagerName() string {
+	return m.name + "-kube-controller-manager"
+}
+func (m *managementCluster) hypershiftName() string  { return m.name + "-hypershift-runtime" }
+func (m *managementCluster) agentName() string       { return m.name + "-maestro-agent" }
+func (m *managementCluster) egressProxyName() string { return m.name + "-egress-proxy" }
 
 // kubeconfig returns the kubeconfig file of a client: admin, controller-manager, maestro-agent or hypershift.
 func (m *managementCluster) kubeconfig(client string) string {
@@ -33,14 +46,13 @@ const engineerClient = "oncall"
 
 // issue issues the certificates of a management cluster. All its clients but Maestro's agent are cluster administrators, as the HyperShift
 // operator has to be on AKS. Their names distinguish them in audit logs.
-func (r *Region) issue(m *managementCluster) error {
-	pki, err := kubeapi.Open(r.state.path("management", m.name), m.name)
+func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
+	pki, err := kubeapi.Open(r.managementDir(m), m.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m.pki = pki
 	if err := pki.IssueServing(); err != nil {
-		return err
+		return nil, err
 	}
 	server := "https://" + r.address(management(m.index, managementAPI))
 	for client, user := range map[string]string{
@@ -50,13 +62,13 @@ func (r *Region) issue(m *managementCluster) error {
 		egressClient:        "egress-proxy",
 	} {
 		if err := pki.Client(client, m.name, server, user, "system:masters"); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := pki.Client(engineerClient, m.name, server, engineers[0].name, "system:masters"); err != nil {
-		return err
+		return nil, err
 	}
-	return pki.Client("maestro-agent", m.name, server, managementaccess.Agent)
+	return pki, pki.Client("maestro-agent", m.name, server, managementaccess.Agent)
 }
 
 // garbageCollection returns the GOGC setting of the Kubernetes programs. With the default they use nearly twice the
@@ -69,47 +81,47 @@ func (r *Region) garbageCollection() []string {
 	return []string{"GOGC=50"}
 }
 
-func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
-	probe, err := m.pki.TLS(kubeapi.Admin)
-	if err != nil {
-		return supervisor.Spec{}, err
-	}
+// probeTLS returns the current configuration of the probes of the cluster's servers.
+func (m *managementCluster) probeTLS() (*tls.Config, error) { return m.pki.TLS(kubeapi.Admin) }
+
+func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 	port := r.port(management(m.index, managementAPI))
-	administrator := &http.Client{Transport: &http.Transport{TLSClientConfig: probe, DisableKeepAlives: true}}
 	return supervisor.Spec{
 		Name:    m.apiServerName(),
 		Program: r.thirdParty("bin", "kube-apiserver"),
-		Args: kubeapi.Server{PKI: m.pki, Port: port, Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: m.etcd, AuditPolicy: r.auditPolicyFile(),
+		Args: kubeapi.Server{PKI: m.pki, Port: port, ClientCA: m.pki.Path(clientCAFile),
+			Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: kubeapi.EtcdFiles(r.etcdAuthorityDir(), r.managementDir(m)), AuditPolicy: r.auditPolicyFile(),
 			AuditLog: filepath.Join(r.auditLogDir(m.name), managementaudit.LogName), AuditMegabytes: managementaudit.MaxMegabytes, AuditBackups: managementaudit.MaxBackups}.APIServer(),
 		Env:   r.garbageCollection(),
 		Needs: []string{"etcd"},
 		Ports: map[string]int{"https": port},
-		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
+		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", m.probeTLS),
 		// The other checks of /livez depend on etcd.
-		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", probe),
+		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", m.probeTLS),
 		// It limits Maestro's agent before the agent starts.
 		Settle: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 			defer cancel()
+			config, err := m.probeTLS()
+			if err != nil {
+				return err
+			}
+			administrator := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 			return managementaccess.Apply(ctx, administrator, "https://"+r.address(management(m.index, managementAPI)))
 		},
-	}, nil
+	}
 }
 
-func (r *Region) kubeControllerManager(m *managementCluster) (supervisor.Spec, error) {
-	probe, err := m.pki.TLS(kubeapi.Admin)
-	if err != nil {
-		return supervisor.Spec{}, err
-	}
+func (r *Region) kubeControllerManager(m *managementCluster) supervisor.Spec {
 	service := management(m.index, managementController)
 	return supervisor.Spec{
-		Name:    m.name + "-kube-controller-manager",
+		Name:    m.controllerManagerName(),
 		Program: r.thirdParty("bin", "kube-controller-manager"),
 		Args:    kubeapi.Server{PKI: m.pki, Port: r.port(service)}.ControllerManager(),
 		Env:     r.garbageCollection(),
 		Needs:   []string{m.apiServerName()},
 		Ports:   map[string]int{"https": r.port(service)},
-		Ready:   httpReady("https://"+r.address(service)+"/healthz", probe),
-		Live:    httpLive("https://"+r.address(service)+"/healthz", probe),
-	}, nil
+		Ready:   httpReady("https://"+r.address(service)+"/healthz", m.probeTLS),
+		Live:    httpLive("https://"+r.address(service)+"/healthz", m.probeTLS),
+	}
 }

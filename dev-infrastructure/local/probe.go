@@ -12,8 +12,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// httpReady returns a probe that succeeds if a GET of the URL returns 200. tlsConfig may be nil.
-func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) error {
+// httpReady returns a probe that succeeds if a GET of the URL returns 200. tlsConfig returns the TLS configuration for
+// a probe, and may be nil.
+func httpReady(url string, tlsConfig func() (*tls.Config, error)) func(ctx context.Context) error {
 	return httpProbe(url, tlsConfig, func(response *http.Response) error {
 		if response.StatusCode == http.StatusOK {
 			return nil
@@ -28,15 +29,22 @@ func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) erro
 
 // httpLive returns a probe that succeeds if a GET of the URL returns a response with any status. A process that reports a failed
 // dependency responds; restarting it would not help.
-func httpLive(url string, tlsConfig *tls.Config) func(ctx context.Context) error {
+func httpLive(url string, tlsConfig func() (*tls.Config, error)) func(ctx context.Context) error {
 	return httpProbe(url, tlsConfig, func(*http.Response) error { return nil })
 }
 
 // httpProbe returns a probe that sends a GET of the URL and returns what check returns for the response.
-func httpProbe(url string, tlsConfig *tls.Config, check func(*http.Response) error) func(ctx context.Context) error {
-	// One connection per probe: probes are rare, and a probe must not use a connection of a previous process.
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
+func httpProbe(url string, tlsConfig func() (*tls.Config, error), check func(*http.Response) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
+		// One connection per probe: probes are rare, and a probe must not use a connection of a previous process.
+		transport := &http.Transport{DisableKeepAlives: true}
+		if tlsConfig != nil {
+			var err error
+			if transport.TLSClientConfig, err = tlsConfig(); err != nil {
+				return err
+			}
+		}
+		client := &http.Client{Transport: transport}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err

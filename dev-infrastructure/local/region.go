@@ -71,10 +71,11 @@ type Region struct {
 	config   Config
 	state    *state
 	clusters []*managementCluster
-	// etcdAuthority issues the certificates of etcd's users, and etcdAdministrator are the files of etcdusers.Root.
-	etcdAuthority     *kubeapi.EtcdAuthority
-	etcdAdministrator kubeapi.EtcdTLS
+	// etcdAuthority issues the certificates of etcd's users.
+	etcdAuthority *kubeapi.EtcdAuthority
 
+	// kubernetes is held while the authority of etcd or of a management cluster is replaced.
+	kubernetes sync.Mutex
 	// files is held while files with certificates are replaced, and while PostgreSQL, which copies them, starts.
 	files sync.Mutex
 	// database is the PostgreSQL server that was started last.
@@ -98,6 +99,8 @@ type Region struct {
 	phaseSince time.Time
 	// certificates is the state of the processes' certificates.
 	certificates CertificateStatus
+	// rotations are the steps of the replacements of authorities.
+	rotations map[string]authorities.Step
 }
 
 // Start builds the programs if the configuration requests it, starts the region and returns when all processes are
@@ -118,7 +121,7 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 	}
 	ctx, interrupt := context.WithCancel(ctx)
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
-	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: func() { interrupt(); stopKeeping() }, down: make(chan struct{})}
+	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: func() { interrupt(); stopKeeping() }, down: make(chan struct{}), rotations: map[string]authorities.Step{}}
 	r.enter(PhaseBuilding)
 	if err := r.start(ctx, keeping); err != nil {
 		r.Close()
@@ -135,12 +138,14 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 // start starts the processes, and the keepers, which run until keeping ends.
 func (r *Region) start(ctx, keeping context.Context) error {
 	served, err := control.Serve(r.state.dir, control.Actions{
-		Status:          func() any { return r.Status() },
-		Events:          func() any { return r.Events() },
-		Restart:         r.Restart,
-		Kill:            r.signal,
-		Down:            r.requestDown,
-		RotateAuthority: func(ctx context.Context) error { return r.RotateAuthority(ctx, func(authorities.Step) {}) },
+		Status:  func() any { return r.Status() },
+		Events:  func() any { return r.Events() },
+		Restart: r.Restart,
+		Kill:    r.signal,
+		Down:    r.requestDown,
+		RotateAuthority: func(ctx context.Context, name string, note func(step string)) error {
+			return r.RotateAuthority(ctx, name, func(step authorities.Step) { note(string(step)) })
+		},
 	})
 	if err != nil {
 		return err
@@ -161,11 +166,7 @@ func (r *Region) start(ctx, keeping context.Context) error {
 		return err
 	}
 	r.keepers.Go(func() { r.keepCertificates(keeping) })
-	specs, err := r.specs()
-	if err != nil {
-		return err
-	}
-	running, err := supervisor.New(specs, supervisor.Options{LogDir: r.LogDir(), OnChange: r.processChanged})
+	running, err := supervisor.New(r.specs(), supervisor.Options{LogDir: r.LogDir(), OnChange: r.processChanged})
 	if err != nil {
 		return err
 	}

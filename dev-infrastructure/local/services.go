@@ -23,24 +23,16 @@ func (r *Region) tracing() []string {
 func (c *Config) without(name string) bool { return slices.Contains(c.Without, name) }
 
 // specs returns all processes of the region, in the order in which they are displayed.
-func (r *Region) specs() ([]supervisor.Spec, error) {
+func (r *Region) specs() []supervisor.Spec {
 	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
-		api, err := r.kubeAPIServer(m)
-		if err != nil {
-			return nil, err
-		}
-		controllers, err := r.kubeControllerManager(m)
-		if err != nil {
-			return nil, err
-		}
-		specs = append(specs, api, controllers, r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m))
+		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
-	return r.leaveOut(specs), nil
+	return r.leaveOut(specs)
 }
 
 // ours returns the common part of the specs of our programs. The parent-death signal of the supervisor covers them;
@@ -91,7 +83,7 @@ func (r *Region) cosmosFlags() []string {
 
 func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 	first := firstHostedPort + m.index*hostedPortsPerCluster
-	spec := r.ours(m.name+"-hypershift-runtime", "hypershift-runtime", management(m.index, hypershiftOps),
+	spec := r.ours(m.hypershiftName(), "hypershift-runtime", management(m.index, hypershiftOps),
 		"--kubeconfig="+m.kubeconfig("hypershift"),
 		"--crd-dir="+r.thirdParty("crds", "hypershift"),
 		"--fidelity="+string(r.config.Fidelity),
@@ -170,7 +162,7 @@ func (r *Region) maestroServer() supervisor.Spec {
 }
 
 func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
-	spec := r.ours(m.name+"-maestro-agent", "maestro-agent", management(m.index, maestroAgentOps),
+	spec := r.ours(m.agentName(), "maestro-agent", management(m.index, maestroAgentOps),
 		"--kubeconfig="+m.kubeconfig("maestro-agent"),
 		"--consumer-name="+m.name,
 		"--mqtt-address="+r.address(mqttPort),

@@ -25,6 +25,10 @@ func TestStoresAcceptOnlyTheirClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer region.Close()
+	// Other processes, such as hcpctl, know the folder only.
+	if described, err := Describe(region.state.dir); err != nil || described.Etcd != region.Endpoints().Etcd || described.EtcdTLS != region.Endpoints().EtcdTLS {
+		t.Errorf("the folder describes etcd as %s %+v, %v", described.Etcd, described.EtcdTLS, err)
+	}
 	t.Run("PostgreSQL", func(t *testing.T) { testDatabaseClients(t, region) })
 	t.Run("etcd", func(t *testing.T) { testEtcdClients(t, region) })
 }
@@ -92,7 +96,7 @@ func testEtcdClients(t *testing.T, region *Region) {
 
 // testEtcdUser reads the keys of all management clusters with the certificate of one's API server. The values of its Secrets are encrypted.
 func testEtcdUser(t *testing.T, region *Region, m *managementCluster) {
-	config, err := m.etcd.Config()
+	config, err := kubeapi.EtcdFiles(region.etcdAuthorityDir(), region.managementDir(m)).Config()
 	if err != nil {
 		t.Fatal(err)
 	}

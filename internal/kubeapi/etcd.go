@@ -53,6 +53,9 @@ func (t EtcdTLS) Config() (*tls.Config, error) {
 type EtcdAuthority struct {
 	dir    string
 	signer *authority.Authority
+	// ClientCA is the file with the authorities whose client certificates etcd accepts. etcd reads it when it starts. CreateEtcdAuthority
+	// sets it to the file of this authority.
+	ClientCA string
 }
 
 // CreateEtcdAuthority reads the authority in dir, or creates it, and issues etcd's own certificate.
@@ -64,7 +67,7 @@ func CreateEtcdAuthority(dir string) (*EtcdAuthority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &EtcdAuthority{dir, signer}
+	a := &EtcdAuthority{dir: dir, signer: signer, ClientCA: filepath.Join(dir, authority.CertificateFile)}
 	// etcd uses its certificate as a client too, for its JSON gateway.
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	return a, signer.Issue(a.path("server.crt"), a.path("server.key"), x509.Certificate{Subject: pkix.Name{CommonName: "etcd"}, ExtKeyUsage: usage}, "127.0.0.1", "localhost")
@@ -81,7 +84,7 @@ func OpenEtcdAuthority(dir string) (*EtcdAuthority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &EtcdAuthority{dir, signer}, nil
+	return &EtcdAuthority{dir: dir, signer: signer}, nil
 }
 
 func (a *EtcdAuthority) path(name string) string { return filepath.Join(a.dir, name) }
@@ -90,7 +93,7 @@ func (a *EtcdAuthority) path(name string) string { return filepath.Join(a.dir, n
 func (a *EtcdAuthority) ServerArguments() []string {
 	return []string{
 		"--cert-file=" + a.path("server.crt"), "--key-file=" + a.path("server.key"),
-		"--trusted-ca-file=" + a.path(authority.CertificateFile), "--client-cert-auth",
+		"--trusted-ca-file=" + a.ClientCA, "--client-cert-auth",
 		"--tls-min-version=TLS1.3",
 	}
 }
@@ -99,15 +102,20 @@ func (a *EtcdAuthority) ServerArguments() []string {
 func (a *EtcdAuthority) PeerArguments() []string {
 	return []string{
 		"--peer-cert-file=" + a.path("server.crt"), "--peer-key-file=" + a.path("server.key"),
-		"--peer-trusted-ca-file=" + a.path(authority.CertificateFile), "--peer-client-cert-auth",
+		"--peer-trusted-ca-file=" + a.ClientCA, "--peer-client-cert-auth",
 		// Only etcd's own certificate: with those of users, the port would give access to the state of the cluster.
 		"--peer-cert-allowed-cn=etcd",
 	}
 }
 
+// EtcdFiles returns the files of a user whose certificate the authority in authorityDir has issued into dir.
+func EtcdFiles(authorityDir, dir string) EtcdTLS {
+	return EtcdTLS{CAFile: filepath.Join(authorityDir, authority.CertificateFile), CertificateFile: filepath.Join(dir, "etcd.crt"), KeyFile: filepath.Join(dir, "etcd.key")}
+}
+
 // Issue issues the certificate of a user into dir, as etcd.crt and etcd.key.
 func (a *EtcdAuthority) Issue(dir, user string) (EtcdTLS, error) {
-	files := EtcdTLS{CAFile: a.path(authority.CertificateFile), CertificateFile: filepath.Join(dir, "etcd.crt"), KeyFile: filepath.Join(dir, "etcd.key")}
+	files := EtcdFiles(a.dir, dir)
 	template := x509.Certificate{Subject: pkix.Name{CommonName: user}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	return files, a.signer.Issue(files.CertificateFile, files.KeyFile, template)
 }

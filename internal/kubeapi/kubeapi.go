@@ -5,6 +5,7 @@
 package kubeapi
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,9 @@ var apiGroups = []string{
 type Server struct {
 	PKI  *Authority
 	Port int
+	// ClientCA is the file with the authorities whose client certificates an API server accepts; empty for ca.crt of PKI. The server follows
+	// its changes.
+	ClientCA string
 	// Etcd is the URL of etcd, EtcdPrefix the prefix of all keys, for example /mgmt-1, and EtcdTLS the files for the
 	// connection. Only an API server uses them.
 	Etcd, EtcdPrefix string
@@ -73,7 +77,7 @@ func (s Server) APIServer() []string {
 		"--encryption-provider-config=" + s.PKI.Path(EncryptionFile),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.Port),
 		"--tls-cert-file=" + s.PKI.Path(Serving+".crt"), "--tls-private-key-file=" + s.PKI.Path(Serving+".key"),
-		"--client-ca-file=" + s.PKI.Path("ca.crt"),
+		"--client-ca-file=" + cmp.Or(s.ClientCA, s.PKI.Path("ca.crt")),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + s.PKI.Path("sa.key"),
 		"--service-account-signing-key-file=" + s.PKI.Path("sa.key"),

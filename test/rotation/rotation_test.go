@@ -185,7 +185,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 			t.Errorf("%s was restarted", process.Name)
 		}
 	}
-	if status.Certificates.Error != "" || status.Certificates.Rotation != "" {
+	if status.Certificates.Error != "" || len(status.Certificates.Rotations) > 0 {
 		t.Errorf("certificates: %+v", status.Certificates)
 	}
 	former.check(ctx, t, region)

@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// TestRotation replaces the authority of the certificates, and then prevents their renewal.
+// TestRotation replaces the authorities, and then prevents their renewal.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	region := startRegionWith(t, local.Config{StateDir: dir, CertificateLifetime: "30s"})
@@ -23,11 +23,13 @@ func TestRotation(t *testing.T) {
 	r := rehearse(t, "rotation.md", dir, "PROCESS", "postgres", "<identity-dir>", identity)
 
 	former := trusted(t, identity)
-	r.expect("hcpctl region ca rotate", "the authority was replaced")
+	r.expect("hcpctl region ca rotate", "Trusting", "Issuing", "Removing", "the authority services was replaced")
 	if now := trusted(t, identity); bytes.Equal(now, former) || bytes.Count(now, []byte("BEGIN CERTIFICATE")) != 1 {
 		t.Errorf("the backend trusts other authorities than the new one:\n%s", now)
 	}
 	r.follow("hcpctl region restart postgres")
+	r.expect("hcpctl region ca rotate etcd", "the authority etcd was replaced")
+	r.expect("hcpctl region ca rotate mgmt-1", "the authority mgmt-1 was replaced")
 	await(t, region, local.PhaseReady)
 
 	// A folder in place of the temporary file makes the write fail.

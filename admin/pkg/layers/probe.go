@@ -41,19 +41,32 @@ func (t *Target) question() (Question, error) {
 	if t.PostgreSQL != "" {
 		return func(ctx context.Context) error { return askPostgreSQL(ctx, t.PostgreSQL) }, nil
 	}
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	if _, err := t.client(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		client, err := t.client()
+		if err != nil {
+			return err
+		}
+		return askReady(ctx, client, t.Ready, t.Alive)
+	}, nil
+}
+
+// client returns a client that trusts the authorities that CAFile has now.
+func (t *Target) client() (*http.Client, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("component %s: caFile: %w", t.Name, err)
 		}
-		tlsConfig.RootCAs = x509.NewCertPool()
-		if !tlsConfig.RootCAs.AppendCertsFromPEM(pem) {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("component %s: caFile: %s holds no certificate", t.Name, t.CAFile)
 		}
 	}
-	client := newClient(tlsConfig)
-	return func(ctx context.Context) error { return askReady(ctx, client, t.Ready, t.Alive) }, nil
+	return newClient(config), nil
 }
 
 // newClient returns a client that uses a new connection for each request, so that it never uses one of a previous process.

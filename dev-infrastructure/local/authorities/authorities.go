@@ -1,4 +1,4 @@
-// Package authorities stores the certificate authority of a local region, and replaces it by another one in steps, so that at each time
+// Package authorities stores a certificate authority of a local region, and replaces it by another one in steps, so that at each time
 // all processes trust the authority of every certificate in use. The steps are durable: after a crash, Open returns the step that was
 // reached, and the next Advance continues.
 package authorities
@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
-	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // Step is a step of a replacement. In each step, the region distributes what Bundle returns and issues with Signer before it advances.
@@ -38,17 +37,25 @@ const (
 	recordFile = "rotation.json"
 )
 
-// Store is the folder of a region's authority. The file ca.crt in it contains the trusted authorities. It is not safe for concurrent use,
-// and only one process may use the folder.
-type Store struct {
-	dir, trustDomain string
-	step             Step
-	current, next    *mesh.Authority
+// Authority issues certificates. Its files are those of package authority.
+type Authority interface {
+	// CertificatePEM returns its own certificate.
+	CertificatePEM() []byte
 }
 
-// Open opens the folder, or creates it with a new authority. It completes what a crash interrupted in Advance.
-func Open(dir, trustDomain string) (*Store, error) {
-	s := &Store{dir: dir, trustDomain: trustDomain}
+// Store is the folder of an authority. The file ca.crt in it contains the trusted authorities. It is not safe for concurrent use, and only
+// one process may use the folder.
+type Store[A Authority] struct {
+	dir           string
+	open          func(dir string) (A, error)
+	step          Step
+	current, next A
+}
+
+// Open opens the folder, or creates it with a new authority. It completes what a crash interrupted in Advance. The function open opens the
+// authority in a folder, or creates one.
+func Open[A Authority](dir string, open func(dir string) (A, error)) (*Store[A], error) {
+	s := &Store[A]{dir: dir, open: open}
 	var err error
 	if s.step, err = s.readStep(); err != nil {
 		return nil, err
@@ -60,14 +67,14 @@ func Open(dir, trustDomain string) (*Store, error) {
 	}
 	if s.step != Removing {
 		// While the step is Removing, the files of the previous authority are being replaced, and nobody needs it.
-		if s.current, err = mesh.OpenAuthority(dir, trustDomain); err != nil {
+		if s.current, err = open(dir); err != nil {
 			return nil, err
 		}
 	}
 	return s, s.writeBundle()
 }
 
-func (s *Store) readStep() (Step, error) {
+func (s *Store[A]) readStep() (Step, error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return None, nil
@@ -88,20 +95,30 @@ func (s *Store) readStep() (Step, error) {
 	return None, fmt.Errorf("%s: step: unknown value %q", recordFile, record.Step)
 }
 
-func (s *Store) readNext() (*mesh.Authority, error) {
+func (s *Store[A]) readNext() (A, error) {
 	dir := filepath.Join(s.dir, nextDir)
-	// OpenAuthority would create a missing one, which nobody trusts.
+	// open would create a missing one, which nobody trusts.
 	if _, err := os.Stat(filepath.Join(dir, authority.CertificateFile)); err != nil {
-		return nil, fmt.Errorf("the next authority of the step %s: %w", s.step, err)
+		var none A
+		return none, fmt.Errorf("the next authority of the step %s: %w", s.step, err)
 	}
-	return mesh.OpenAuthority(dir, s.trustDomain)
+	return s.open(dir)
 }
 
 // Step returns the step that was reached.
-func (s *Store) Step() Step { return s.step }
+func (s *Store[A]) Step() Step { return s.step }
+
+// SignerKey returns the private key of Signer in PEM.
+func (s *Store[A]) SignerKey() ([]byte, error) {
+	dir := s.dir
+	if s.step == Issuing || s.step == Removing {
+		dir = filepath.Join(dir, nextDir)
+	}
+	return os.ReadFile(filepath.Join(dir, authority.KeyFile))
+}
 
 // Signer returns the authority that issues.
-func (s *Store) Signer() *mesh.Authority {
+func (s *Store[A]) Signer() A {
 	if s.step == Issuing || s.step == Removing {
 		return s.next
 	}
@@ -109,7 +126,7 @@ func (s *Store) Signer() *mesh.Authority {
 }
 
 // Bundle returns the trusted authorities in PEM, the previous one first.
-func (s *Store) Bundle() []byte {
+func (s *Store[A]) Bundle() []byte {
 	switch s.step {
 	case Trusting, Issuing:
 		return bytes.Join([][]byte{s.current.CertificatePEM(), s.next.CertificatePEM()}, nil)
@@ -121,7 +138,7 @@ func (s *Store) Bundle() []byte {
 }
 
 // Advance goes to the next step. From None it creates the next authority, and after Removing it returns to None.
-func (s *Store) Advance() error {
+func (s *Store[A]) Advance() error {
 	switch s.step {
 	case None:
 		return s.begin()
@@ -133,13 +150,13 @@ func (s *Store) Advance() error {
 	return s.finish()
 }
 
-func (s *Store) begin() error {
+func (s *Store[A]) begin() error {
 	dir := filepath.Join(s.dir, nextDir)
 	// A replacement that ended, or one that did not begin, can have left it.
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	next, err := mesh.OpenAuthority(dir, s.trustDomain)
+	next, err := s.open(dir)
 	if err != nil {
 		return err
 	}
@@ -147,7 +164,7 @@ func (s *Store) begin() error {
 	return s.enter(Trusting)
 }
 
-func (s *Store) enter(step Step) error {
+func (s *Store[A]) enter(step Step) error {
 	text, err := json.Marshal(map[string]Step{"step": step})
 	if err != nil {
 		return err
@@ -160,7 +177,7 @@ func (s *Store) enter(step Step) error {
 }
 
 // finish gives the next authority the place of the previous one.
-func (s *Store) finish() error {
+func (s *Store[A]) finish() error {
 	next := filepath.Join(s.dir, nextDir)
 	key, err := os.ReadFile(filepath.Join(next, authority.KeyFile))
 	if err != nil {
@@ -175,12 +192,13 @@ func (s *Store) finish() error {
 	if err := os.Remove(filepath.Join(s.dir, recordFile)); err != nil {
 		return err
 	}
-	s.step, s.current, s.next = None, s.next, nil
+	var none A
+	s.step, s.current, s.next = None, s.next, none
 	return os.RemoveAll(next)
 }
 
 // writeBundle writes the trusted authorities to ca.crt, unless it has them.
-func (s *Store) writeBundle() error {
+func (s *Store[A]) writeBundle() error {
 	path, bundle := filepath.Join(s.dir, authority.CertificateFile), s.Bundle()
 	if existing, err := os.ReadFile(path); err == nil && bytes.Equal(existing, bundle) {
 		return nil

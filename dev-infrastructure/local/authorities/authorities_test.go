@@ -7,7 +7,11 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/authorities"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
+
+// open opens an authority of the region's processes.
+func open(dir string) (*mesh.Authority, error) { return mesh.OpenAuthority(dir, "local") }
 
 // process is a process of a region: the authorities that it trusts, and that of its certificate.
 type process struct{ trusts, certificate []byte }
@@ -20,9 +24,9 @@ type region struct {
 	processes [2]process
 }
 
-func (r *region) open() *authorities.Store {
+func (r *region) open() *authorities.Store[*mesh.Authority] {
 	r.t.Helper()
-	store, err := authorities.Open(r.dir, "local")
+	store, err := authorities.Open(r.dir, open)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -33,7 +37,7 @@ func (r *region) open() *authorities.Store {
 	return store
 }
 
-func (r *region) distribute(store *authorities.Store) {
+func (r *region) distribute(store *authorities.Store[*mesh.Authority]) {
 	r.t.Helper()
 	for i := range r.processes {
 		r.processes[i].trusts = store.Bundle()
@@ -56,7 +60,7 @@ func (r *region) check(step authorities.Step) {
 	}
 }
 
-func start(t *testing.T) (*region, *authorities.Store) {
+func start(t *testing.T) (*region, *authorities.Store[*mesh.Authority]) {
 	t.Helper()
 	r := &region{t: t, dir: filepath.Join(t.TempDir(), "ca")}
 	store := r.open()
@@ -145,7 +149,7 @@ func TestUnknownStepIsAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, "rotation.json"), []byte(`{"step":"Later"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := authorities.Open(r.dir, "local"); err == nil {
+	if _, err := authorities.Open(r.dir, open); err == nil {
 		t.Error("an unknown step is accepted")
 	}
 }

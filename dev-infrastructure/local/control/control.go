@@ -36,8 +36,8 @@ type Actions struct {
 	Restart func(ctx context.Context, name string) error
 	// Kill sends a signal, given by name or number as in `KILL`, to a process.
 	Kill func(name, signal string) error
-	// RotateAuthority replaces the authority of the region's certificates.
-	RotateAuthority func(ctx context.Context) error
+	// RotateAuthority replaces the authority with a name. It calls note before each step.
+	RotateAuthority func(ctx context.Context, name string, note func(step string)) error
 	// Down begins to stop the region.
 	Down func()
 }
@@ -113,13 +113,39 @@ func routes(actions Actions) http.Handler {
 		respond(w, actions.Kill(r.URL.Query().Get("name"), r.URL.Query().Get("signal")))
 	})
 	mux.HandleFunc("POST /rotate-authority", func(w http.ResponseWriter, r *http.Request) {
-		respond(w, actions.RotateAuthority(r.Context()))
+		rotateAuthority(w, r, actions)
 	})
 	mux.HandleFunc("POST /down", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, nil)
 		actions.Down()
 	})
 	return mux
+}
+
+// progress is a line of the response of POST /rotate-authority: a step, or the end of the replacement.
+type progress struct {
+	Step  string `json:"step,omitempty"`
+	Done  bool   `json:"done,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// rotateAuthority responds with a line of JSON for each step, at its begin.
+func rotateAuthority(w http.ResponseWriter, r *http.Request, actions Actions) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	write := func(line progress) {
+		_ = json.NewEncoder(w).Encode(line)
+		_ = http.NewResponseController(w).Flush()
+	}
+	err := actions.RotateAuthority(r.Context(), r.URL.Query().Get("name"), func(step string) {
+		if step != "" {
+			write(progress{Step: step})
+		}
+	})
+	if err != nil {
+		write(progress{Error: err.Error()})
+		return
+	}
+	write(progress{Done: true})
 }
 
 func respond(w http.ResponseWriter, err error) {
@@ -184,10 +210,28 @@ func (c *Client) Kill(ctx context.Context, name, signal string) error {
 	return err
 }
 
-// RotateAuthority replaces the authority of the region's certificates, and returns when no process uses the previous one.
-func (c *Client) RotateAuthority(ctx context.Context) error {
-	_, err := c.call(ctx, http.MethodPost, "/rotate-authority", nil)
-	return err
+// RotateAuthority replaces the authority with a name, and returns when no process uses the previous one. It calls note at the begin of each
+// step.
+func (c *Client) RotateAuthority(ctx context.Context, name string, note func(step string)) error {
+	response, err := c.send(ctx, http.MethodPost, "/rotate-authority", url.Values{"name": {name}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := json.NewDecoder(response.Body)
+	for {
+		var line progress
+		err := lines.Decode(&line)
+		switch {
+		case err != nil:
+			return fmt.Errorf("the region stopped before the authority was replaced: %w", err)
+		case line.Error != "":
+			return errors.New(line.Error)
+		case line.Done:
+			return nil
+		}
+		note(line.Step)
+	}
 }
 
 // Down requests that the region stops. It returns before that is done.
@@ -197,6 +241,16 @@ func (c *Client) Down(ctx context.Context) error {
 }
 
 func (c *Client) call(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
+	response, err := c.send(ctx, method, path, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return io.ReadAll(response.Body)
+}
+
+// send sends a request. The caller must close the body of the response.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://region"+path+"?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
@@ -209,15 +263,15 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		}
 		return nil, err
 	}
-	defer response.Body.Close()
+	if response.StatusCode < 400 {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode >= 400 {
-		return nil, errors.New(strings.TrimSpace(string(body)))
-	}
-	return body, nil
+	return nil, errors.New(strings.TrimSpace(string(body)))
 }
 
 // shortAddress returns an address of the socket that is short enough for any path of the folder: it uses a descriptor

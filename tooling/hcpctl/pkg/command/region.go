@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -397,8 +399,8 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 	if certificates := status.Certificates; certificates.Error != "" {
 		fmt.Fprintf(e.out, "CERTIFICATES NOT RENEWED: they end at %s: %s (docs/operators/rotation.md)\n", certificates.End.UTC().Format(time.RFC3339), certificates.Error)
 	}
-	if step := status.Certificates.Rotation; step != "" {
-		fmt.Fprintf(e.out, "the authority is being replaced, step %s; if no command does it, run `hcpctl region ca rotate`\n", step)
+	for _, name := range slices.Sorted(maps.Keys(status.Certificates.Rotations)) {
+		fmt.Fprintf(e.out, "the authority %s is being replaced, step %s; if no command does it, run `hcpctl region ca rotate %s`\n", name, status.Certificates.Rotations[name], name)
 	}
 	var rows [][]string
 	for _, p := range status.Processes {

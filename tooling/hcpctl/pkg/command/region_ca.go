@@ -3,31 +3,43 @@ package command
 import (
 	"fmt"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/spf13/cobra"
 )
 
 func (e *environment) regionCA() *cobra.Command {
-	return group("ca", "Manage the certificate authority of the region", e.regionCARotate())
+	return group("ca", "Manage the certificate authorities of the region", e.regionCARotate())
 }
 
 func (e *environment) regionCARotate() *cobra.Command {
 	return &cobra.Command{
-		Use: "rotate", Short: "Replace the certificate authority of the running region",
-		Long: `Replace the authority of the certificates with which the processes of the region identify themselves, while they run.
+		Use: "rotate [AUTHORITY]", Short: "Replace a certificate authority of the running region",
+		Long: `Replace an authority of the region while its processes run.
 
-All processes first trust the new authority too, then get certificates of it, and no longer trust the previous one in the end.
-If the command fails or is interrupted, run it again: it continues where it ended. A restart of the region continues, too.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+AUTHORITY is one of:
+
+  services  that of the certificates with which the processes of the region identify themselves (default)
+  etcd      that of etcd and its users; restarts etcd, the Kubernetes API servers and the HyperShift local runtimes
+  NAME      that of the API server of the management cluster NAME and its clients; restarts the clients
+
+All processes first trust the new authority too, then get certificates of it, and no longer trust the previous one in the end. The command
+prints each step when it begins. If it fails or is interrupted, run it again: it continues where it ended. A restart of the region
+continues, too.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}
-			if err := control.NewClient(dir).RotateAuthority(c.Context()); err != nil {
+			name := local.ServicesAuthority
+			if len(args) > 0 {
+				name = args[0]
+			}
+			if err := control.NewClient(dir).RotateAuthority(c.Context(), name, func(step string) { fmt.Fprintln(e.err, step) }); err != nil {
 				return notRunning(err)
 			}
-			fmt.Fprintln(e.err, "the authority was replaced; no process trusts the previous one")
+			fmt.Fprintf(e.err, "the authority %s was replaced; no process trusts the previous one\n", name)
 			return nil
 		},
 	}
