@@ -86,8 +86,8 @@ bad-day: kubectl postgresql restore ## kill every process of a region in turn wh
 outages: kubectl postgresql ## make each component of a region unavailable in turn and in each way, and check what explanations name
 	go test -count=1 -timeout 60m -v ./test/outage -outages-all
 
-rotation: kubectl postgresql ## replace the keys and several times the authority of a region while clusters come and go
-	go test -count=1 -timeout 60m -v ./test/rotation -rotations 10
+rotation: kubectl postgresql ## replace all keys and authorities of a region while clusters come and go, that of the services ten times
+	go test -count=1 -timeout 60m -v ./test/rotation -rotations 10 -stores
 
 # OpenTofu and its provider for Azure compile for about seven minutes of CPU time once, so `make test` does not need them.
 infra-test: ## plan the infrastructure of all regions, and apply one to the Azure emulator with OpenTofu

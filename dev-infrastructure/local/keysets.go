@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 )
 
@@ -43,6 +44,11 @@ func KeysetOf(stateDir, kind, shard string) (Keyset, error) {
 		return Keyset{File: r.agentKeyFile(shard), Public: filepath.Join(r.shardKeysDir(), shard+".json")}, nil
 	}
 	return Keyset{}, fmt.Errorf("the local region has no keyset of the kind %q", kind)
+}
+
+// EncryptionFileOf returns the file with the keys with which the API server of a management cluster encrypts etcd.
+func EncryptionFileOf(stateDir, managementCluster string) string {
+	return filepath.Join(stateDir, "management", managementCluster, kubeapi.EncryptionFile)
 }
 
 // AuditKey has the files of the signing key of the audit records of a service, and the processes that use it.

@@ -5,6 +5,7 @@
 package etcdusers
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -189,6 +190,30 @@ func (c *Client) Read(ctx context.Context, prefix string) (map[string][]byte, er
 		values[string(pair.Key)] = pair.Value
 	}
 	return values, nil
+}
+
+// countPage is the number of values that CountValues reads at once.
+const countPage = 100
+
+// CountValues returns the number of keys below a prefix whose values begin with beginning. Values that are written meanwhile may not count.
+func (c *Client) CountValues(ctx context.Context, prefix, beginning string) (int, error) {
+	first, end := keysBelow(prefix)
+	count := 0
+	for {
+		page, err := c.etcd.Get(ctx, first, clientv3.WithRange(end), clientv3.WithLimit(countPage))
+		if err != nil {
+			return 0, fmt.Errorf("reading %s from etcd: %w", first, err)
+		}
+		for _, pair := range page.Kvs {
+			if bytes.HasPrefix(pair.Value, []byte(beginning)) {
+				count++
+			}
+		}
+		if !page.More {
+			return count, nil
+		}
+		first = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
 }
 
 // Users returns the names of all users.

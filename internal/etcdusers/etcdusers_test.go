@@ -49,6 +49,7 @@ func TestUsers(t *testing.T) {
 	users := cluster.EtcdUsers(t)
 	t.Run("own keys only", func(t *testing.T) { testOwnKeysOnly(t, cluster, users) })
 	t.Run("compaction", func(t *testing.T) { testCompaction(t, cluster, users) })
+	t.Run("counted values", func(t *testing.T) { testCountedValues(t, cluster, users) })
 	t.Run("removal", func(t *testing.T) { testRemoval(t, cluster, users) })
 	t.Run("changed permissions", func(t *testing.T) { testChangedPermissions(t, cluster, users) })
 	t.Run("changes disturb nobody", func(t *testing.T) { testChangesDisturbNobody(t, cluster, users) })
@@ -121,6 +122,28 @@ func testCompaction(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers
 	}
 	if _, err := client.Compact(t.Context(), response.Header.Revision); err != nil {
 		t.Error(err)
+	}
+}
+
+// testCountedValues counts more values than a page has.
+func testCountedValues(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/counted"}, etcdusers.User{Prefix: "/counted-2"})
+	client, other := as(t, cluster, "/counted"), as(t, cluster, "/counted-2")
+	for i := range 250 {
+		if _, err := client.Put(t.Context(), fmt.Sprintf("/counted/%d", i), []string{"key1:x", "key2:x", "key10:x", "", "x key1:"}[i%5]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := other.Put(t.Context(), "/counted-2/x", "key1:x"); err != nil {
+		t.Fatal(err)
+	}
+	for beginning, want := range map[string]int{"key1:": 50, "key2:": 50, "key3:": 0} {
+		if n, err := users.CountValues(t.Context(), "/counted", beginning); err != nil || n != want {
+			t.Errorf("%d values begin with %s, want %d; %v", n, beginning, want, err)
+		}
+	}
+	if n, err := users.CountValues(t.Context(), "/none", "key1:"); err != nil || n != 0 {
+		t.Errorf("%d values without keys, %v", n, err)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ErrLocked is returned by Lock while another process changes the keyset.
-var ErrLocked = errors.New("another process changes the keyset")
+// ErrLocked is returned by Lock while another process changes the keys.
+var ErrLocked = errors.New("another process changes the keys")
 
 // Lock locks a keyset against changes by other processes of this machine until unlock is called or the process ends. It does not wait.
 // The lock is on the file PATH.lock, because changes replace the keyset.

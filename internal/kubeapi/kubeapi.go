@@ -74,7 +74,7 @@ func (s Server) APIServer() []string {
 	return slices.Concat([]string{
 		"--etcd-servers=" + s.Etcd,
 		"--etcd-prefix=" + s.EtcdPrefix,
-		"--encryption-provider-config=" + s.PKI.Path(EncryptionFile),
+		"--encryption-provider-config=" + s.PKI.Path(EncryptionFile), "--encryption-provider-config-automatic-reload",
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.Port),
 		"--tls-cert-file=" + s.PKI.Path(Serving+".crt"), "--tls-private-key-file=" + s.PKI.Path(Serving+".key"),
 		"--client-ca-file=" + cmp.Or(s.ClientCA, s.PKI.Path("ca.crt")),

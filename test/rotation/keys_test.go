@@ -23,15 +23,15 @@ func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 	t.Helper()
 	var running sync.WaitGroup
 	for _, kind := range keyrotation.Kinds() {
-		args, shard := []string{"keys", "rotate", kind.Name, "--state-dir", dir}, ""
+		args, of := []string{"keys", "rotate", kind.Name, "--state-dir", dir}, ""
 		if kind.Public {
-			shard = "mgmt-1"
+			of = shard
 			args = append(args, "--shard", shard)
 		}
 		if kind.Needed > 0 {
 			args = append(args, "--former-needed", formerNeeded)
 		}
-		keyset, err := local.KeysetOf(dir, kind.Name, shard)
+		keyset, err := local.KeysetOf(dir, kind.Name, of)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
-var rotations = flag.Int("rotations", 1, "`number` of replacements of the authority")
+var (
+	rotations = flag.Int("rotations", 1, "`number` of replacements of the authority")
+	stores    = flag.Bool("stores", false, "also replace the keys of etcd, and the authorities of etcd and of the management cluster")
+)
 
 const (
 	deadline = 10 * time.Minute
@@ -38,6 +41,11 @@ const (
 	// writers is the number of clusters that come and go at the same time.
 	writers = 2
 )
+
+// restarts are those that the replacement of the authorities of etcd and of the management cluster needs.
+var restarts = map[string]int{
+	"etcd": 2, shard + "-kube-apiserver": 2, shard + "-kube-controller-manager": 2, shard + "-hypershift-runtime": 4, shard + "-maestro-agent": 2, shard + "-egress-proxy": 2,
+}
 
 // load is a customer and an SRE who call the region until they are stopped.
 type load struct {
@@ -127,8 +135,9 @@ func (l *load) awaitProgress() {
 	})
 }
 
-// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keys at once and `hcpctl region ca rotate`, and
-// waits for a renewal of the certificates under load. Then it verifies the audit.
+// TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keys at once and `hcpctl region ca rotate`
+// for the authority of the services, and waits for a renewal of the certificates under load. With -stores it does the same for etcd and the
+// management cluster. Then it verifies the audit.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
@@ -156,6 +165,10 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	c.FastPolling = true
 
+	awaitEtcd := func() {}
+	if *stores {
+		awaitEtcd = rotateEtcd(ctx, t, c, dir)
+	}
 	l := &load{t: t, region: region, customer: c}
 	l.start(ctx)
 	defer l.stop()
@@ -177,12 +190,23 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	end := region.Status().Certificates.End
 	eventually.Holds(t, deadline, "the certificates are renewed", func() error { return renewed(ctx, region, end) })
 	l.awaitProgress()
+	awaitEtcd()
+	if *stores {
+		for _, authority := range []string{local.EtcdAuthority, shard} {
+			run(ctx, t, "region", "ca", "rotate", authority, "--state-dir", dir)
+			l.awaitProgress()
+		}
+	}
 	l.stop()
 
 	status := region.Status()
 	for _, process := range status.Processes {
-		if process.Restarts != 0 {
-			t.Errorf("%s was restarted", process.Name)
+		want := 0
+		if *stores {
+			want = restarts[process.Name]
+		}
+		if process.Restarts != want {
+			t.Errorf("%s was restarted %d times, want %d", process.Name, process.Restarts, want)
 		}
 	}
 	if status.Certificates.Error != "" || len(status.Certificates.Rotations) > 0 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
 // Field managers, as they appear in metadata.managedFields.
@@ -74,8 +75,8 @@ const (
 	AdminKubeconfigSecret   = "admin-kubeconfig"
 	KubeadminPasswordSecret = "kubeadmin-password"
 	PullSecret              = "pull-secret"
-	// EncryptionKeySecret holds the key with which the hosted API server encrypts Secrets and ConfigMaps in etcd.
-	EncryptionKeySecret    = "etcd-encryption-key"
+	// EncryptionKeySecret holds the keys with which the hosted API server encrypts Secrets and ConfigMaps in etcd.
+	EncryptionKeySecret    = kubeapi.HostedEncryptionSecret
 	ClientCAConfigMap      = "client-ca"
 	TotalClientCAConfigMap = "total-client-ca"
 	// CABundleKey is the key of every trust bundle in a ConfigMap.

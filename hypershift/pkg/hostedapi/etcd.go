@@ -49,6 +49,14 @@ func (e *etcdAccess) grant(ctx context.Context, name, dir string) (kubeapi.EtcdT
 	return e.authority.Issue(dir, Prefix(name))
 }
 
+// encrypted reports whether etcd has encrypted values of a control plane.
+func (e *etcdAccess) encrypted(ctx context.Context, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	n, err := e.users.CountValues(ctx, Prefix(name), kubeapi.EncryptedPrefix)
+	return n > 0, err
+}
+
 // remove deletes the user and the keys of a control plane. It is idempotent.
 func (e *etcdAccess) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)

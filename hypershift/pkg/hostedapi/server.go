@@ -370,7 +370,7 @@ func (s *server) arguments(spec *Spec, etcd kubeapi.EtcdTLS) []string {
 		"--service-account-signing-key-file=" + file("sa.key"),
 		"--service-cluster-ip-range=" + strings.Join(spec.ServiceCIDRs, ","),
 		"--authorization-mode=RBAC",
-		"--encryption-provider-config=" + file(encryptionName),
+		"--encryption-provider-config=" + file(encryptionName), "--encryption-provider-config-automatic-reload",
 		"--audit-policy-file=" + file(auditPolicyName),
 		"--audit-log-path=" + file(auditlog.LogName),
 		"--audit-log-maxsize=" + strconv.Itoa(auditlog.MaxMegabytes),

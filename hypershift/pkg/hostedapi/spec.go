@@ -50,9 +50,9 @@ type Spec struct {
 	Authentication []byte
 	// ServiceAccountKey and ServiceAccountPublicKey sign and verify service-account tokens.
 	ServiceAccountKey, ServiceAccountPublicKey []byte
-	// EncryptionKey encrypts Secrets and ConfigMaps in etcd. It has kubeapi.EncryptionKeySize bytes, and must not change while etcd has
-	// data of the control plane.
-	EncryptionKey []byte
+	// EncryptionKeys encrypt Secrets and ConfigMaps in etcd. They may change while the server runs: it loads the others within a minute.
+	// A key must not be removed while etcd has data that it encrypted.
+	EncryptionKeys kubeapi.EncryptionKeys
 	// RestartDate is an opaque value. The server restarts when it changes.
 	RestartDate string
 }
@@ -67,7 +67,7 @@ const (
 )
 
 // Prefix returns the etcd key prefix of a control plane, without a trailing slash.
-func Prefix(name string) string { return "/hosted/" + name }
+func Prefix(name string) string { return kubeapi.HostedPrefix(name) }
 
 // State is the state of a hosted API server.
 type State struct {
@@ -94,14 +94,14 @@ func (s *Spec) validate() error {
 	case len(s.Serving.Cert) == 0 || len(s.Admin.Cert) == 0 || len(s.ClientCA) == 0 || len(s.ServiceAccountKey) == 0:
 		return fmt.Errorf("hosted API server %s: a certificate or key is missing", s.Name)
 	}
-	if _, err := kubeapi.EncryptionConfiguration(s.EncryptionKey); err != nil {
+	if err := s.EncryptionKeys.Validate(); err != nil {
 		return fmt.Errorf("hosted API server %s: %w", s.Name, err)
 	}
 	return nil
 }
 
 // files returns the files that the process reads, by name in its folder. kube-apiserver follows changes of all files
-// but the service-account keys and the encryption key.
+// but the service-account keys.
 func (s *Spec) files() map[string][]byte {
 	files := map[string][]byte{
 		"serving.crt":   s.Serving.Cert,
@@ -110,7 +110,7 @@ func (s *Spec) files() map[string][]byte {
 		"sa.key":        s.ServiceAccountKey,
 		"sa.pub":        s.ServiceAccountPublicKey,
 	}
-	files[encryptionName], _ = kubeapi.EncryptionConfiguration(s.EncryptionKey) // validate has checked the key
+	files[encryptionName], _ = kubeapi.EncryptionConfiguration(s.EncryptionKeys) // validate has checked the keys
 	files[auditPolicyName] = []byte(auditlog.Policy)
 	files[authenticationName] = s.Authentication
 	if s.Authentication == nil {
@@ -130,7 +130,6 @@ func (s *Spec) needsRestart(next *Spec) bool {
 		s.MaxRequests != next.MaxRequests || s.MaxMutatingRequests != next.MaxMutatingRequests ||
 		!slices.Equal(slices.Sorted(maps.Keys(s.Named)), slices.Sorted(maps.Keys(next.Named))) ||
 		!bytes.Equal(s.ServiceAccountKey, next.ServiceAccountKey) ||
-		!bytes.Equal(s.EncryptionKey, next.EncryptionKey) ||
 		s.RestartDate != next.RestartDate
 }
 

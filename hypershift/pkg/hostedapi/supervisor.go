@@ -191,6 +191,11 @@ func (s *Supervisor) State(name string) (state State, ok bool) {
 	return srv.snapshot(), true
 }
 
+// Encrypted reports whether etcd has encrypted values of a control plane.
+func (s *Supervisor) Encrypted(ctx context.Context, name string) (bool, error) {
+	return s.etcd.encrypted(ctx, name)
+}
+
 // Remove kills a control plane's server and deletes its user and keys from etcd, and its folder. It is idempotent, and also
 // accepts names for which Ensure was never called.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {

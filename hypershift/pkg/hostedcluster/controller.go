@@ -34,6 +34,8 @@ import (
 // ControlPlanes runs hosted API servers. hostedapi.Supervisor implements it.
 type ControlPlanes interface {
 	Ensure(spec hostedapi.Spec) (hostedapi.State, error)
+	State(name string) (state hostedapi.State, ok bool)
+	Encrypted(ctx context.Context, name string) (bool, error)
 	Remove(ctx context.Context, name string) error
 }
 
@@ -71,7 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 		Watches(&hyperv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(nodePoolToHostedCluster)).
 		Watches(&hyperv1.HostedControlPlane{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner), builder.WithPredicates(readyourwrites.IgnoreStatusUpdates())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namespaceToHostedClusters)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToHostedClusters)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToHostedClusters)).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToHostedCluster))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: logConstructor(mgr)}).
@@ -117,6 +119,15 @@ func (r *Reconciler) namespaceToHostedClusters(ctx context.Context, object clien
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[i])})
 	}
 	return requests
+}
+
+// secretToHostedClusters returns the cluster of changed encryption keys. For another Secret it returns the clusters in its namespace, one
+// of which may refer to it.
+func (r *Reconciler) secretToHostedClusters(ctx context.Context, object client.Object) []reconcile.Request {
+	if object.GetName() != contract.EncryptionKeySecret {
+		return r.namespaceToHostedClusters(ctx, object)
+	}
+	return r.controlPlaneToHostedCluster(ctx, &corev1.Namespace{ObjectMeta: objectMeta(object.GetNamespace())})
 }
 
 // configMapToHostedClusters returns the cluster of a changed trust bundle. For another ConfigMap it returns the

@@ -445,12 +445,16 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 	if r.ControlPlanes == nil {
 		return errNoControlPlanes
 	}
+	if o.Problem = m.problem; o.Problem != nil {
+		r.observeAPIServer(hcp, o)
+		return nil
+	}
 	spec := hostedapi.Spec{
 		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,
 		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
 		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic, Authentication: o.Authentication,
-		EncryptionKey: m.encryptionKey,
-		MaxRequests:   150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
+		EncryptionKeys: m.encryptionKeys,
+		MaxRequests:    150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
 		RestartDate: hcp.Annotations[hyperv1.RestartDateAnnotation],
 	}
 	for _, network := range hcp.Spec.Networking.ServiceNetwork {
@@ -468,4 +472,16 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 		o.Phase = min(o.Phase, schedule.APIServerStarting)
 	}
 	return nil
+}
+
+// observeAPIServer limits the phase to the state of a hosted API server that must not be started. One that runs is left alone.
+func (r *Reconciler) observeAPIServer(hcp *hyperv1.HostedControlPlane, o *observation) {
+	state, ok := r.ControlPlanes.State(hcp.Namespace)
+	o.Endpoint = hcp.Status.ControlPlaneEndpoint
+	if ok {
+		o.Endpoint = hyperv1.APIEndpoint{Host: "127.0.0.1", Port: state.Port}
+	}
+	if !state.Ready {
+		o.Phase = min(o.Phase, schedule.APIServerStarting)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -31,8 +32,6 @@ const (
 	kubeconfigKey = "kubeconfig"
 	passwordKey   = "password"
 	signingKeyKey = "key"
-	// encryptionKeyKey is the name in HyperShift's secrets with keys of etcd.
-	encryptionKeyKey = "key"
 )
 
 // pkiMaterial is the PKI of a control plane, as it is stored in its namespace.
@@ -45,8 +44,10 @@ type pkiMaterial struct {
 	clientCA  []byte
 	named     map[string]pki.Pair
 	servingCA []byte
-	// encryptionKey is nil in status fidelity, which stores nothing in etcd.
-	encryptionKey []byte
+	// encryptionKeys are zero in status fidelity, which stores nothing in etcd.
+	encryptionKeys kubeapi.EncryptionKeys
+	// problem is why the API server cannot be started. The other fields are valid.
+	problem error
 }
 
 // ensurePKI creates the missing parts of a control plane's PKI and reads the others. It never replaces existing ones,
@@ -127,20 +128,16 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 			m.saKey, m.saPublic, err = r.signingKey(ctx, hc, secret)
 			return err
 		},
-		func() error {
+		func() (err error) {
 			if hcp.Annotations[contract.FidelityAnnotation] != string(contract.FidelityProcess) {
 				return nil
 			}
-			// No owner: the key lives as long as etcd's data, which outlives the HostedControlPlane in the namespace.
-			key := client.ObjectKey{Namespace: hcp.Namespace, Name: contract.EncryptionKeySecret}
-			s, err := r.ensureSecret(ctx, key, corev1.SecretTypeOpaque, nil, controlPlaneManager, func() (map[string][]byte, error) {
-				return map[string][]byte{encryptionKeyKey: kubeapi.NewEncryptionKey()}, nil
-			})
-			if err != nil {
-				return err
+			m.encryptionKeys, err = r.encryptionKeys(ctx, hcp.Namespace)
+			if errors.Is(err, errKeysMissing) {
+				m.problem = err
+				return nil
 			}
-			m.encryptionKey = s.Data[encryptionKeyKey]
-			return nil
+			return err
 		},
 	})
 	if err != nil {

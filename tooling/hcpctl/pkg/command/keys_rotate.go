@@ -20,6 +20,7 @@ import (
 // keysRotateOptions are the flags of `hcpctl keys rotate`.
 type keysRotateOptions struct {
 	shard, service, keyset, public, publish string
+	controlPlane                            string
 	replicas                                []string
 	needed                                  time.Duration
 	noWait                                  bool
@@ -31,7 +32,7 @@ func (e *environment) keysRotate() *cobra.Command {
 	for _, kind := range keyrotation.Kinds() {
 		kinds = append(kinds, kind.Name)
 	}
-	kinds = append(kinds, keyrotation.Audit)
+	kinds = append(kinds, keyrotation.Audit, etcdKind)
 	c := &cobra.Command{
 		Use: "rotate KIND", Short: "Replace the key of a keyset by a new one while the processes run", Args: cobra.ExactArgs(1), ValidArgs: kinds,
 		Long: `Replace the key of a keyset by a new one while the processes that use it run.
@@ -45,9 +46,18 @@ step that was reached.
 The kind audit is a key with which a service signs its audit records. Its former public key is not removed: hcpctl audit verify accepts what
 the key signed before the rotation, and nothing that it signs later.
 
+The kind etcd is the key with which an API server of the local region encrypts etcd: that of a management cluster, or of a control plane. It
+has no keyset. All objects that the former key encrypted are written again.
+
 Without --keyset it rotates a key of the local region. With --keyset, name all replicas of the services with --replica, and a program
 that stores the files where the replicas read them with --publish.`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] == etcdKind {
+				return e.rotateEtcd(c, o)
+			}
+			if o.controlPlane != "" {
+				return fmt.Errorf("--control-plane: the kind %s has no key of a control plane", args[0])
+			}
 			if args[0] == keyrotation.Audit {
 				if c.Flags().Changed("former-needed") {
 					return errors.New("--former-needed: checkpoints that the former key signed stay valid")
@@ -78,7 +88,8 @@ that stores the files where the replicas read them with --publish.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.shard, "shard", "", "provision `shard` of the agent, for the kind agent")
+	flags.StringVar(&o.shard, "shard", "", "provision `shard` of the agent, for the kind agent, or its management cluster, for the kind etcd")
+	flags.StringVar(&o.controlPlane, "control-plane", "", "`namespace` of a control plane on the management cluster, for the kind etcd (default: the management cluster itself)")
 	flags.StringVar(&o.service, "service", "", "`service` that signs audit records with the key, for the kind audit")
 	flags.StringVar(&o.keyset, "keyset", "", "`file` of the keyset, or of the private key of the kind audit (default: that of the local region)")
 	flags.StringVar(&o.public, "public-keyset", "", "`file` of the public keyset, or of the public keys of the service, for the kinds agent and audit with --keyset")
