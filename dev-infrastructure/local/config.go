@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,6 +61,9 @@ type Config struct {
 	SourceDir string `json:"-"`
 	// Build makes Start build missing and outdated programs. Otherwise they must exist in SourceDir's .build folder.
 	Build bool `json:"-"`
+	// Programs has the folder of another build of our program, such as the previous release's, for each process that starts with it. The
+	// others run the programs of SourceDir. Flags that another build does not have are left out.
+	Programs map[string]string `json:"-"`
 	// OnChange is called for every change of a process, OnNote with messages about the progress of the start. Both may
 	// be nil and must not block.
 	OnChange func(ProcessStatus) `json:"-"`
@@ -85,6 +89,8 @@ const (
 	DefaultBasePort    = 18400
 	// DefaultTimeScale makes a creation take a few seconds.
 	DefaultTimeScale = 0.005
+	// defaultManagementClusters lets clusters be placed on different ones.
+	defaultManagementClusters = 2
 	// maxManagementClusters follows from the layout of the ports.
 	maxManagementClusters = 8
 )
@@ -112,7 +118,7 @@ func (c *Config) complete() error {
 		c.TrustDomain = DefaultTrustDomain
 	}
 	if c.ManagementClusters == 0 {
-		c.ManagementClusters = 2
+		c.ManagementClusters = defaultManagementClusters
 	}
 	if c.Fidelity == "" {
 		c.Fidelity = FidelityProcess
@@ -184,6 +190,11 @@ func (c *Config) validate() error {
 			}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Programs)) {
+		if known := c.processNames(); !slices.Contains(known, name) {
+			return fmt.Errorf("programs: unknown process %q; the processes are %s", name, strings.Join(known, ", "))
+		}
+	}
 	for _, name := range c.Without {
 		if known := c.processNames(); !slices.Contains(known, name) {
 			return fmt.Errorf("without: unknown process %q; the processes are %s", name, strings.Join(known, ", "))
@@ -210,6 +221,16 @@ func (c *Config) processNames() []string {
 		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit")
 	}
 	return names
+}
+
+// StoresOnly returns the configuration of a region that runs PostgreSQL and etcd alone, to copy or restore their data.
+func (c Config) StoresOnly() Config {
+	if c.ManagementClusters == 0 {
+		c.ManagementClusters = defaultManagementClusters
+	}
+	c.Without = slices.DeleteFunc(c.processNames(), func(name string) bool { return name == "postgres" || name == "etcd" })
+	c.Programs = nil
+	return c
 }
 
 // FindSource returns the checkout that contains the working directory or the running program.

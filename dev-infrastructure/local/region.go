@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -101,6 +102,8 @@ type Region struct {
 	certificates CertificateStatus
 	// rotations are the steps of the replacements of authorities.
 	rotations map[string]authorities.Step
+	// programs are the folders of other builds, as in Config.Programs, that the processes use now.
+	programs map[string]string
 }
 
 // Start builds the programs if the configuration requests it, starts the region and returns when all processes are
@@ -121,7 +124,7 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 	}
 	ctx, interrupt := context.WithCancel(ctx)
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
-	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: func() { interrupt(); stopKeeping() }, down: make(chan struct{}), rotations: map[string]authorities.Step{}}
+	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: func() { interrupt(); stopKeeping() }, down: make(chan struct{}), rotations: map[string]authorities.Step{}, programs: maps.Clone(config.Programs)}
 	r.enter(PhaseBuilding)
 	if err := r.start(ctx, keeping); err != nil {
 		r.Close()
@@ -166,7 +169,11 @@ func (r *Region) start(ctx, keeping context.Context) error {
 		return err
 	}
 	r.keepers.Go(func() { r.keepCertificates(keeping) })
-	running, err := supervisor.New(r.specs(), supervisor.Options{LogDir: r.LogDir(), OnChange: r.processChanged})
+	specs, err := r.startSpecs(ctx)
+	if err != nil {
+		return err
+	}
+	running, err := supervisor.New(specs, supervisor.Options{LogDir: r.LogDir(), OnChange: r.processChanged})
 	if err != nil {
 		return err
 	}

@@ -147,16 +147,16 @@ func (r *Region) provisionDatabases(ctx context.Context, server *postgresProcess
 		if r.config.without(database.program) {
 			continue
 		}
-		if err := r.migrate(ctx, &database, server.log); err != nil {
+		if err := r.migrate(ctx, &database, r.programOf(database.program, database.program), server.log); err != nil {
 			return fmt.Errorf("migrating the database %s: %w", database.Name, err)
 		}
 	}
 	return nil
 }
 
-// migrate runs the command migrate of a service and appends its output to the log.
-func (r *Region) migrate(ctx context.Context, database *serviceDatabase, log io.Writer) error {
-	command := exec.Command(r.program(database.program), migratecommand.Name,
+// migrate runs the command migrate of a program of a service and appends its output to the log.
+func (r *Region) migrate(ctx context.Context, database *serviceDatabase, program string, log io.Writer) error {
+	command := exec.Command(program, migratecommand.Name,
 		"--database-url-file="+r.ownerURLFile(database.Name),
 		"--database-authentication="+postgres.WithCertificate,
 		"--identity-dir="+r.identityDir(database.Owner.Certificate),

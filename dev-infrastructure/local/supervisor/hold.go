@@ -43,9 +43,9 @@ func (p *process) awaitRelease(ctx context.Context, h *hold) bool {
 	case <-ctx.Done():
 		return false
 	case <-h.released:
-	case started := <-p.restartCh:
+	case requested := <-p.restartCh:
 		p.event(EventRestarting, 0, "requested")
-		close(started)
+		p.apply(requested)
 	}
 	return true
 }

@@ -25,7 +25,7 @@ type process struct {
 	probes    Probes
 	needs     []*process
 	neededBy  []*process
-	restartCh chan chan struct{}
+	restartCh chan *restart
 	holdCh    chan *hold
 
 	// everReady is closed when the process is ready for the first time. failed receives the error if it never becomes
@@ -45,7 +45,7 @@ type process struct {
 func newProcess(spec Spec, log *logFile, events *eventLog, options *Options) *process {
 	return &process{
 		spec: spec, log: log, events: events, onChange: options.OnChange, probes: options.Probes,
-		restartCh: make(chan chan struct{}), holdCh: make(chan *hold), everReady: make(chan struct{}), failed: make(chan error, 1),
+		restartCh: make(chan *restart), holdCh: make(chan *hold), everReady: make(chan struct{}), failed: make(chan error, 1),
 		done: make(chan struct{}), changed: make(chan struct{}),
 		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path, DataDir: spec.DataDir},
 	}
@@ -156,9 +156,9 @@ func (p *process) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case started := <-p.restartCh:
+		case requested := <-p.restartCh:
 			p.event(EventRestarting, 0, "requested")
-			close(started)
+			p.apply(requested)
 			pauses.Reset()
 		case held := <-p.holdCh:
 			if !p.awaitRelease(ctx, held) {
@@ -236,12 +236,12 @@ func (p *process) runOnce(ctx context.Context) error {
 		<-watched
 		p.shutDown(running, p.grace())
 		return ctx.Err()
-	case started := <-p.restartCh:
+	case requested := <-p.restartCh:
 		stopWatching()
 		<-watched
 		p.event(EventRestarting, running.Pid(), "requested")
 		p.shutDown(running, p.grace())
-		close(started)
+		p.apply(requested)
 		return errRestart
 	case held := <-p.holdCh:
 		stopWatching()

@@ -255,24 +255,6 @@ func (s *Supervisor) Kill(ctx context.Context, name string) error {
 	return nil
 }
 
-// Restart stops a process gracefully, starts it again without a pause, and waits until it is ready.
-func (s *Supervisor) Restart(ctx context.Context, name string) error {
-	p, err := s.find(name)
-	if err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	select {
-	case p.restartCh <- ended:
-	case <-p.done:
-		return fmt.Errorf("%s is stopped", name)
-	case <-ctx.Done():
-		return fmt.Errorf("restarting %s: %w", name, ctx.Err())
-	}
-	<-ended
-	return s.AwaitReady(ctx, name)
-}
-
 // AwaitReady waits until the process runs and is ready.
 func (s *Supervisor) AwaitReady(ctx context.Context, name string) error {
 	p, err := s.find(name)
