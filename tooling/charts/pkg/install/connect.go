@@ -81,8 +81,15 @@ type bound struct {
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It sends no request after the end of ctx: AfterFunc runs in a goroutine of its own, which the
+// cluster could outrun.
 func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.ctx.Err() != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, context.Cause(b.ctx)
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(b.ctx, func() { cancel(context.Cause(b.ctx)) })
 	end := sync.OnceFunc(func() { stop(); cancel(nil) })
