@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
 )
@@ -74,6 +75,26 @@ func TestRightsOfAgentAreCurrent(t *testing.T) {
 		}
 	}
 	compareFile(t, "maestro/agent/deploy/rights.yaml", all.Bytes())
+}
+
+// TestDefinitionsOfAgentAreCurrent compares the definition of AppliedManifestWorks in the agent's chart with the published one.
+func TestDefinitionsOfAgentAreCurrent(t *testing.T) {
+	const published = "work/v1/0000_01_work.open-cluster-management.io_appliedmanifestworks.crd.yaml"
+	text, err := os.ReadFile(filepath.Join(crdtest.Folder(t, "open-cluster-management.io/api"), published))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition map[string]any
+	if err := yaml.Unmarshal(text, &definition); err != nil {
+		t.Fatal(err)
+	}
+	delete(definition, "status") // it is the API server's
+	// With the definition, Kubernetes deletes all AppliedManifestWorks, and with them what the agent has applied.
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"helm.sh/resource-policy": "keep"}
+	if text, err = yaml.Marshal(definition); err != nil {
+		t.Fatal(err)
+	}
+	compareFile(t, "maestro/agent/deploy/definitions.yaml", append([]byte("---\n"), labelled(t, text, "maestro-agent")...))
 }
 
 // labelled returns an object with the labels of a chart.

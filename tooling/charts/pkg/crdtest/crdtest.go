@@ -29,15 +29,15 @@ func Install(t testing.TB, cluster *rest.Config) {
 	t.Helper()
 	var folders []string
 	for module, folder := range definitions() {
-		folders = append(folders, filepath.Join(folderOf(t, module), filepath.FromSlash(folder)))
+		folders = append(folders, filepath.Join(Folder(t, module), filepath.FromSlash(folder)))
 	}
 	if _, err := envtest.InstallCRDs(cluster, envtest.CRDInstallOptions{Paths: folders, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// folderOf returns the folder of a module that tooling/third-party/crds pins.
-func folderOf(t testing.TB, module string) string {
+// Folder returns the folder of a module that tooling/third-party/crds pins.
+func Folder(t testing.TB, module string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
 	command.Dir = filepath.Join(charttest.Root(t), "tooling/third-party/crds")
