@@ -28,6 +28,7 @@ import (
 	clusterserviceapp "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
@@ -110,11 +111,58 @@ func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
 			}
 			accepted[name] = true
 			checkFiles(t, pod, objects)
+			if name == w.Program() && !w.Management { // others authenticate to no program
+				checkIdentity(t, w, pod, objects)
+			}
 		}
 	})
 	for name := range programs() {
 		if !accepted[name] {
 			t.Errorf("no chart starts %s", name)
+		}
+	}
+}
+
+// checkIdentity checks that a program has either a certificate or a sidecar, and that it accepts the identity of the sidecar.
+func checkIdentity(t *testing.T, w workload.Workload, pod *corev1.PodTemplateSpec, objects chart.Objects) {
+	t.Helper()
+	var options mesh.Options
+	for _, argument := range pod.Spec.Containers[0].Args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+		switch name {
+		case "identity-dir":
+			options.IdentityDir = value
+		case "sidecar-identity":
+			options.SidecarIdentity = value
+		case "sidecar-gateway":
+			options.SidecarGateway = value
+		}
+	}
+	sidecar := options.SidecarIdentity != ""
+	if sidecar {
+		if _, err := options.Load(w.Peer); err != nil {
+			t.Error(err)
+		}
+	}
+	if injected := pod.Labels["sidecar.istio.io/inject"] == "true" && pod.Labels["istio.io/rev"] != ""; injected != sidecar {
+		t.Errorf("the pod gets a sidecar: %t, the program expects one: %t", injected, sidecar)
+	}
+	certificate := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "identity" })
+	if certificate == sidecar || certificate != (options.IdentityDir != "") {
+		t.Errorf("the pod has a certificate: %t, a sidecar: %t", certificate, sidecar)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Service" {
+			continue
+		}
+		service := &corev1.Service{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range service.Spec.Ports {
+			if want := map[bool]string{true: "grpc", false: "http"}[port.Name == "grpc"]; sidecar && (port.AppProtocol == nil || *port.AppProtocol != want) || !sidecar && port.AppProtocol != nil {
+				t.Errorf("the port %s has the protocol %v", port.Name, port.AppProtocol)
+			}
 		}
 	}
 }

@@ -109,6 +109,9 @@ spec:
     port: {{ $number }}
     targetPort: {{ $name }}
     protocol: TCP
+{{- if get $.values.identity "sidecar" }}
+    appProtocol: {{ include "service.sidecarProtocol" $name }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -53,12 +53,18 @@ spec:
       labels:
         {{- include "service.selector" . | nindent 8 }}
         azure.workload.identity/use: "true"
-        sidecar.istio.io/inject: "false"
-{{- with .values.files }}
-      annotations:
-        hcpmesh.io/files: {{ toYaml . | sha256sum }}
+        {{- include "service.sidecarLabels" .values.identity | trim | nindent 8 }}
+{{- with include "service.podAnnotations" .values | trim }}
+      annotations: {{- . | nindent 8 }}
 {{- end }}
     spec: {{- include "service.pod" . | nindent 6 }}
+{{- end }}
+
+{{- define "service.podAnnotations" -}}
+{{- with .files }}
+hcpmesh.io/files: {{ toYaml . | sha256sum }}
+{{- end }}
+{{- include "service.sidecarAnnotations" .identity }}
 {{- end }}
 
 {{- define "service.pod" -}}
@@ -113,11 +119,7 @@ containers:
   securityContext: {{- include "service.containerSecurity" . | nindent 4 }}
   volumeMounts:
 {{- include "service.platformMounts" .values | nindent 2 }}
-{{- if get .values.identity "secret" }}
-  - name: identity
-    mountPath: /identity
-    readOnly: true
-{{- end }}
+{{- include "service.identityMount" .values.identity | nindent 2 }}
 {{- with .values.secrets.volumes }}
 {{- include "service.secretMounts" (dict "volumes" .) | nindent 2 }}
 {{- end }}
@@ -137,12 +139,7 @@ containers:
 {{- end }}
 volumes:
 {{- include "service.platformVolumes" .values | nindent 0 }}
-{{- with get .values.identity "secret" }}
-- name: identity
-  secret:
-    secretName: {{ . }}
-    defaultMode: 0440
-{{- end }}
+{{- include "service.identityVolume" .values.identity | nindent 0 }}
 {{- with .values.secrets.volumes }}
 {{- include "service.secretVolumes" (dict "name" $.name "volumes" . "provider" $.values.secrets.provider) | nindent 0 }}
 {{- end }}
@@ -176,6 +173,24 @@ volumes:
         - path: namespace
           fieldRef:
             fieldPath: metadata.namespace
+{{- end }}
+{{- end }}
+
+{{/* The certificate of a program or a job, if it has one. Both take an identity. */}}
+{{- define "service.identityMount" -}}
+{{- if get . "secret" }}
+- name: identity
+  mountPath: /identity
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "service.identityVolume" -}}
+{{- with get . "secret" }}
+- name: identity
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
 {{- end }}
 {{- end }}
 
@@ -231,6 +246,10 @@ limits:
 {{- $flags := dict "ops-listen" (printf "0.0.0.0:%s" (include "service.operationsPort" .)) "drain" (printf "%ss" (include "service.drain" .)) }}
 {{- if get .values.identity "secret" }}
 {{- $_ := set $flags "identity-dir" "/identity" }}
+{{- end }}
+{{- with get .values.identity "sidecar" }}
+{{- $_ := set $flags "sidecar-identity" .id }}
+{{- $_ := set $flags "sidecar-gateway" .gateway }}
 {{- end }}
 {{- if or .program.audit .program.auditWithPod }}
 {{- $_ := set $flags "audit-queue-dir" "/audit/queue" }}

@@ -23,7 +23,7 @@ import (
 func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 	options := policy.Options{
 		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, MonitoringNamespace: workload.MonitoringNamespace,
-		Gateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: "aks-istio-ingressgateway-external"},
+		Gateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.GatewayAccount},
 	}
 	for _, w := range workload.All() {
 		if !w.Management {

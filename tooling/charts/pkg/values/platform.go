@@ -52,13 +52,13 @@ func clusterValues(c *computation) any {
 }
 
 func meshValues(c *computation) any {
-	return map[string]any{"trustDomain": c.text("trustDomain")}
+	return map[string]any{"trustDomain": c.text("trustDomain"), "sidecars": c.sidecars()}
 }
 
 // ingressValues returns the hosts of the gateway. MISE checks requests of ARM where the frontend relies on it.
 func ingressValues(c *computation) any {
 	v := map[string]any{
-		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"),
+		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "sidecars": c.sidecars(),
 		"arm": c.route("arm", mesh.Frontend), "admin": c.route("admin", mesh.Admin),
 		"tokens": c.tokens("admin", "frontend"),
 	}

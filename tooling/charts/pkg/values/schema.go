@@ -43,6 +43,7 @@ const (
 	filePattern      = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`
 	cidrPattern      = `^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$`
 	authorityPattern = `^https://[a-z0-9.-]+(:[0-9]+)?/$`
+	spiffePattern    = `^spiffe://[a-z0-9.-]+/ns/[a-z0-9-]+/sa/[a-z0-9-]+$`
 	domainPattern    = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
 )
 
@@ -62,7 +63,7 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		"resources": closed(object{
 			"cpuMillicores": integer(10, 64000), "memoryMiB": integer(16, 65536), "memoryLimitMiB": integer(16, 65536),
 		}),
-		"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern), "secret": text(namePattern)}, "authority", "secret"),
+		"identity": identitySchema(),
 		"flags":    flagsSchema(w, configuration),
 		"secrets": closed(object{
 			"provider": object{"enum": []string{CSI, Secret}},
@@ -100,6 +101,18 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		return nil, err
 	}
 	return append(encoded, '\n'), nil
+}
+
+// identitySchema allows the identity of a program.
+func identitySchema() object {
+	return closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern), "secret": text(namePattern), "sidecar": sidecarSchema()}, "authority", "secret", "sidecar")
+}
+
+// sidecarSchema allows the sidecar of a program.
+func sidecarSchema() object {
+	return closed(object{
+		"revision": text(`^asm-1-[0-9]{2}$`), "id": text(spiffePattern), "gateway": text(spiffePattern), "directPorts": text(`^[1-9][0-9]*(,[1-9][0-9]*)*$`),
+	})
 }
 
 // flagsSchema allows the flags that keys of the configuration have in x-configures.

@@ -91,6 +91,8 @@ type Identity struct {
 	Authority string `json:"authority,omitempty"`
 	// Secret is the name of the Secret with tls.crt, tls.key and ca.crt. It is empty for a program without such an identity.
 	Secret string `json:"secret,omitempty"`
+	// Sidecar replaces Secret if a sidecar of Istio authenticates connections between programs. It is nil otherwise.
+	Sidecar *Sidecar `json:"sidecar,omitempty"`
 }
 
 // Secrets are the secret files of a program.
@@ -141,13 +143,17 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 	if w.Migration {
 		v.Migration = &Migration{Identity: c.identity("migrationIdentity"), Vault: c.ownVault(), DatabaseURL: c.own("databaseOwnerUrl", "secret"), DatabaseRole: c.own("databaseRole")}
 	}
-	if !w.Management {
+	sidecars := !w.Management && c.sidecars()
+	if !w.Management && !sidecars {
 		v.Identity.Secret = string(w.Peer) + "-identity"
 	}
 	c.flags()
 	v.Flags, v.Files = c.set, c.files()
 	v.Secrets.Volumes = c.volumes()
 	v.Network = c.network(v, mesh.Rules())
+	if sidecars {
+		v.Identity.Sidecar = c.sidecar(&v.Network)
+	}
 	if c.err != nil {
 		return nil, c.err
 	}

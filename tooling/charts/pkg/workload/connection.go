@@ -11,6 +11,8 @@ import (
 const (
 	// GatewayNamespace has the ingress gateway, which takes the place of the ARM front door of a local region.
 	GatewayNamespace = "aks-istio-ingress"
+	// GatewayAccount is the service account of the gateway.
+	GatewayAccount = "aks-istio-ingressgateway-external"
 	// MonitoringNamespace has Prometheus and the collector of traces.
 	MonitoringNamespace = "monitoring"
 )
