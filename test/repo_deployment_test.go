@@ -106,6 +106,14 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"keys of two modes":                {"clouds/public/int.yaml", "frontend: {authentication: {mode: token}}", "frontend.authentication.audience: is required"},
 		"admin from everywhere":            {"clouds/public/int.yaml", "ingress: {admin: {sources: [\"0.0.0.0/0\"]}}", "ingress.admin.sources: breaks the rule admin-sources"},
 		"too many sessions":                {"clouds/public/int.yaml", "maestro: {server: {replicas: 9}}", "eventGrid.sessionsPerClient: breaks the rule mqtt-sessions"},
+		"a password in a database's URL":   {"clouds/public/int.yaml", "clusterService: {databaseOwnerUrl: \"postgres://owner:hunter2@db.example.com/fleet?sslmode=verify-full\"}", "clouds/public/int.yaml:LAST: clusterService.databaseOwnerUrl: "},
+		"a database that is not verified":  {"clouds/public/int.yaml", "clusterService: {databaseUrl: \"postgres://cluster_service@${postgres.clusterService.server}.${endpoints.postgresSuffix}/fleet?sslmode=require\"}", "clusterService.databaseUrl: "},
+		"a certificate for Azure's server": {"clouds/public/int.yaml", "clusterService: {databaseAuthentication: certificate}", "clusterService.databaseAuthentication: breaks the rule cluster-service-database-authentication"},
+		"a token for a foreign server":     {"clouds/public/int.yaml", "clusterService: {databaseUrl: \"postgres://cluster_service@db.example.com/fleet?sslmode=verify-full\"}", "breaks the rule cluster-service-database-server"},
+		"a database that nobody creates":   {"clouds/public/int.yaml", "maestro: {server: {databaseOwnerUrl: \"postgres://maestro_owner@${postgres.maestro.server}.${endpoints.postgresSuffix}/other?sslmode=verify-full\"}}", "breaks the rule maestro-database-server"},
+		"a service that owns its tables":   {"clouds/public/int.yaml", "clusterService: {databaseRole: cluster_service_owner}", "breaks the rule cluster-service-database-roles"},
+		"one identity for two roles":       {"clouds/public/int.yaml", "maestro: {server: {provisionIdentity: \"${maestro.server.migrationIdentity}\"}}", "breaks the rule maestro-database-identities"},
+		"an unknown authentication":        {"clouds/public/int.yaml", "maestro: {server: {databaseAuthentication: password}}", "maestro.server.databaseAuthentication: "},
 		"too many connections":             {"clouds/public/int.yaml", "clusterService: {databaseConnections: 100}", "postgres.clusterService.maxConnections: breaks the rule cluster-service-database-connections"},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -168,7 +176,7 @@ var schemaKeywords = []string{"$ref", "type", "description", "properties", "requ
 var keyUsers = []string{"infrastructure", "charts", "pipelines", "rules", "references"}
 
 // secretName matches the names of keys that must be references to secrets; publicNames are the exceptions.
-var secretName, publicNames = regexp.MustCompile(`(?i)(password|token|secret|key|url)$`), []string{"checkUrl", "issuerUrl", "updateGraphUrl"}
+var secretName, publicNames = regexp.MustCompile(`(?i)(password|token|secret|key|url)$`), []string{"checkUrl", "issuerUrl", "updateGraphUrl", "databaseUrl", "databaseOwnerUrl", "databaseAdministratorUrl"}
 
 // TestConfigurationSchemaIsStrict checks that the schema has no open maps, that each key is documented and used, and that keys with
 // the name of a secret are references.
@@ -260,7 +268,7 @@ var byChart = map[string]string{
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
 var atDefault = []string{
 	"sidecar-identity", "sidecar-gateway",
-	"die-with-parent", "developer", "profiling-socket", "database-authentication", "database-url", "database-audience", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog", "release-trust-root-file",
+	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog", "release-trust-root-file",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
 	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",

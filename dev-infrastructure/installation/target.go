@@ -14,7 +14,7 @@ import (
 )
 
 // Target returns the configuration of a region or a stamp with the digests of built images, for values of its charts. root is the root
-// of the repository. Managed identities do not exist outside of Azure; ClientID returns the client IDs that stand for them.
+// of the repository. Managed identities do not exist outside of Azure; ClientID and ObjectID return the IDs that stand for theirs.
 func Target(root, name string, images *imagelist.List) (values.Target, error) {
 	parsed, err := layer.ParseTarget(name)
 	if err != nil {
@@ -32,9 +32,9 @@ func Target(root, name string, images *imagelist.List) (values.Target, error) {
 	for _, image := range images.Images {
 		digests[image.Repository] = image.Digest
 	}
-	target := values.Target{Name: name, Schema: configuration.Schema, ClientIDs: map[string]string{}}
+	target := values.Target{Name: name, Schema: configuration.Schema, ClientIDs: map[string]string{}, ObjectIDs: map[string]string{}}
 	for _, identity := range values.Identities(rendered) {
-		target.ClientIDs[identity] = ClientID(identity)
+		target.ClientIDs[identity], target.ObjectIDs[identity] = ClientID(identity), ObjectID(identity)
 	}
 	target.Configuration = withDigests(rendered, "", digests)
 	return target, nil
@@ -43,6 +43,11 @@ func Target(root, name string, images *imagelist.List) (values.Target, error) {
 // ClientID returns the client ID that stands for a managed identity. It follows from the name.
 func ClientID(identity string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("managed identity of hcpmesh: "+identity)).String()
+}
+
+// ObjectID returns the object ID that stands for the principal of a managed identity. It follows from the name.
+func ObjectID(identity string) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("principal of hcpmesh: "+identity)).String()
 }
 
 // withDigests returns a copy of a node with the digests of the images in it, by repository. An image that was not built has no digest.

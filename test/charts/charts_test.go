@@ -30,6 +30,7 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
@@ -51,6 +52,11 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		"maestro-server": func(set *flag.FlagSet) func() error { o := &maestroapp.Options{}; o.AddFlags(set); return o.Validate },
 		"migrate": func(set *flag.FlagSet) func() error {
 			o := &migratecommand.Options{}
+			o.AddFlags(set)
+			return func() error { return o.Validate(set) }
+		},
+		"provision": func(set *flag.FlagSet) func() error {
+			o := &provisioncommand.Options{}
 			o.AddFlags(set)
 			return func() error { return o.Validate(set) }
 		},
@@ -96,8 +102,8 @@ func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
 				continue
 			}
 			name, args := w.Program(), pod.Spec.Containers[0].Args
-			if args[0] == migratecommand.Name {
-				name, args = "migrate", args[1:]
+			if args[0] == migratecommand.Name || args[0] == provisioncommand.Name {
+				name, args = args[0], args[1:]
 			}
 			define, ok := programs()[name]
 			if !ok {

@@ -6,7 +6,14 @@ output "result" {
       }
     }
     migrations = {
-      for server, identity in azapi_resource.postgres_owner : server => { id = identity.id, name = identity.name, clientId = identity.output.properties.clientId }
+      for server, identity in azapi_resource.postgres_owner : server => {
+        id = identity.id, name = identity.name, clientId = identity.output.properties.clientId, principalId = identity.output.properties.principalId
+      }
+    }
+    provisions = {
+      for server, identity in azapi_resource.postgres_provision : server => {
+        id = identity.id, name = identity.name, clientId = identity.output.properties.clientId, principalId = identity.output.properties.principalId
+      }
     }
     cosmos   = { id = azapi_resource.cosmos.id, endpoint = azapi_resource.cosmos.output.properties.documentEndpoint, database = azapi_resource.cosmos_database.name }
     postgres = { for name, server in azapi_resource.postgres : name => { id = server.id, host = server.output.properties.fullyQualifiedDomainName, database = local.postgres[name].database } }

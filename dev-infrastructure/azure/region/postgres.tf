@@ -33,15 +33,6 @@ resource "azapi_resource" "postgres" {
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 
-resource "azapi_resource" "postgres_database" {
-  for_each  = local.postgres
-  type      = local.types.postgresDatabase
-  parent_id = azapi_resource.postgres[each.key].id
-  name      = each.value.database
-  body      = { properties = { charset = "UTF8", collation = "C" } }
-  lifecycle { prevent_destroy = !var.allow_loss }
-}
-
 # Parameters exist as long as their server, so they are updated and not created.
 resource "azapi_update_resource" "postgres_parameter" {
   for_each   = local.parameters
@@ -49,12 +40,22 @@ resource "azapi_update_resource" "postgres_parameter" {
   parent_id  = azapi_resource.postgres[each.value.server].id
   name       = each.value.parameter
   body       = { properties = { value = each.value.value, source = "user-override" } }
-  depends_on = [azapi_resource.postgres_database]
 }
 
-# The owners of the databases. Their principals exist only to migrate; `PROGRAM migrate` grants the rights of the services.
+# The commands `migrate` and `provision` of each service have identities of their own. `provision` is the administrator of the server: it
+# creates the database and its roles, because a database that Resource Manager creates may belong to Azure's superuser.
 resource "azapi_resource" "postgres_owner" {
   for_each               = { "cluster-service" = var.config.clusterService.migrationIdentity, "maestro" = var.config.maestro.server.migrationIdentity }
+  type                   = local.types.identity
+  parent_id              = azapi_resource.group.id
+  name                   = each.value
+  location               = local.location
+  body                   = {} # without a body, the provider returns its output as text
+  response_export_values = ["properties.principalId", "properties.clientId"]
+}
+
+resource "azapi_resource" "postgres_provision" {
+  for_each               = { "cluster-service" = var.config.clusterService.provisionIdentity, "maestro" = var.config.maestro.server.provisionIdentity }
   type                   = local.types.identity
   parent_id              = azapi_resource.group.id
   name                   = each.value
@@ -67,9 +68,9 @@ resource "azapi_resource" "postgres_administrator" {
   for_each  = local.postgres
   type      = local.types.postgresAdministrator
   parent_id = azapi_resource.postgres[each.key].id
-  name      = azapi_resource.postgres_owner[each.key].output.properties.principalId
+  name      = azapi_resource.postgres_provision[each.key].output.properties.principalId
   body = {
-    properties = { principalName = azapi_resource.postgres_owner[each.key].name, principalType = "ServicePrincipal", tenantId = var.config.tenantId }
+    properties = { principalName = azapi_resource.postgres_provision[each.key].name, principalType = "ServicePrincipal", tenantId = var.config.tenantId }
   }
   depends_on = [azapi_update_resource.postgres_parameter]
 }

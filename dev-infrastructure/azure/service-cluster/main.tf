@@ -58,11 +58,12 @@ resource "azapi_resource" "name" {
   body      = { properties = { TTL = 300, ARecords = [{ ipv4Address = azapi_resource.address[each.key].output.properties.ipAddress }] } }
 }
 
-# The service accounts of the services, and those that migrate the databases, may use their identities.
+# The service accounts of the services, and those that provision and migrate the databases, may use their identities.
 resource "azapi_resource" "federated" {
   for_each = merge(
     { for service, identity in local.region.identities : service => { identity = identity.id, account = var.tables.serviceAccounts[service] } },
     { for server, identity in local.region.migrations : "${server}-migration" => { identity = identity.id, account = var.tables.migrationAccounts[server] } },
+    { for server, identity in local.region.provisions : "${server}-provision" => { identity = identity.id, account = var.tables.provisionAccounts[server] } },
   )
   type      = local.types.federatedCredential
   parent_id = each.value.identity

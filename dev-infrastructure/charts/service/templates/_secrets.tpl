@@ -11,7 +11,7 @@ workload identity of the pod. With the provider secret, a Secret with the name o
 {{- end }}
 {{- end }}
 
-{{/* Takes name, namespace, volume, identity and, for hooks, annotations. */}}
+{{/* Takes name, namespace, volume and identity. */}}
 {{- define "service.secretProviderClass" }}
 ---
 apiVersion: secrets-store.csi.x-k8s.io/v1
@@ -20,9 +20,6 @@ metadata:
   name: {{ .name }}-{{ .volume.name }}
   namespace: {{ .namespace }}
   labels: {{- include "service.labels" . | nindent 4 }}
-{{- with get . "annotations" }}
-  annotations: {{- toYaml . | nindent 4 }}
-{{- end }}
 spec:
   provider: azure
   parameters:

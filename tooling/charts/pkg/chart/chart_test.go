@@ -20,17 +20,11 @@ func frontend(t *testing.T) (*chart.Chart, map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range charttest.Targets(t) {
-		if target.Name == reference {
-			computed, err := values.Of(w, target)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return loaded, plain(t, computed)
-		}
+	computed, err := values.Of(w, target(t, reference))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no region %s", reference)
-	return nil, nil
+	return loaded, plain(t, computed)
 }
 
 func plain(t *testing.T, v any) map[string]any {
@@ -105,6 +99,70 @@ func TestSecretsCanComeFromKubernetes(t *testing.T) {
 	all := text(t, objects)
 	if strings.Contains(all, "SecretProviderClass") || !strings.Contains(all, "secretName: frontend-keys") {
 		t.Error("the pods do not use the Secret frontend-keys")
+	}
+}
+
+// target returns the target with a name.
+func target(t *testing.T, name string) values.Target {
+	t.Helper()
+	for _, target := range charttest.Targets(t) {
+		if target.Name == name {
+			return target
+		}
+	}
+	t.Fatalf("no target %s", name)
+	return values.Target{}
+}
+
+// TestJobsOfCertificates renders Cluster Service for a server that authenticates client certificates. Nothing in the cluster provisions it.
+func TestJobsOfCertificates(t *testing.T) {
+	w, _ := workload.Find("cluster-service")
+	var jobs chart.Objects
+	for _, object := range charttest.Render(t, w, target(t, "public/local/westus3")) {
+		if strings.Contains(object.GetName(), "provision") {
+			t.Errorf("there is a %s %s", object.GetKind(), object.GetName())
+		}
+		if object.GetKind() == "Job" {
+			jobs = append(jobs, object)
+		}
+	}
+	job := text(t, jobs)
+	for _, want := range []string{"- --database-authentication=certificate\n", "- --identity-dir=/identity\n", "secretName: cluster-service-migration-identity\n"} {
+		if !strings.Contains(job, want) {
+			t.Errorf("the jobs have no %s:\n%s", want, job)
+		}
+	}
+}
+
+// TestWrongJobsAreRefused changes values with which a job would not start, or would log in as another role.
+func TestWrongJobsAreRefused(t *testing.T) {
+	w, _ := workload.Find("cluster-service")
+	correct := target(t, reference)
+	loaded, err := chart.Load(filepath.Join(charttest.Root(t), w.Folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason, c := range map[string]struct {
+		job, flag, value, want string
+	}{
+		"a password":             {"migration", "database-url", "postgres://owner:hunter2@db.example.com/fleet?sslmode=verify-full", "at '/migration/flags/database-url'"},
+		"an unverified server":   {"migration", "database-url", "postgres://owner@db.example.com/fleet?sslmode=require", "at '/migration/flags/database-url'"},
+		"passwords":              {"migration", "database-authentication", "password", "at '/migration/flags/database-authentication'"},
+		"no identity of a role":  {"provision", "owner-object-id", "", "at '/provision/flags/owner-object-id'"},
+		"certificates of admins": {"provision", "database-authentication", "certificate", "at '/provision/flags/database-authentication'"},
+	} {
+		v, err := values.Of(w, correct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		map[string]*values.DatabaseJob{"migration": v.Migration, "provision": v.Provision}[c.job].Flags[c.flag] = c.value
+		if _, err := loaded.Render(string(w.Peer), v); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	correct.ObjectIDs = nil
+	if _, err := values.Of(w, correct); err == nil || !strings.Contains(err.Error(), "the object ID of the managed identity cluster-service-migration-prod-uks is missing") {
+		t.Errorf("without object IDs: %v", err)
 	}
 }
 

@@ -58,13 +58,13 @@ func Targets(t testing.TB) []values.Target {
 	return targets
 }
 
-// Complete returns a target with a digest for every image and a client ID for every managed identity of a rendered document.
+// Complete returns a target with a digest for every image, and a client ID and an object ID for every managed identity of a rendered document.
 func Complete(name layer.Target, s *schema.Schema, rendered *document.Node) values.Target {
-	ids := map[string]string{}
+	clients, objects := map[string]string{}, map[string]string{}
 	for _, identity := range values.Identities(rendered) {
-		ids[identity] = clientID(identity)
+		clients[identity], objects[identity] = madeUpID(identity), madeUpID("object of "+identity)
 	}
-	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: ids}
+	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: clients, ObjectIDs: objects}
 }
 
 // completed returns a copy with digests.
@@ -87,7 +87,7 @@ func digest(repository string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(repository)))
 }
 
-func clientID(identity string) string {
+func madeUpID(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

@@ -49,7 +49,7 @@ func Identities(configuration *document.Node) []string {
 	var visit func(*document.Node)
 	visit = func(n *document.Node) {
 		for key, field := range n.Fields {
-			if key == "managedIdentity" || key == "migrationIdentity" {
+			if key == "managedIdentity" || key == "migrationIdentity" || key == "provisionIdentity" {
 				names[fmt.Sprint(field.Value)] = true
 			}
 			visit(field)

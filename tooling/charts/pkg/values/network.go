@@ -46,7 +46,7 @@ type PrivateEndpoints struct {
 // httpsPort is the port of Entra ID, which issues the tokens of all workload identities, and of most services of Azure.
 const httpsPort = 443
 
-// postgresPort is the port of Azure Database for PostgreSQL.
+// postgresPort is the port of PostgreSQL in a URL without a port.
 const postgresPort = 5432
 
 // network computes the connections of a program: the authorization table gives those to other programs, the addresses in its flags all
@@ -68,9 +68,6 @@ func (c *computation) network(v *Values, rules []mesh.Rule) Network {
 		n.Servers = append(n.Servers, Server{server.Namespace, numbers})
 	}
 	private := []int32{}
-	if _, ok := v.Flags["database-url-file"]; ok {
-		private = append(private, postgresPort)
-	}
 	if c.workload.Management {
 		private = append(private, httpsPort) // the API server of a private cluster
 	}
@@ -108,7 +105,7 @@ func (c *computation) cluster() string {
 // privateSuffixes are the DNS suffixes of services with private endpoints.
 func (c *computation) privateSuffixes() []string {
 	var suffixes []string
-	for _, name := range []string{"cosmosSuffix", "eventGridSuffix", "keyVaultSuffix", "blobSuffix"} {
+	for _, name := range []string{"cosmosSuffix", "eventGridSuffix", "keyVaultSuffix", "blobSuffix", "postgresSuffix"} {
 		suffixes = append(suffixes, c.text("endpoints", name))
 	}
 	return suffixes
@@ -120,6 +117,8 @@ func addressIn(value string) (host string, port int32, ok bool) {
 		text := parsed.Port()
 		switch {
 		case text != "":
+		case parsed.Scheme == "postgres":
+			return parsed.Hostname(), postgresPort, true
 		case parsed.Scheme == "https":
 			return parsed.Hostname(), httpsPort, true
 		case parsed.Scheme == "http":

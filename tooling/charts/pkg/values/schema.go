@@ -3,6 +3,7 @@ package values
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,10 +43,14 @@ const (
 	secretPattern    = `^[a-z][a-z0-9-]{1,62}$`
 	filePattern      = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`
 	cidrPattern      = `^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$`
+	rolePattern      = `^[a-z][a-z0-9_]{0,62}$`
 	authorityPattern = `^https://[a-z0-9.-]+(:[0-9]+)?/$`
 	spiffePattern    = `^spiffe://[a-z0-9.-]+/ns/[a-z0-9-]+/sa/[a-z0-9-]+$`
 	domainPattern    = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
 )
+
+// databaseURLPattern is the pattern of URLs of databases, which have no password and verify the server.
+const databaseURLPattern = `^postgres://[a-z0-9][a-z0-9_-]{0,62}@[a-z0-9.-]+(:[0-9]+)?/[a-z][a-z0-9_]{0,62}\?sslmode=verify-full$`
 
 // SchemaOf returns the schema of the values of a workload's chart, values.schema.json. It refuses unknown keys, so that a wrong key is an
 // error and not a value without effect.
@@ -88,12 +93,9 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		properties["audit"] = closed(object{"storageClass": text(namePattern)})
 	}
 	if w.Migration {
-		properties["migration"] = closed(object{
-			"identity": closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern)}, "authority"),
-			"vault":    text(namePattern), "databaseUrl": text(secretPattern), "databaseRole": text(`^[a-z][a-z0-9_]{0,62}$`),
-		})
+		addDatabaseJobs(properties)
 	}
-	whole := closed(properties, "service")
+	whole := closed(properties, "service", "provision")
 	whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	whole["description"] = fmt.Sprintf("Values of the chart %s. They are computed from the configuration of a region: see docs/deploy/charts.md.", w.Peer)
 	encoded, err := json.MarshalIndent(whole, "", "  ")
@@ -126,6 +128,25 @@ func flagsSchema(w workload.Workload, configuration *schema.Schema) object {
 		}
 	})
 	return object{"type": "object", "additionalProperties": false, "properties": flags}
+}
+
+// addDatabaseJobs adds the jobs that prepare a database. The program ends if they have other flags.
+func addDatabaseJobs(properties object) {
+	identity := object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern)}
+	withSecret := maps.Clone(identity)
+	withSecret["secret"] = text(namePattern)
+	login := object{
+		"database-url": text(databaseURLPattern), "database-audience": text(`^https://` + domainPattern[1:]),
+		"database-authentication": object{"enum": []string{withCertificate, withEntra}},
+	}
+	migrate, provision := maps.Clone(login), maps.Clone(login)
+	migrate["grant-to"] = text(rolePattern)
+	maps.Copy(provision, object{
+		"database-authentication": object{"const": withEntra}, "database-name": text(rolePattern),
+		"owner": text(rolePattern), "owner-object-id": text(uuidPattern), "runtime": text(rolePattern), "runtime-object-id": text(uuidPattern),
+	})
+	properties["migration"] = closed(object{"identity": closed(withSecret, "authority", "secret"), "flags": closed(migrate)})
+	properties["provision"] = closed(object{"identity": closed(identity, "authority"), "flags": closed(provision)})
 }
 
 // addFiles adds the configuration files of a program.

@@ -41,6 +41,8 @@ type Target struct {
 	Configuration *document.Node
 	// ClientIDs are the client IDs of the managed identities, by name. They are outputs of the infrastructure.
 	ClientIDs map[string]string
+	// ObjectIDs are the object IDs of the principals of managed identities, by name. They are outputs of the infrastructure, too.
+	ObjectIDs map[string]string
 	// Secrets is the provider of secrets: CSI or Secret. Empty means that of the cluster's platform.
 	Secrets string
 }
@@ -56,8 +58,10 @@ type Values struct {
 	Secrets   Secrets           `json:"secrets"`
 	Network   Network           `json:"network"`
 	// Audit and Migration are nil for programs without audit records or without a database.
-	Audit     *Audit     `json:"audit,omitempty"`
-	Migration *Migration `json:"migration,omitempty"`
+	Audit     *Audit       `json:"audit,omitempty"`
+	Migration *DatabaseJob `json:"migration,omitempty"`
+	// Provision is nil, too, if the server of the database does not authenticate identities of Azure.
+	Provision *DatabaseJob `json:"provision,omitempty"`
 }
 
 // Audit is the disk with the queue of audit records.
@@ -65,14 +69,10 @@ type Audit struct {
 	StorageClass string `json:"storageClass"`
 }
 
-// Migration is how the command `migrate` connects to the database.
-type Migration struct {
-	Identity Identity `json:"identity"`
-	Vault    string   `json:"vault"`
-	// DatabaseURL is the name of the secret with the URL for the owner of the database.
-	DatabaseURL string `json:"databaseUrl"`
-	// DatabaseRole is the role of the program.
-	DatabaseRole string `json:"databaseRole"`
+// DatabaseJob is a command of the program that prepares its database, with the identity and the flags of the job.
+type DatabaseJob struct {
+	Identity Identity          `json:"identity"`
+	Flags    map[string]string `json:"flags"`
 }
 
 // Image is the image of a program.
@@ -141,7 +141,7 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		v.Audit = &Audit{StorageClass: c.text("audit", "queueStorageClass")}
 	}
 	if w.Migration {
-		v.Migration = &Migration{Identity: c.identity("migrationIdentity"), Vault: c.ownVault(), DatabaseURL: c.own("databaseOwnerUrl", "secret"), DatabaseRole: c.own("databaseRole")}
+		v.Migration, v.Provision = c.migration(), c.provision()
 	}
 	sidecars := !w.Management && c.sidecars()
 	if !w.Management && !sidecars {

@@ -280,11 +280,6 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 	identity := func(name string) map[string]any {
 		return map[string]any{"id": id("region", "region", "Microsoft.ManagedIdentity/userAssignedIdentities/"+name), "name": name, "clientId": principal, "principalId": principal}
 	}
-	owner := func(name string) map[string]any {
-		all := identity(name)
-		delete(all, "principalId") // an administrator of its server, and without roles
-		return all
-	}
 	account := func(keys ...string) map[string]any {
 		return map[string]any{"id": id("region", "region", "Microsoft.Storage/storageAccounts/"+text(keys...)), "url": "https://" + text(keys...) + ".example/"}
 	}
@@ -311,11 +306,12 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 			"frontDoor":  id("global", "global", "Microsoft.Cdn/profiles/oidc"),
 		},
 		variables.Region: map[string]any{
-			"identities": identities, "migrations": map[string]any{"cluster-service": owner("cs-owner"), "maestro": owner("maestro-owner")},
-			"cosmos":   map[string]any{"id": id("region", "region", "Microsoft.DocumentDB/databaseAccounts/"+text("cosmos", "account")), "endpoint": "https://example/", "database": "hcp"},
-			"postgres": map[string]any{"cluster-service": server("clusterService"), "maestro": server("maestro")},
-			"events":   map[string]any{"id": id("region", "region", "Microsoft.EventGrid/namespaces/"+text("eventGrid", "namespace")), "mqttAddress": "example:8883"},
-			"vaults":   vaults, "zone": zone(text("dns", "zone")), "clustersZone": zone(text("dns", "clustersZone")),
+			"identities": identities, "migrations": map[string]any{"cluster-service": identity("cs-owner"), "maestro": identity("maestro-owner")},
+			"provisions": map[string]any{"cluster-service": identity("cs-provision"), "maestro": identity("maestro-provision")},
+			"cosmos":     map[string]any{"id": id("region", "region", "Microsoft.DocumentDB/databaseAccounts/"+text("cosmos", "account")), "endpoint": "https://example/", "database": "hcp"},
+			"postgres":   map[string]any{"cluster-service": server("clusterService"), "maestro": server("maestro")},
+			"events":     map[string]any{"id": id("region", "region", "Microsoft.EventGrid/namespaces/"+text("eventGrid", "namespace")), "mqttAddress": "example:8883"},
+			"vaults":     vaults, "zone": zone(text("dns", "zone")), "clustersZone": zone(text("dns", "clustersZone")),
 			"documents": account("oidc", "storageAccount"), "audit": map[string]any{"sink": account("audit", "sinkAccount"), "witness": account("audit", "witnessAccount")},
 			"metrics": map[string]any{"id": id("region", "region", "Microsoft.Monitor/accounts/m"), "query": "https://example"},
 		},

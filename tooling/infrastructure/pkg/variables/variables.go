@@ -87,9 +87,10 @@ type Tables struct {
 	// TopicSpaces lists topic templates by name of the topic space.
 	TopicSpaces      map[string][]string   `json:"topicSpaces"`
 	TopicPermissions map[string]Permission `json:"topicPermissions"`
-	// ServiceAccounts are those of the services, MigrationAccounts those of the commands that migrate the databases.
+	// ServiceAccounts are those of the services, MigrationAccounts and ProvisionAccounts those of the commands that prepare the databases.
 	ServiceAccounts   map[string]Account `json:"serviceAccounts"`
 	MigrationAccounts map[string]Account `json:"migrationAccounts"`
+	ProvisionAccounts map[string]Account `json:"provisionAccounts"`
 }
 
 // Variables are the values of a scope's variables.
@@ -136,7 +137,7 @@ func (s Scope) Name() string {
 // NewTables returns the requirements of the programs. source is Maestro's name of the server, a part of topics.
 func NewTables(source string) (Tables, error) {
 	t := Tables{CosmosDatabase: database.DatabaseName, CosmosContainers: map[string]Container{}, TopicSpaces: map[string][]string{}, TopicPermissions: map[string]Permission{},
-		ServiceAccounts: map[string]Account{}, MigrationAccounts: map[string]Account{"cluster-service": migrationAccount(mesh.ClusterService), "maestro": migrationAccount(mesh.MaestroServer)}}
+		ServiceAccounts: map[string]Account{}, MigrationAccounts: databaseAccounts("migration"), ProvisionAccounts: databaseAccounts("provision")}
 	for _, container := range database.Containers() {
 		t.CosmosContainers[container.ID] = Container{PartitionKey: container.PartitionKeyDefinition.Paths[0], DefaultTTL: *container.DefaultTimeToLive}
 	}
@@ -178,9 +179,14 @@ func (t *Tables) permit(source, method string, grant mesh.Grant) error {
 	return nil
 }
 
-// migrationAccount returns the service account of the command that migrates the database of a service. The chart of the service has it.
-func migrationAccount(service mesh.Peer) Account {
-	return Account{Namespace: string(service), Name: string(service) + "-migration"}
+// databaseAccounts returns the service accounts of a command that prepares a database, by name of the database. The chart of the service
+// has them.
+func databaseAccounts(command string) map[string]Account {
+	accounts := map[string]Account{}
+	for database, service := range map[string]mesh.Peer{"cluster-service": mesh.ClusterService, "maestro": mesh.MaestroServer} {
+		accounts[database] = Account{Namespace: string(service), Name: string(service) + "-" + command}
+	}
+	return accounts
 }
 
 // account returns the service account of a workload.

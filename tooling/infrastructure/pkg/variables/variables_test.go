@@ -59,7 +59,7 @@ func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked := 0
-	for _, accounts := range []map[string]variables.Account{tables.ServiceAccounts, tables.MigrationAccounts} {
+	for _, accounts := range []map[string]variables.Account{tables.ServiceAccounts, tables.MigrationAccounts, tables.ProvisionAccounts} {
 		for _, account := range accounts {
 			if account.Namespace == "maestro-agent" { // of stamps
 				continue
@@ -76,7 +76,7 @@ func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
 			checked++
 		}
 	}
-	if checked != 5+2 {
+	if checked != 5+2+2 {
 		t.Errorf("there are %d service accounts", checked)
 	}
 }

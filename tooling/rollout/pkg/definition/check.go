@@ -107,8 +107,8 @@ func (c *checker) helm(s *Step) {
 	}
 	text, _ := s.With["readyWithin"].(string)
 	within, err := time.ParseDuration(text)
-	if err == nil && 3*within > time.Duration(s.Timeout) {
-		s.complain(c, "with.readyWithin", "a hook, an upgrade and its rollback need three times %s; the timeout is %s", within, time.Duration(s.Timeout))
+	if err == nil && 4*within > time.Duration(s.Timeout) {
+		s.complain(c, "with.readyWithin", "two hooks, an upgrade and its rollback need four times %s; the timeout is %s", within, time.Duration(s.Timeout))
 	}
 }
 

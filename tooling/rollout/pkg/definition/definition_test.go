@@ -175,7 +175,7 @@ func TestMistakesAreReported(t *testing.T) {
 		"a file outside":                 {[3]string{region, "files: [region]", "files: [region/../../etc]"}, "steps.0.files.0: there is no file region/../../etc in the checkout"},
 		"a rollback without a command":   {[3]string{region, ", rollbackCommand: [deploy, \"${registry}\"]", ""}, "steps.1.rollback: needs with.rollbackCommand"},
 		"a chart without a rollback":     {[3]string{stamp, stampStep, helmStep("15m", "rollback: true")}, "steps.0.rollback: needs the output content"},
-		"too little time for a rollback": {[3]string{stamp, stampStep, helmStep("11m", "rollback: false")}, "with.readyWithin: a hook, an upgrade and its rollback need three times 4m0s; the timeout is 11m0s"},
+		"too little time for a rollback": {[3]string{stamp, stampStep, helmStep("15m", "rollback: false")}, "with.readyWithin: two hooks, an upgrade and its rollback need four times 4m0s; the timeout is 15m0s"},
 		"a gate without a check":         {[3]string{region, ", http: {url: \"https://${registry}/readyz\", status: 200}", ""}, "steps.1.gates.0: minProperties"},
 		"a cycle in a pipeline":          {[3]string{region, "  files: [region]", "  dependsOn: [deploy]\n  files: [region]"}, "steps wait for each other: region/"},
 		"a cycle of groups":              {[3]string{topologyYAML, "dependsOn: []", "dependsOn: [stamp]"}, "steps wait for each other: "},

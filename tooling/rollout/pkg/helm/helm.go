@@ -70,8 +70,9 @@ type parameters struct {
 	Cluster     string              `json:"cluster"`
 	Chart       string              `json:"chart"`
 	ReadyWithin definition.Duration `json:"readyWithin"`
-	// ClientIDs is a JSON object: the client IDs of managed identities by name.
+	// ClientIDs and ObjectIDs are JSON objects: the client IDs of managed identities, and the object IDs of their principals, by name.
 	ClientIDs string `json:"clientIds"`
+	ObjectIDs string `json:"objectIds"`
 }
 
 // Run installs or upgrades the release.
@@ -115,7 +116,7 @@ func (h Helm) Rollback(ctx context.Context, r action.Request) error {
 	return classified(err)
 }
 
-// Content returns the digest of the chart with its values. Client IDs are not part of it, because they are an input.
+// Content returns the digest of the chart with its values. The IDs of identities are not part of it, because they are inputs.
 func (h Helm) Content(r action.Request) (map[string]string, error) {
 	with, err := decode(r)
 	if err != nil {
@@ -126,7 +127,7 @@ func (h Helm) Content(r action.Request) (map[string]string, error) {
 		return nil, err
 	}
 	for _, name := range values.Identities(target.Configuration) {
-		target.ClientIDs[name] = name
+		target.ClientIDs[name], target.ObjectIDs[name] = name, name
 	}
 	release, err := load(r, with, target)
 	if err != nil {
@@ -163,13 +164,14 @@ func decode(r action.Request) (parameters, error) {
 	return with, err
 }
 
-// target returns the target of the request without client IDs.
+// target returns the target of the request without the IDs of identities.
 func (h Helm) target(r action.Request) (values.Target, error) {
 	rendered, err := h.Configuration.Render(r.Target)
 	if err != nil {
 		return values.Target{}, err
 	}
-	return values.Target{Name: r.Target.String(), Schema: h.Configuration.Schema, Configuration: rendered, ClientIDs: map[string]string{}, Secrets: h.Secrets}, nil
+	return values.Target{Name: r.Target.String(), Schema: h.Configuration.Schema, Configuration: rendered,
+		ClientIDs: map[string]string{}, ObjectIDs: map[string]string{}, Secrets: h.Secrets}, nil
 }
 
 // release returns the chart of the request with its values.
@@ -182,9 +184,15 @@ func (h Helm) release(r action.Request) (parameters, install.Release, error) {
 	if err != nil {
 		return with, install.Release{}, err
 	}
-	if with.ClientIDs != "" {
-		if err := json.Unmarshal([]byte(with.ClientIDs), &target.ClientIDs); err != nil {
-			return with, install.Release{}, fmt.Errorf("%s: clientIds: is not a JSON object of strings: %w", r.Step, err)
+	for _, input := range []struct {
+		name, text string
+		ids        *map[string]string
+	}{{"clientIds", with.ClientIDs, &target.ClientIDs}, {"objectIds", with.ObjectIDs, &target.ObjectIDs}} {
+		if input.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(input.text), input.ids); err != nil {
+			return with, install.Release{}, fmt.Errorf("%s: %s: is not a JSON object of strings: %w", r.Step, input.name, err)
 		}
 	}
 	release, err := load(r, with, target)

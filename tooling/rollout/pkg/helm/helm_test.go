@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +62,7 @@ const pipeline = `group: services
 steps:
 - name: namespaces
   action: Helm
-  timeout: 6m
+  timeout: 8m
   inputs: {cluster: {configuration: serviceCluster.name}}
   outputs: [content]
   with: {cluster: "${cluster}", chart: cluster, readyWithin: 2m}
@@ -69,7 +70,7 @@ steps:
 - name: frontend
   action: Helm
   dependsOn: [namespaces]
-  timeout: 6m
+  timeout: 8m
   inputs:
     cluster: {configuration: serviceCluster.name}
     clientIds: {value: '{"frontend-dev-usw3": "00000000-0000-4000-8000-000000000001"}'}
@@ -273,9 +274,47 @@ func TestMissingParts(t *testing.T) {
 	if _, err := h.Run(t.Context(), request(with)); err == nil || !strings.Contains(err.Error(), "cluster c1: --kubeconfig-dir") {
 		t.Errorf("no kubeconfig: %v", err)
 	}
-	with["clientIds"] = "[]"
-	if _, err := h.Run(t.Context(), request(with)); err == nil || !strings.Contains(err.Error(), "clientIds: is not a JSON object") {
-		t.Errorf("wrong client IDs: %v", err)
+	for _, input := range []string{"clientIds", "objectIds"} {
+		wrong := maps.Clone(with)
+		wrong[input] = "[]"
+		if _, err := h.Run(t.Context(), request(wrong)); err == nil || !strings.Contains(err.Error(), input+": is not a JSON object") {
+			t.Errorf("wrong %s: %v", input, err)
+		}
+	}
+}
+
+// TestPipelinesSupplyIDs computes the values of each chart with those IDs of identities that its pipeline passes. Without an ID that the
+// chart needs, the step would fail after the infrastructure exists.
+func TestPipelinesSupplyIDs(t *testing.T) {
+	read, err := definition.Open(charttest.Root(t), charttest.Configuration(t).Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := map[string]bool{}
+	for _, target := range charttest.Targets(t) {
+		for _, group := range read.Groups {
+			for _, step := range group.Steps {
+				given := target
+				if step.With["clientIds"] == nil {
+					given.ClientIDs = nil
+				}
+				if step.With["objectIds"] == nil {
+					given.ObjectIDs = nil
+				}
+				name, _ := step.With["chart"].(string)
+				found, err := values.Find(name, given)
+				if err != nil {
+					continue // not a chart of this target
+				}
+				if _, err := found.Values(); err != nil {
+					t.Errorf("%s: %v", step.ID(), err)
+				}
+				checked[name] = true
+			}
+		}
+	}
+	if !checked["cluster-service"] || !checked["maestro-server"] || !checked["maestro-agent"] {
+		t.Errorf("only the charts %v were checked", checked)
 	}
 }
 

@@ -42,6 +42,8 @@ const (
 	Result = "result"
 	// ClientIDs are the client IDs of the scope's managed identities by name, as a JSON object.
 	ClientIDs = "clientIds"
+	// ObjectIDs are the object IDs of their principals.
+	ObjectIDs = "objectIds"
 )
 
 type parameters struct {
@@ -71,11 +73,12 @@ func (a Infrastructure) Run(ctx context.Context, r action.Request) (map[string]s
 	if err != nil {
 		return nil, classified(ctx, err)
 	}
-	ids, err := clientIDs(result)
-	if err != nil {
-		return nil, fmt.Errorf("%s: reading the result: %w", r.Step, err)
+	outputs := map[string]string{Result: string(result)}
+	for output, key := range map[string]string{ClientIDs: "clientId", ObjectIDs: "principalId"} {
+		if outputs[output], err = identities(result, key); err != nil {
+			return nil, fmt.Errorf("%s: reading the result: %w", r.Step, err)
+		}
 	}
-	outputs := map[string]string{Result: string(result), ClientIDs: ids}
 	maps.DeleteFunc(outputs, func(name, _ string) bool { return !slices.Contains(r.Outputs, name) })
 	return outputs, nil
 }
@@ -167,8 +170,8 @@ func (a Infrastructure) variables(r action.Request) (parameters, layer.Target, *
 	return with, target, values, nil
 }
 
-// clientIDs returns the client IDs of all identities in a result: the objects with a name and a client ID.
-func clientIDs(result json.RawMessage) (string, error) {
+// identities returns an ID of all identities in a result, by their names. They are the objects with a name and the key of the ID.
+func identities(result json.RawMessage, key string) (string, error) {
 	if len(result) == 0 {
 		return "{}", nil
 	}
@@ -182,7 +185,7 @@ func clientIDs(result json.RawMessage) (string, error) {
 		switch value := value.(type) {
 		case map[string]any:
 			name, named := value["name"].(string)
-			if id, has := value["clientId"].(string); named && has {
+			if id, has := value[key].(string); named && has {
 				ids[name] = id
 			}
 			for _, field := range value {

@@ -38,7 +38,7 @@ func configuration(t *testing.T, dir string) *deployment.Configuration {
 
 // request returns the request of a step for a target.
 func request(step, target string, with map[string]any) action.Request {
-	return action.Request{Step: step, Target: strings.Split(target, "/"), With: with, Outputs: []string{Result, ClientIDs}, Log: io.Discard}
+	return action.Request{Step: step, Target: strings.Split(target, "/"), With: with, Outputs: []string{Result, ClientIDs, ObjectIDs}, Log: io.Discard}
 }
 
 // TestApply applies two scopes to the emulator of Azure with OpenTofu, and refuses a plan that replaces data.
@@ -65,8 +65,8 @@ func TestApply(t *testing.T) {
 			t.Errorf("the output %s has the form of a secret", name)
 		}
 	}
-	var ids map[string]string
-	if err := json.Unmarshal([]byte(outputs[ClientIDs]), &ids); err != nil {
+	var clients, objects map[string]string
+	if err := errors.Join(json.Unmarshal([]byte(outputs[ClientIDs]), &clients), json.Unmarshal([]byte(outputs[ObjectIDs]), &objects)); err != nil {
 		t.Fatal(err)
 	}
 	rendered, err := a.Configuration.Render(region.Target)
@@ -75,13 +75,13 @@ func TestApply(t *testing.T) {
 	}
 	for _, program := range []string{"frontend", "backend", "admin", "clusterService", "maestro"} {
 		for _, identity := range values.Identities(rendered.Get(program)) {
-			if ids[identity] == "" { // the chart of the program needs it
-				t.Errorf("there is no client ID of %s in %v", identity, ids)
+			if clients[identity] == "" || objects[identity] == "" || clients[identity] == objects[identity] { // the chart of the program needs both
+				t.Errorf("%s has the client ID %q and the object ID %q", identity, clients[identity], objects[identity])
 			}
 		}
 	}
 	again, err := a.Run(t.Context(), region)
-	if err != nil || again[ClientIDs] != outputs[ClientIDs] {
+	if err != nil || again[ClientIDs] != outputs[ClientIDs] || again[ObjectIDs] != outputs[ObjectIDs] {
 		t.Errorf("the second run: %v, %v", again, err)
 	}
 
@@ -155,10 +155,12 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-func TestClientIDs(t *testing.T) {
-	got, err := clientIDs(json.RawMessage(`{"identities": {"a": {"name": "n1", "clientId": "c1"}}, "agent": {"name": "n2", "clientId": "c2"}, "zone": {"name": "n3"}}`))
-	if err != nil || got != `{"n1":"c1","n2":"c2"}` {
-		t.Errorf("%s, %v", got, err)
+func TestIDsOfIdentities(t *testing.T) {
+	result := json.RawMessage(`{"identities": {"a": {"name": "n1", "clientId": "c1", "principalId": "p1"}}, "agent": {"name": "n2", "clientId": "c2"}, "zone": {"name": "n3"}}`)
+	for key, want := range map[string]string{"clientId": `{"n1":"c1","n2":"c2"}`, "principalId": `{"n1":"p1"}`} {
+		if got, err := identities(result, key); err != nil || got != want {
+			t.Errorf("%s: %s, %v", key, got, err)
+		}
 	}
 }
 
