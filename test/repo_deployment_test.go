@@ -268,7 +268,7 @@ var byChart = map[string]string{
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
 var atDefault = []string{
 	"sidecar-identity", "sidecar-gateway",
-	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog", "release-trust-root-file",
+	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
 	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",
