@@ -28,20 +28,22 @@ import (
 
 // server is a real API server with the CustomResourceDefinitions, the namespaces and the PriorityClasses that the charts need.
 type server struct {
-	config *rest.Config
-	client dynamic.Interface
-	mapper meta.RESTMapper
+	cluster *kubeapitest.Cluster
+	config  *rest.Config
+	client  dynamic.Interface
+	mapper  meta.RESTMapper
 }
 
 func startServer(t *testing.T) *server {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
+	cluster := kubeapitest.Start(t)
+	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.QPS = -1
 	crdtest.Install(t, config)
-	s := &server{config: config}
+	s := &server{cluster: cluster, config: config}
 	if s.client, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +94,10 @@ func TestRealAPIServer(t *testing.T) {
 	t.Run("limits the service account of the agent", func(t *testing.T) { s.limitAgent(t, targets) })
 }
 
-// acceptAll applies the namespaces, and everything else as a dry run.
-func (s *server) acceptAll(t *testing.T, targets []values.Target) {
+// createNamespaces applies the charts of clusters, because namespaces must exist for the objects of the others.
+func (s *server) createNamespaces(t *testing.T, targets []values.Target) {
 	t.Helper()
-	for _, target := range targets { // namespaces must exist for the others
+	for _, target := range targets {
 		for _, p := range charttest.Platforms(target) {
 			if p.Name == "cluster" {
 				for _, object := range charttest.RenderPlatform(t, p, target) {
@@ -106,6 +108,12 @@ func (s *server) acceptAll(t *testing.T, targets []values.Target) {
 			}
 		}
 	}
+}
+
+// acceptAll applies the namespaces, and everything else as a dry run.
+func (s *server) acceptAll(t *testing.T, targets []values.Target) {
+	t.Helper()
+	s.createNamespaces(t, targets)
 	applied := map[string]int{}
 	for _, target := range targets {
 		for name, objects := range charttest.RenderAll(t, target) {
