@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -16,7 +17,7 @@ import (
 
 // Options configures the runtime.
 type Options struct {
-	// Kubeconfig is the kubeconfig file of the management cluster.
+	// Kubeconfig is the kubeconfig file of the management cluster; empty for the service account of the pod.
 	Kubeconfig string
 	// CRDDir is the folder of the published CustomResourceDefinitions; empty if they are already installed.
 	CRDDir string
@@ -31,6 +32,8 @@ type Options struct {
 	EtcdServers string
 	// EtcdAuthority is the folder of the authority of etcd's users.
 	EtcdAuthority string
+	// APIServerImage and EtcdImage are the images of hosted control planes that run as pods, in place of processes; both or none.
+	APIServerImage, EtcdImage string
 	// EgressProxy is the https URL of the egress proxy, and EgressAuthority the folder of the authority of its clients; both empty if hosted
 	// API servers connect to token issuers directly.
 	EgressProxy, EgressAuthority string
@@ -47,7 +50,7 @@ type Options struct {
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Ports = hostedapi.DefaultPortRange
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file` of the management cluster")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file` of the management cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.CRDDir, "crd-dir", "", "`folder` of HyperShift's CustomResourceDefinitions to install at start; empty installs none")
 	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the available releases; empty uses the built-in catalogue")
 	flags.StringVar(&o.Fidelity, "fidelity", string(contract.FidelityProcess), "`process` runs a real API server per hosted cluster, status only writes status")
@@ -55,6 +58,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.APIServer, "kube-apiserver", "", "`path` of the kube-apiserver program of hosted control planes")
 	flags.StringVar(&o.EtcdServers, "etcd-servers", "", "client `URLs` of the etcd that hosted control planes share, each with its own key prefix")
 	flags.StringVar(&o.EtcdAuthority, "etcd-authority-dir", "", "`folder` of the authority (ca.crt, ca.key) that issues the certificates of etcd's users, for this process and for hosted API servers")
+	flags.StringVar(&o.APIServerImage, "kube-apiserver-image", "", "`image` of kube-apiserver, by digest; with it, hosted control planes are pods of the management cluster")
+	flags.StringVar(&o.EtcdImage, "etcd-image", "", "`image` of etcd, by digest, for hosted control planes that are pods")
 	flags.StringVar(&o.EgressProxy, "egress-proxy", "", "https `URL` of the proxy through which hosted API servers connect to token issuers; empty connects directly")
 	flags.StringVar(&o.EgressAuthority, "egress-authority-dir", "", "`folder` of the authority (ca.crt, ca.key) that issues the certificates of control planes for --egress-proxy")
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for the certificates, ports and logs of hosted API servers")
@@ -64,9 +69,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate checks the options. An error names the invalid flag.
 func (o *Options) Validate() error {
-	if o.Kubeconfig == "" {
-		return errors.New("--kubeconfig is required")
-	}
 	fidelity, err := contract.ParseFidelity(o.Fidelity)
 	if err != nil {
 		return fmt.Errorf("--fidelity: %w", err)
@@ -83,6 +85,9 @@ func (o *Options) Validate() error {
 	case o.EgressProxy != "" && !strings.HasPrefix(o.EgressProxy, "https://"):
 		return fmt.Errorf("--egress-proxy: %q is not an https URL", o.EgressProxy)
 	}
+	if done, err := o.validatePods(); done || err != nil {
+		return err
+	}
 	given := 0
 	for _, value := range []string{o.APIServer, o.EtcdServers, o.EtcdAuthority, o.StateDir} {
 		if value != "" {
@@ -95,6 +100,28 @@ func (o *Options) Validate() error {
 	return nil
 }
 
+// byDigest is the format of the images of pods.
+var byDigest = regexp.MustCompile(`^[^@\s]+@sha256:[0-9a-f]{64}$`)
+
+// validatePods checks the flags of control planes that are pods. done is true if there are such flags.
+func (o *Options) validatePods() (done bool, err error) {
+	if o.APIServerImage == "" && o.EtcdImage == "" {
+		return false, nil
+	}
+	for flag, image := range map[string]string{"--kube-apiserver-image": o.APIServerImage, "--etcd-image": o.EtcdImage} {
+		if !byDigest.MatchString(image) {
+			return true, fmt.Errorf("%s: %q does not name an image by its digest; --kube-apiserver-image and --etcd-image are required together", flag, image)
+		}
+	}
+	for flag, value := range map[string]string{"--kube-apiserver": o.APIServer, "--etcd-servers": o.EtcdServers, "--etcd-authority-dir": o.EtcdAuthority, "--state-dir": o.StateDir,
+		"--egress-proxy": o.EgressProxy} {
+		if value != "" {
+			return true, fmt.Errorf("%s is for control planes that are processes, and --kube-apiserver-image makes them pods", flag)
+		}
+	}
+	return true, nil
+}
+
 // egress returns the proxy of hosted API servers; nil if there is none.
 func (o *Options) egress() *hostedapi.Egress {
 	if o.EgressProxy == "" {
@@ -103,5 +130,6 @@ func (o *Options) egress() *hostedapi.Egress {
 	return &hostedapi.Egress{URL: o.EgressProxy, AuthorityDir: o.EgressAuthority}
 }
 
-// canRunProcesses reports whether the runtime can run hosted API servers.
+// canRunProcesses reports whether the runtime can run hosted API servers as processes, and runsPods whether it runs them as pods.
 func (o *Options) canRunProcesses() bool { return o.APIServer != "" }
+func (o *Options) runsPods() bool        { return o.APIServerImage != "" }

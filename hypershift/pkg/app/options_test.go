@@ -8,15 +8,22 @@ import (
 )
 
 func TestOptions(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	pods := "--kube-apiserver-image=r.example/kube-apiserver" + digest + " --etcd-image=r.example/etcd" + digest
 	process := " --kube-apiserver=a --etcd-servers=b --etcd-authority-dir=d --state-dir=c"
 	cases := map[string]struct{ reason, args, names string }{
 		"Status":          {"status fidelity needs only a management cluster", "--kubeconfig=k --fidelity=status", ""},
 		"Process":         {"the default", "--kubeconfig=k" + process, ""},
-		"NoKubeconfig":    {"there is no default", "--fidelity=status", "--kubeconfig"},
+		"NoKubeconfig":    {"the service account of a pod", "--fidelity=status", ""},
 		"ProcessWithout":  {"process fidelity is the default and needs programs", "--kubeconfig=k", "--kube-apiserver"},
 		"Half":            {"process fidelity needs all four flags", "--kubeconfig=k --fidelity=status --state-dir=c", "--etcd-servers"},
 		"BadFidelity":     {"only two fidelities exist", "--kubeconfig=k --fidelity=perfect", "--fidelity"},
 		"NegativeTime":    {"a factor is not negative", "--kubeconfig=k --fidelity=status --time-scale=-1", "--time-scale"},
+		"Pods":            {"control planes need no programs if they are pods", pods, ""},
+		"HalfPods":        {"a control plane needs an etcd", "--kube-apiserver-image=r.example/kube-apiserver" + digest, "--etcd-image"},
+		"PodsByTag":       {"a tag can change", strings.Replace(pods, digest, ":v1", 1), "--kube-apiserver-image"},
+		"PodsAndProcess":  {"control planes are either", pods + process, "is for control planes that are processes"},
+		"PodsWithEgress":  {"pods have no egress selection", pods + " --egress-proxy=https://p --egress-authority-dir=e", "--egress-proxy"},
 		"BadPorts":        {"a range has two bounds", "--kubeconfig=k --hosted-ports=7", "hosted-ports"},
 		"UnknownFlag":     {"unknown flags are rejected", "--kubeconfig=k --fidelty=status", "fidelty"},
 		"EgressProxy":     {"the proxy accepts only certificates of its authority", "--kubeconfig=k --egress-proxy=https://p --egress-authority-dir=e" + process, ""},

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedpods"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedsecrets"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
@@ -29,10 +30,12 @@ import (
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -50,7 +53,12 @@ type Runtime struct {
 	waiting atomic.Pointer[string] // what it waits for before it reconciles; nil if nothing
 	health  atomic.Pointer[health] // nil before Run was called
 
-	supervisor atomic.Pointer[hostedapi.Supervisor] // nil before it is started
+	servers atomic.Pointer[hostedServers] // nil before they are run
+}
+
+// hostedServers counts hosted API servers.
+type hostedServers interface {
+	Running() (ready, all int)
 }
 
 // New returns a runtime, which does nothing until Run is called. The options must be valid.
@@ -69,11 +77,11 @@ func (r *Runtime) Register(registry prometheus.Registerer) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hypershift_hosted_api_servers", Help: "Number of hosted API servers of this runtime, by state.", ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 {
-			supervisor := r.supervisor.Load()
-			if supervisor == nil {
+			servers := r.servers.Load()
+			if servers == nil {
 				return 0
 			}
-			return float64(value(supervisor.Running()))
+			return float64(value((*servers).Running()))
 		}))
 	}
 }
@@ -211,7 +219,16 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 			uses.Forget(controlPlane)
 		},
 	}
-	if r.options.canRunProcesses() {
+	onChange := func(name string) {
+		for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
+			select {
+			case changes <- changed(name):
+			case <-ctx.Done():
+			}
+		}
+	}
+	switch {
+	case r.options.canRunProcesses():
 		dir, err := filepath.Abs(r.options.StateDir)
 		if err != nil {
 			return fmt.Errorf("--state-dir: %w", err)
@@ -219,21 +236,23 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, EtcdAuthority: r.options.EtcdAuthority, Dir: dir,
 			Egress: r.options.egress(), Ports: r.options.Ports, Probes: r.options.Probes, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
-			OnChange: func(name string) {
-				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
-					select {
-					case changes <- changed(name):
-					case <-ctx.Done():
-					}
-				}
-			},
+			OnChange: onChange,
 		})
 		if err != nil {
 			return err
 		}
-		r.supervisor.Store(supervisor)
+		r.servers.Store(new(hostedServers(supervisor)))
 		defer supervisor.Close()
 		clusters.ControlPlanes = supervisor
+	case r.options.runsPods():
+		pods := hostedpods.New(hostedpods.Options{Management: manager.GetClient(), Live: manager.GetAPIReader(),
+			APIServerImage: r.options.APIServerImage, EtcdImage: r.options.EtcdImage, OnChange: onChange, Log: r.log})
+		r.servers.Store(new(hostedServers(pods)))
+		defer pods.Close()
+		clusters.ControlPlanes = pods
+		if err := watchPods(ctx, manager.GetCache(), onChange); err != nil {
+			return err
+		}
 	}
 	pools := &nodepool.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
@@ -283,6 +302,29 @@ func registerInformers(ctx context.Context, informers cache.Informers) error {
 		&certificatesv1.CertificateSigningRequest{}, &certificatesv1alpha1.CertificateSigningRequestApproval{}, &certificatesv1alpha1.CertificateRevocationRequest{},
 	} {
 		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// watchPods calls onChange with the namespace of each Deployment and StatefulSet of a control plane that changes.
+func watchPods(ctx context.Context, informers cache.Informers, onChange func(name string)) error {
+	notify := func(object any) {
+		if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		if found, ok := object.(client.Object); ok && found.GetLabels()[hostedpods.ComponentLabel] != "" {
+			onChange(found.GetNamespace())
+		}
+	}
+	for _, object := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}} {
+		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
+		handler := toolscache.ResourceEventHandlerFuncs{AddFunc: notify, UpdateFunc: func(_, object any) { notify(object) }, DeleteFunc: notify}
+		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)
 		}
 	}

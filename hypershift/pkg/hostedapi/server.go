@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -39,6 +38,8 @@ const (
 	lastPause  = 15 * time.Second
 	// stableAfter is the running time after which the pause is reset.
 	stableAfter = time.Minute
+	// host is the address of all servers.
+	host = "127.0.0.1"
 	// logLimit is the size in bytes above which a start truncates the server's log.
 	logLimit = 8 << 20
 )
@@ -66,7 +67,7 @@ func newServer(supervisor *Supervisor, dir string, spec Spec, port int32) *serve
 	srv := &server{
 		supervisor: supervisor, name: spec.Name, dir: dir, spec: spec,
 		stop: make(chan struct{}), restart: make(chan struct{}, 1), done: make(chan struct{}),
-		state: State{Port: port, Message: "The API server has not been started yet"},
+		state: State{Host: host, Port: port, Message: "The API server has not been started yet"},
 	}
 	srv.port.Store(port)
 	return srv
@@ -108,7 +109,7 @@ func (s *server) update(next Spec) error {
 	if next.Authentication == nil {
 		next.Authentication = s.spec.Authentication
 	}
-	before, after := s.spec.files(), next.files()
+	before, after := s.spec.Files(), next.Files()
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if bytes.Equal(before[name], after[name]) {
 			continue
@@ -132,7 +133,7 @@ func (s *server) update(next Spec) error {
 func (s *server) writeFiles() (Spec, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, content := range s.spec.files() {
+	for name, content := range s.spec.Files() {
 		if err := writeFile(filepath.Join(s.dir, name), content); err != nil {
 			return Spec{}, err
 		}
@@ -352,47 +353,14 @@ func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 }
 
 func (s *server) arguments(spec *Spec, etcd kubeapi.EtcdTLS) []string {
-	file := func(name string) string { return filepath.Join(s.dir, name) }
 	arguments := []string{
 		"--etcd-servers=" + s.supervisor.options.EtcdServers,
-		"--etcd-prefix=" + Prefix(spec.Name),
 		"--etcd-compaction-interval=0", // the management cluster's API server compacts etcd
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(int(s.port.Load())),
-		"--cert-dir=" + s.dir,
-		"--tls-cert-file=" + file("serving.crt"),
-		"--tls-private-key-file=" + file("serving.key"),
-		"--client-ca-file=" + file("client-ca.crt"),
-		"--authentication-config=" + file(authenticationName),
-		"--service-account-issuer=" + spec.Issuer,
-		"--service-account-key-file=" + file("sa.pub"),
-		"--service-account-signing-key-file=" + file("sa.key"),
-		"--service-cluster-ip-range=" + strings.Join(spec.ServiceCIDRs, ","),
-		"--authorization-mode=RBAC",
-		"--encryption-provider-config=" + file(encryptionName), "--encryption-provider-config-automatic-reload",
-		"--audit-policy-file=" + file(auditPolicyName),
-		"--audit-log-path=" + file(auditlog.LogName),
-		"--audit-log-maxsize=" + strconv.Itoa(auditlog.MaxMegabytes),
-		"--audit-log-maxbackup=" + strconv.Itoa(auditlog.MaxBackups),
-		// Without a controller manager nothing creates service accounts, and their admission plugin would reject every
-		// pod.
-		"--disable-admission-plugins=ServiceAccount",
-		// With one server per control plane, the mechanisms by which several servers find each other only cause load.
-		"--endpoint-reconciler-type=none",
-		"--feature-gates=APIServerIdentity=false",
-		"--profiling=false",
 	}
-	if spec.MaxRequests > 0 {
-		arguments = append(arguments, "--max-requests-inflight="+strconv.Itoa(spec.MaxRequests),
-			"--max-mutating-requests-inflight="+strconv.Itoa(spec.MaxMutatingRequests))
-	}
-	arguments = append(arguments, etcd.Arguments()...)
-	for i, name := range slices.Sorted(maps.Keys(spec.Named)) {
-		prefix := file("named-" + strconv.Itoa(i))
-		arguments = append(arguments, "--tls-sni-cert-key="+prefix+".crt,"+prefix+".key:"+name)
-	}
-	return arguments
+	return slices.Concat(arguments, spec.Arguments(s.dir, s.dir), etcd.Arguments())
 }
 
 // awaitReady probes /readyz until it returns 200. A server does not announce that it listens, so this has to poll; the

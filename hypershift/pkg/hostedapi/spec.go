@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
@@ -55,6 +57,14 @@ type Spec struct {
 	EncryptionKeys kubeapi.EncryptionKeys
 	// RestartDate is an opaque value. The server restarts when it changes.
 	RestartDate string
+	// EtcdVolume is the volume of an etcd that belongs to the control plane alone. Where control planes share an etcd, it is not used.
+	EtcdVolume Volume
+}
+
+// Volume is a volume of the management cluster.
+type Volume struct {
+	// Class is the name of its StorageClass; empty for that of the cluster. Size is a quantity, for example 8Gi.
+	Class, Size string
 }
 
 const (
@@ -77,7 +87,8 @@ type State struct {
 	// configuration. A server that is not ready and not settled may have been ready before and is expected to be ready
 	// soon, so it should not be reported as an outage.
 	Settled bool
-	// Port is its port on 127.0.0.1.
+	// Host and Port are its address. The host of a process is 127.0.0.1.
+	Host string
 	Port int32
 	// PID is its process ID, zero for none.
 	PID int
@@ -87,7 +98,8 @@ type State struct {
 	Message string
 }
 
-func (s *Spec) validate() error {
+// Validate returns an error if the specification lacks what a server needs.
+func (s *Spec) Validate() error {
 	switch {
 	case s.Name == "":
 		return errors.New("hosted API server: the name is missing")
@@ -100,9 +112,9 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// files returns the files that the process reads, by name in its folder. kube-apiserver follows changes of all files
+// Files returns the files that the server reads, by name in their folder. kube-apiserver follows changes of all files
 // but the service-account keys.
-func (s *Spec) files() map[string][]byte {
+func (s *Spec) Files() map[string][]byte {
 	files := map[string][]byte{
 		"serving.crt":   s.Serving.Cert,
 		"serving.key":   s.Serving.Key,
@@ -121,6 +133,46 @@ func (s *Spec) files() map[string][]byte {
 		files[prefix+".crt"], files[prefix+".key"] = s.Named[name].Cert, s.Named[name].Key
 	}
 	return files
+}
+
+// Arguments returns the arguments of kube-apiserver that follow from the specification, for a server with the Files in a folder. data is a
+// folder to which it writes. Not among them are those for its address and for etcd's.
+func (s *Spec) Arguments(files, data string) []string {
+	file := func(name string) string { return path.Join(files, name) }
+	arguments := []string{
+		"--etcd-prefix=" + Prefix(s.Name),
+		"--cert-dir=" + data,
+		"--tls-cert-file=" + file("serving.crt"),
+		"--tls-private-key-file=" + file("serving.key"),
+		"--client-ca-file=" + file("client-ca.crt"),
+		"--authentication-config=" + file(authenticationName),
+		"--service-account-issuer=" + s.Issuer,
+		"--service-account-key-file=" + file("sa.pub"),
+		"--service-account-signing-key-file=" + file("sa.key"),
+		"--service-cluster-ip-range=" + strings.Join(s.ServiceCIDRs, ","),
+		"--authorization-mode=RBAC",
+		"--encryption-provider-config=" + file(encryptionName), "--encryption-provider-config-automatic-reload",
+		"--audit-policy-file=" + file(auditPolicyName),
+		"--audit-log-path=" + path.Join(data, auditlog.LogName),
+		"--audit-log-maxsize=" + strconv.Itoa(auditlog.MaxMegabytes),
+		"--audit-log-maxbackup=" + strconv.Itoa(auditlog.MaxBackups),
+		// Without a controller manager nothing creates service accounts, and their admission plugin would reject every
+		// pod.
+		"--disable-admission-plugins=ServiceAccount",
+		// With one server per control plane, the mechanisms by which several servers find each other only cause load.
+		"--endpoint-reconciler-type=none",
+		"--feature-gates=APIServerIdentity=false",
+		"--profiling=false",
+	}
+	if s.MaxRequests > 0 {
+		arguments = append(arguments, "--max-requests-inflight="+strconv.Itoa(s.MaxRequests),
+			"--max-mutating-requests-inflight="+strconv.Itoa(s.MaxMutatingRequests))
+	}
+	for i, name := range slices.Sorted(maps.Keys(s.Named)) {
+		prefix := file("named-" + strconv.Itoa(i))
+		arguments = append(arguments, "--tls-sni-cert-key="+prefix+".crt,"+prefix+".key:"+name)
+	}
+	return arguments
 }
 
 // needsRestart reports whether a running server has to restart to apply next.

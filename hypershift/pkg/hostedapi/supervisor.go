@@ -120,7 +120,7 @@ func isHostedAPIServer(pid int, name string) bool {
 
 // Ensure starts or updates the API server of a control plane according to spec, and returns its state without waiting.
 func (s *Supervisor) Ensure(spec Spec) (State, error) {
-	if err := spec.validate(); err != nil {
+	if err := spec.Validate(); err != nil {
 		return State{}, err
 	}
 	s.mu.Lock()

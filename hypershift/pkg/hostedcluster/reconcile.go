@@ -457,6 +457,14 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 		MaxRequests:    150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
 		RestartDate: hcp.Annotations[hyperv1.RestartDateAnnotation],
 	}
+	if managed := hcp.Spec.Etcd.Managed; managed != nil && managed.Storage.PersistentVolume != nil {
+		if class := managed.Storage.PersistentVolume.StorageClassName; class != nil {
+			spec.EtcdVolume.Class = *class
+		}
+		if size := managed.Storage.PersistentVolume.Size; size != nil {
+			spec.EtcdVolume.Size = size.String()
+		}
+	}
 	for _, network := range hcp.Spec.Networking.ServiceNetwork {
 		spec.ServiceCIDRs = append(spec.ServiceCIDRs, network.CIDR.String())
 	}
@@ -464,7 +472,7 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 	if err != nil {
 		return fmt.Errorf("running the hosted API server: %w", err)
 	}
-	o.Endpoint = hyperv1.APIEndpoint{Host: "127.0.0.1", Port: state.Port}
+	o.Endpoint = hyperv1.APIEndpoint{Host: state.Host, Port: state.Port}
 	wasReady := meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable))
 	// A server that was available and is being restarted, or started by a new runtime, is going to be available again:
 	// this is not reported as an outage, as a real rolling restart causes none.
@@ -479,7 +487,7 @@ func (r *Reconciler) observeAPIServer(hcp *hyperv1.HostedControlPlane, o *observ
 	state, ok := r.ControlPlanes.State(hcp.Namespace)
 	o.Endpoint = hcp.Status.ControlPlaneEndpoint
 	if ok {
-		o.Endpoint = hyperv1.APIEndpoint{Host: "127.0.0.1", Port: state.Port}
+		o.Endpoint = hyperv1.APIEndpoint{Host: state.Host, Port: state.Port}
 	}
 	if !state.Ready {
 		o.Phase = min(o.Phase, schedule.APIServerStarting)
