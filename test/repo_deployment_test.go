@@ -114,6 +114,7 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"a service that owns its tables":   {"clouds/public/int.yaml", "clusterService: {databaseRole: cluster_service_owner}", "breaks the rule cluster-service-database-roles"},
 		"one identity for two roles":       {"clouds/public/int.yaml", "maestro: {server: {provisionIdentity: \"${maestro.server.migrationIdentity}\"}}", "breaks the rule maestro-database-identities"},
 		"an unknown authentication":        {"clouds/public/int.yaml", "maestro: {server: {databaseAuthentication: password}}", "maestro.server.databaseAuthentication: "},
+		"a simulator in Azure":             {"clouds/public/int.yaml", "managementCluster: {hypershiftRuntime: {image: {registry: r.example.com, repository: r}, resources: {cpuMillicores: 100, memoryMiB: 256, memoryLimitMiB: 512}, fidelity: status, kubeAPIServer: {image: {registry: r.example.com, repository: k}}, etcd: {image: {registry: r.example.com, repository: e}}}}", "managementCluster.hypershiftRuntime: breaks the rule hypershift-runtime-platform"},
 		"too many connections":             {"clouds/public/int.yaml", "clusterService: {databaseConnections: 100}", "postgres.clusterService.maxConnections: breaks the rule cluster-service-database-connections"},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -246,12 +247,13 @@ func looseSchemas(at string, node map[string]any) []string {
 
 // deployedPrograms are the programs of a region in Azure, with the folders that define their flags.
 var deployedPrograms = map[string][]string{
-	"frontend":        {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
-	"backend":         {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
-	"admin":           {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
-	"cluster-service": {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
-	"maestro-server":  {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
-	"maestro-agent":   {"maestro/cmd/maestro-agent", "internal/process"},
+	"frontend":           {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
+	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
+	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
+	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
+	"maestro-agent":      {"maestro/cmd/maestro-agent", "internal/process"},
+	"hypershift-runtime": {"hypershift/pkg/app", "internal/process"},
 }
 
 // byChart are the flags that the charts set, because their values follow from the charts: addresses within the service cluster and
@@ -260,8 +262,8 @@ var byChart = map[string]string{
 	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
-	"audit-queue-dir": "/audit/queue",
-	"replica":         "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
+	"audit-queue-dir": "/audit/queue", "crd-dir": "/usr/share/hypershift/crds",
+	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
 	"drain": "10s",
 }
 
@@ -269,6 +271,7 @@ var byChart = map[string]string{
 var atDefault = []string{
 	"sidecar-identity", "sidecar-gateway",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
+	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
 	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",

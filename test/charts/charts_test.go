@@ -28,12 +28,15 @@ import (
 	clusterserviceapp "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
@@ -48,6 +51,12 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 			o := &clusterserviceapp.Options{}
 			o.AddFlags(set)
 			return func() error { return o.Validate(set) }
+		},
+		"hypershift-runtime": func(set *flag.FlagSet) func() error {
+			o, common := &hypershiftapp.Options{}, &process.Options{}
+			o.AddFlags(set)
+			common.AddFlags(set)
+			return o.Validate
 		},
 		"maestro-server": func(set *flag.FlagSet) func() error { o := &maestroapp.Options{}; o.AddFlags(set); return o.Validate },
 		"migrate": func(set *flag.FlagSet) func() error {
@@ -68,7 +77,7 @@ func eachChart(t *testing.T, visit func(t *testing.T, w workload.Workload, objec
 	t.Helper()
 	for _, target := range charttest.Targets(t) {
 		for _, w := range workload.All() {
-			if charttest.Applies(w, target) {
+			if values.Applies(w, target) {
 				t.Run(target.Name+" "+string(w.Peer), func(t *testing.T) { visit(t, w, charttest.Render(t, w, target)) })
 			}
 		}
@@ -201,13 +210,16 @@ func TestAgentHasItsFlags(t *testing.T) {
 	}
 }
 
-// checkFiles checks that each file or folder in the arguments of a container is on a volume.
+// imageFolder has the files of an image that are neither programs nor those that all images share.
+const imageFolder = "/usr/share/"
+
+// checkFiles checks that each file or folder in the arguments of a container is on a volume, or in its image.
 func checkFiles(t *testing.T, pod *corev1.PodTemplateSpec, objects chart.Objects) {
 	t.Helper()
 	container := pod.Spec.Containers[0]
 	for _, argument := range container.Args {
 		_, value, _ := strings.Cut(argument, "=")
-		if !strings.HasPrefix(value, "/") {
+		if !strings.HasPrefix(value, "/") || strings.HasPrefix(value, imageFolder) {
 			continue
 		}
 		i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
@@ -341,7 +353,7 @@ func TestNetworksAgree(t *testing.T) {
 	for _, target := range charttest.Targets(t) {
 		rendered := map[string]chart.Objects{}
 		for _, w := range workload.All() {
-			if charttest.Applies(w, target) {
+			if values.Applies(w, target) {
 				rendered[string(w.Peer)] = charttest.Render(t, w, target)
 			}
 		}

@@ -10,6 +10,7 @@ The chart of a service defines service.program, YAML with what its program needs
   alone               true if no second pod may run beside the first, not even during a rollout
   kubernetesAPI       true if the program calls the Kubernetes API of its cluster
   migration           true if the program has the command `migrate`
+  withoutAzure        true if the program calls no service of Azure and has no managed identity
 
 and includes service.objects.
 */}}
@@ -18,7 +19,7 @@ and includes service.objects.
 {{- if ne .Release.Namespace .Chart.Name }}
 {{- fail (printf "namespace: %s is installed in namespace %s, and its identity needs the namespace %s" .Chart.Name .Release.Namespace .Chart.Name) }}
 {{- end }}
-{{- $defaults := dict "ports" (dict) "flags" (dict) "sharedDependencies" (list) "audit" false "auditWithPod" false "alone" false "kubernetesAPI" false "migration" false }}
+{{- $defaults := dict "ports" (dict) "flags" (dict) "sharedDependencies" (list) "audit" false "auditWithPod" false "alone" false "kubernetesAPI" false "migration" false "withoutAzure" false }}
 {{- $program := include "service.program" . | fromYaml | mergeOverwrite $defaults }}
 {{- $this := dict "name" .Chart.Name "namespace" .Release.Namespace "values" .Values "program" $program }}
 {{- include "service.account" $this }}
@@ -65,7 +66,9 @@ metadata:
   name: {{ .name }}
   namespace: {{ .namespace }}
   labels: {{- include "service.labels" . | nindent 4 }}
+{{- if not .program.withoutAzure }}
   annotations: {{- include "service.workloadIdentity" .values.identity | nindent 4 }}
+{{- end }}
 automountServiceAccountToken: false
 {{- end }}
 

@@ -52,7 +52,9 @@ spec:
     metadata:
       labels:
         {{- include "service.selector" . | nindent 8 }}
+{{- if not .program.withoutAzure }}
         azure.workload.identity/use: "true"
+{{- end }}
         {{- include "service.sidecarLabels" .values.identity | trim | nindent 8 }}
 {{- with include "service.podAnnotations" .values | trim }}
       annotations: {{- . | nindent 8 }}

@@ -183,7 +183,7 @@ func (s *server) limitAgent(t *testing.T, targets []values.Target) {
 	t.Helper()
 	for _, target := range targets {
 		w, _ := workload.Find("maestro-agent")
-		if !charttest.Applies(w, target) {
+		if !values.Applies(w, target) {
 			continue
 		}
 		for _, object := range charttest.Render(t, w, target) {

@@ -92,11 +92,6 @@ func madeUpID(identity string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// Applies reports whether a workload runs in a target: those of management clusters in stamps, all others in regions.
-func Applies(w workload.Workload, t values.Target) bool {
-	return w.Management == (t.Configuration.Get("managementCluster") != nil)
-}
-
 // Render returns the objects of a workload in a target.
 func Render(t testing.TB, w workload.Workload, target values.Target) chart.Objects {
 	t.Helper()
@@ -153,7 +148,7 @@ func RenderAll(t testing.TB, target values.Target) map[string]chart.Objects {
 		all[p.Name] = RenderPlatform(t, p, target)
 	}
 	for _, w := range workload.All() {
-		if Applies(w, target) {
+		if values.Applies(w, target) {
 			all[string(w.Peer)] = Render(t, w, target)
 		}
 	}

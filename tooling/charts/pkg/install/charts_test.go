@@ -69,7 +69,7 @@ func releasesOf(t *testing.T, target values.Target) []Release {
 		add(p.Folder(), p.Namespace, v, err)
 	}
 	for _, w := range workload.All() {
-		if charttest.Applies(w, target) {
+		if values.Applies(w, target) {
 			v, err := values.Of(w, target)
 			add(w.Folder, string(w.Peer), v, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/rule"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
@@ -28,7 +29,7 @@ func frontend(t *testing.T) chart.Objects {
 	t.Helper()
 	w, _ := workload.Find("frontend")
 	for _, target := range charttest.Targets(t) {
-		if charttest.Applies(w, target) {
+		if values.Applies(w, target) {
 			return charttest.Render(t, w, target)
 		}
 	}

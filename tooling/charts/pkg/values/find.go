@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
@@ -40,7 +41,16 @@ func Find(name string, t Target) (*Chart, error) {
 	if w.Management != stamp {
 		return nil, refused
 	}
+	if !Applies(w, t) {
+		return nil, fmt.Errorf("target %s: the chart %s needs the key %s, and no layer sets it", t.Name, name, strings.Join(w.Key, "."))
+	}
 	return &Chart{w.Folder, string(w.Peer), func() (any, error) { return Of(w, t) }}, nil
+}
+
+// Applies reports whether a workload runs in a target: those of management clusters in stamps, all others in regions, and those of
+// rehearsals only where the configuration has their part.
+func Applies(w workload.Workload, t Target) bool {
+	return w.Management == (t.Configuration.Get("managementCluster") != nil) && (!w.Rehearsal || t.Configuration.Get(w.Key...) != nil)
 }
 
 // Identities returns the names of the managed identities in a configuration, sorted.

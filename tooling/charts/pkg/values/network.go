@@ -52,7 +52,10 @@ const postgresPort = 5432
 // network computes the connections of a program: the authorization table gives those to other programs, the addresses in its flags all
 // others.
 func (c *computation) network(v *Values, rules []mesh.Rule) Network {
-	n := Network{Clients: []Client{}, Servers: []Server{}, Monitoring: workload.MonitoringNamespace, External: []int32{httpsPort}}
+	n := Network{Clients: []Client{}, Servers: []Server{}, Monitoring: workload.MonitoringNamespace, External: []int32{}}
+	if v.Identity.ClientID != "" {
+		n.External = append(n.External, httpsPort)
+	}
 	for _, client := range c.workload.Clients(rules) {
 		var names []string
 		for _, port := range client.Ports {

@@ -44,7 +44,7 @@ func (p Platform) Values(t Target) (any, error) {
 func clusterValues(c *computation) any {
 	var namespaces []string
 	for _, w := range workload.All() {
-		if w.Management == c.workload.Management {
+		if Applies(w, c.target) {
 			namespaces = append(namespaces, string(w.Peer))
 		}
 	}

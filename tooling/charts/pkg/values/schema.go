@@ -68,7 +68,7 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		"resources": closed(object{
 			"cpuMillicores": integer(10, 64000), "memoryMiB": integer(16, 65536), "memoryLimitMiB": integer(16, 65536),
 		}),
-		"identity": identitySchema(),
+		"identity": identitySchema(w),
 		"flags":    flagsSchema(w, configuration),
 		"secrets": closed(object{
 			"provider": object{"enum": []string{CSI, Secret}},
@@ -105,8 +105,11 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 	return append(encoded, '\n'), nil
 }
 
-// identitySchema allows the identity of a program.
-func identitySchema() object {
+// identitySchema allows the identity of a program. A program of rehearsals has none.
+func identitySchema(w workload.Workload) object {
+	if w.Rehearsal {
+		return closed(object{})
+	}
 	return closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern), "secret": text(namePattern), "sidecar": sidecarSchema()}, "authority", "secret", "sidecar")
 }
 

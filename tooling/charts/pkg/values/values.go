@@ -84,8 +84,9 @@ type Image struct {
 
 // Identity is how a program authenticates: with a managed identity to Azure, and with a certificate to other programs.
 type Identity struct {
-	ClientID string `json:"clientId"`
-	TenantID string `json:"tenantId"`
+	// ClientID and TenantID are empty for a program that calls no service of Azure.
+	ClientID string `json:"clientId,omitempty"`
+	TenantID string `json:"tenantId,omitempty"`
 	// Authority is the URL of Entra ID, where the program exchanges the token of its service account. It is empty on AKS, where a webhook
 	// configures pods.
 	Authority string `json:"authority,omitempty"`
@@ -131,8 +132,10 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		Image:     Image{Registry: c.own("image", "registry"), Repository: c.own("image", "repository"), Digest: c.own("image", "digest")},
 		Replicas:  c.replicas(),
 		Resources: map[string]int64{},
-		Identity:  c.identity("managedIdentity"),
 		Secrets:   c.secrets(),
+	}
+	if !w.Rehearsal {
+		v.Identity = c.identity("managedIdentity")
 	}
 	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
 		v.Resources[name] = c.number(c.path("resources", name)...)
@@ -223,7 +226,7 @@ func (c *computation) platform() string { return c.text(c.cluster(), "platform")
 // secrets returns how the program gets its secret files, without the files.
 func (c *computation) secrets() Secrets {
 	s := Secrets{Provider: c.target.Secrets}
-	if c.platform() == kubernetesOnly {
+	if c.platform() == kubernetesOnly && !c.workload.Rehearsal {
 		s.Authorities = AuthoritiesName
 	}
 	switch {
@@ -271,6 +274,10 @@ func (c *computation) flag(path []string, flag string, n *document.Node) string 
 		}
 		return strings.Join(items, ",")
 	case document.Map:
+		if c.target.Schema.Lookup(path...).Image() {
+			image := func(key string) string { return c.text(append(path[:len(path):len(path)], key)...) }
+			return image("registry") + "/" + image("repository") + "@" + image("digest")
+		}
 		return c.secret(path, flag, n)
 	}
 	return fmt.Sprint(n.Value)

@@ -3,6 +3,7 @@
 package workload
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -17,10 +18,15 @@ type Workload struct {
 	Key []string
 	// Management is true for a program on management clusters, with values of a stamp. Others are on the service cluster.
 	Management bool
+	// Rehearsal is true for a program that takes the place of another one where no Azure exists. It runs only where the configuration has its
+	// part, and has no managed identity.
+	Rehearsal bool
 	// Audit is true for a program that writes audit records, Migration for one with a database and the command `migrate`.
 	Audit, Migration bool
 	// Ports are the ports of the authorization table's protocols, named as in the chart.
 	Ports map[mesh.Protocol]Port
+	// program is the name of the program if it is not that of the peer.
+	program string
 }
 
 // Port is a port of a workload.
@@ -30,7 +36,7 @@ type Port struct {
 }
 
 // Program is the name of the program in the annotation x-configures of the configuration's schema.
-func (w Workload) Program() string { return string(w.Peer) }
+func (w Workload) Program() string { return cmp.Or(w.program, string(w.Peer)) }
 
 // All returns the workloads of a region.
 func All() []Workload {
@@ -43,6 +49,7 @@ func All() []Workload {
 		{Peer: mesh.MaestroServer, Folder: "maestro/server/deploy", Key: []string{"maestro", "server"}, Audit: true, Migration: true,
 			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8090}, mesh.HTTP: {"rest", 8000}}},
 		{Peer: mesh.MaestroAgent, Folder: "maestro/agent/deploy", Key: []string{"managementCluster", "agent"}, Management: true},
+		{Peer: mesh.Hypershift, Folder: "hypershift/deploy", Key: []string{"managementCluster", "hypershiftRuntime"}, Management: true, Rehearsal: true, program: "hypershift-runtime"},
 	}
 }
 

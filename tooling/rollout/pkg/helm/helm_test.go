@@ -263,7 +263,7 @@ func TestMissingParts(t *testing.T) {
 	}
 	for reason, c := range map[string]struct{ chart, want string }{
 		"a chart of stamps":       {"maestro-agent", "the chart maestro-agent needs a stamp"},
-		"no chart":                {"hypershift", `unknown chart "hypershift"`},
+		"no chart":                {"other", `unknown chart "other"`},
 		"a chart without a image": {"frontend", "frontend.image.digest: is required for a deployment"},
 	} {
 		if _, err := h.Content(request(map[string]any{"chart": c.chart})); err == nil || !strings.Contains(err.Error(), c.want) {
