@@ -6,14 +6,15 @@ locals {
   location     = var.config.resourceGroups.globalLocation
   registries   = toset([var.config.registry.services, var.config.registry.openshift])
 
-  # Rules of the registry for OpenShift, by name: the part of its path that a mirror has, and the source.
+  # Rules of the registry for OpenShift, by name: the part of its path that a mirror has, and the source. A repository with a rule has what was
+  # pulled. If the environment names releases, pipelines copy them, and no rule may write into their repositories.
   caches = {
     for source in var.config.clusterService.config.imageContentSources :
     replace(regex("^[^/]+/(.*)$", source.source)[0], "/[^a-zA-Z0-9-]/", "-") => {
       source = source.source
       target = regex("^[^/]+/(.*)$", source.mirrors[0])[0]
     }
-    if startswith(source.mirrors[0], "${var.config.registry.openshift}.")
+    if startswith(source.mirrors[0], "${var.config.registry.openshift}.") && length(var.config.registry.releases) == 0
   }
 }
 

@@ -240,6 +240,31 @@ func TestPlansOfAllRegions(t *testing.T) {
 	}
 }
 
+// TestReleasesReplaceCaches checks that the registry for OpenShift caches images only if pipelines do not copy releases to it.
+func TestReleasesReplaceCaches(t *testing.T) {
+	azuretest.Programs(t)
+	for reason, c := range map[string]struct {
+		releases []any
+		caches   int
+	}{"no releases": {[]any{}, 2}, "a release": {[]any{"quay.io/openshift-release-dev/ocp-release@sha256:a"}, 0}} {
+		d := &deploy{scope: variables.Global, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
+			change: func(config map[string]any) { config["registry"].(map[string]any)["releases"] = c.releases }}
+		plan, err := d.workspace(t).Plan(t.Context(), false, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		caches := 0
+		for _, change := range plan.Pending() {
+			if strings.HasPrefix(change.Address, "azapi_resource.cache[") {
+				caches++
+			}
+		}
+		if caches != c.caches {
+			t.Errorf("%s: the plan creates %d caches, not %d", reason, caches, c.caches)
+		}
+	}
+}
+
 // TestPlanRejectsWrongBodies checks that a plan finds a property that Azure does not have, without a network.
 func TestPlanRejectsWrongBodies(t *testing.T) {
 	azuretest.Programs(t)

@@ -13,9 +13,11 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/helm"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/imagemirror"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/runner"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -73,7 +75,11 @@ func (e *environment) session(name string) (*session, error) {
 // available returns the actions of this program. Those of Azure need a configuration with the endpoints of the cloud.
 func (e *environment) available(client *http.Client, root string, configuration *deployment.Configuration, instances []*plan.Instance) (map[string]action.Action, error) {
 	actions := action.Available(client)
+	if _, err := (&registryclient.Options{Credentials: e.registryCredentials, Prefix: "-registry-"}).Remote(); err != nil {
+		return nil, &inputError{err}
+	}
 	actions["Helm"] = helm.Helm{Configuration: configuration, Clusters: helm.Kubeconfigs{Dir: e.kubeconfigDir}}
+	actions["ImageMirror"] = imagemirror.ImageMirror{Configuration: configuration, Authorities: e.caFile, Credentials: e.registryCredentials}
 	var err error
 	if actions["Infrastructure"], err = e.infrastructure(root, configuration, instances); err != nil {
 		return nil, &inputError{err}

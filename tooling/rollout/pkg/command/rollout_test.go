@@ -107,6 +107,7 @@ func TestExitCodes(t *testing.T) {
 		"no parallel steps":    {nil, []string{"run", rollouttest.Region, "--parallel", "0"}, ExitRefused, "--parallel: 0 is less than 1"},
 		"a wrong pipeline":     {map[string]string{rollouttest.StampPipeline: "group: cell\nsteps: []\n"}, []string{"run", rollouttest.Region}, ExitRefused, "stamp/pipeline.yaml:2: steps: minItems"},
 		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, ExitRefused, "1 of 5 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
+		"wrong credentials":    {nil, []string{"plan", rollouttest.Region, "--registry-credentials", "/dev/null"}, ExitRefused, "--registry-credentials: /dev/null is not in the format of Docker's config.json"},
 		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, ExitRefused, "--ca-file: the file has no certificate"},
 	} {
 		dir := rollouttest.Write(t, c.changed)

@@ -94,8 +94,11 @@ func (c *checker) step(s *Step) {
 	if s.Rollback && s.Action == "Shell" && s.With["rollbackCommand"] == nil {
 		s.complain(c, "rollback", "needs with.rollbackCommand")
 	}
-	if s.Action == "Helm" {
+	switch s.Action {
+	case "Helm":
 		c.helm(s)
+	case "ImageMirror":
+		c.imageMirror(s)
 	}
 	c.references(s)
 }

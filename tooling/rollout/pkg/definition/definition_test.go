@@ -19,9 +19,11 @@ const configurationSchema = `{
     "registry": {"type": "string", "x-layer": "environment"},
     "frontend": {"type": "object", "additionalProperties": false, "properties": {
       "key": {"$ref": "#/$defs/secretReference"}, "image": {"type": "string", "x-deploy": true}}},
-    "managementCluster": {"type": "object", "additionalProperties": false, "x-layer": "stamp", "properties": {"name": {"type": "string"}}}
+    "managementCluster": {"type": "object", "additionalProperties": false, "x-layer": "stamp", "properties": {
+      "name": {"type": "string"}, "agent": {"type": "object", "properties": {"image": {"$ref": "#/$defs/image"}}}}},
+    "admin": {"type": "object", "properties": {"image": {"$ref": "#/$defs/image"}}}
   },
-  "$defs": {"secretReference": {"type": "object", "additionalProperties": false, "properties": {"vault": {"type": "string"}, "secret": {"type": "string"}}}}
+  "$defs": {"image": {"type": "object", "properties": {"repository": {"type": "string"}}}, "secretReference": {"type": "object", "additionalProperties": false, "properties": {"vault": {"type": "string"}, "secret": {"type": "string"}}}}
 }`
 
 const topologyText = `groups:
@@ -77,6 +79,11 @@ var stampStep = stampText[strings.Index(stampText, "  action"):]
 // helmStep returns a step that can stand in its place.
 func helmStep(timeout, rollback string) string {
 	return "  action: Helm\n  timeout: " + timeout + "\n  with: {cluster: c, chart: frontend, readyWithin: 4m}\n  " + rollback + "\n"
+}
+
+// mirrorStep returns a step that mirrors images and can stand in its place.
+func mirrorStep(with string) string {
+	return "  action: ImageMirror\n  timeout: 1m\n  inputs: {name: {configuration: managementCluster.name}}\n  with: {target: \"${name}\", " + with + "}\n"
 }
 
 // checkout writes the files of a small checkout. Each edit replaces a text in one of them, or removes the file.
@@ -176,6 +183,15 @@ func TestMistakesAreReported(t *testing.T) {
 		"a rollback without a command":   {[3]string{region, ", rollbackCommand: [deploy, \"${registry}\"]", ""}, "steps.1.rollback: needs with.rollbackCommand"},
 		"a chart without a rollback":     {[3]string{stamp, stampStep, helmStep("15m", "rollback: true")}, "steps.0.rollback: needs the output content"},
 		"too little time for a rollback": {[3]string{stamp, stampStep, helmStep("15m", "rollback: false")}, "with.readyWithin: two hooks, an upgrade and its rollback need four times 4m0s; the timeout is 15m0s"},
+		"images from nowhere":            {[3]string{stamp, stampStep, mirrorStep(`source: a.example`)}, "steps.0.with.components: is required"},
+		"components without a source":    {[3]string{stamp, stampStep, mirrorStep(`components: [managementCluster.agent]`)}, "steps.0.with: properties 'source' required, if 'components' exists"},
+		"a list without mirrors":         {[3]string{stamp, stampStep, mirrorStep(`releaseList: "[]"`)}, "steps.0.with: properties 'mirrors' required, if 'releaseList' exists"},
+		"mirrors of no release":          {[3]string{stamp, stampStep, mirrorStep(`images: [{image: x, target: y}], mirrors: [{source: a.example/b, target: c}]`)}, "steps.0.with.releases: is required"},
+		"a component without an image":   {[3]string{stamp, stampStep, mirrorStep(`source: a.example, components: [managementCluster]`)}, "stamp/pipeline.yaml:7: steps.0.with.components.0: the configuration has no image managementCluster.image"},
+		"a component of another scope":   {[3]string{stamp, stampStep, mirrorStep(`source: a.example, components: [admin]`)}, "admin belongs to regions, and the scope of the group is stamp"},
+		"a value as credentials":         {[3]string{stamp, stampStep, mirrorStep(`images: [{image: x, target: y}], targetCredentials: "${name}"`)}, "steps.0.with.targetCredentials: must be one input with a secret"},
+		"a file as credentials":          {[3]string{stamp, stampStep, mirrorStep(`images: [{image: x, target: y}], sourceCredentials: /config.json`)}, "steps.0.with.sourceCredentials: must be one input with a secret"},
+		"outputs of mirrored images":     {[3]string{stamp, stampStep, mirrorStep("images: [{image: x, target: y}]") + "  outputs: [content]\n"}, "steps.0.outputs: is not allowed"},
 		"a gate without a check":         {[3]string{region, ", http: {url: \"https://${registry}/readyz\", status: 200}", ""}, "steps.1.gates.0: minProperties"},
 		"a cycle in a pipeline":          {[3]string{region, "  files: [region]", "  dependsOn: [deploy]\n  files: [region]"}, "steps wait for each other: region/"},
 		"a cycle of groups":              {[3]string{topologyYAML, "dependsOn: []", "dependsOn: [stamp]"}, "steps wait for each other: "},

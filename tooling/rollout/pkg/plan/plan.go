@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -116,7 +118,14 @@ func (p *Planner) actionContent(d *Decision) error {
 	if err != nil {
 		return err
 	}
-	if d.Content.Action, err = reader.Content(r); err != nil {
+	d.Content.Action, err = reader.Content(r)
+	var problems document.Problems
+	switch {
+	case errors.As(err, &problems):
+		for _, problem := range problems {
+			d.block(problem.Error())
+		}
+	case err != nil:
 		d.block(err.Error())
 	}
 	return nil
