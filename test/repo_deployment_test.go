@@ -106,6 +106,8 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"keys of two modes":                {"clouds/public/int.yaml", "frontend: {authentication: {mode: token}}", "frontend.authentication.audience: is required"},
 		"admin from everywhere":            {"clouds/public/int.yaml", "ingress: {admin: {sources: [\"0.0.0.0/0\"]}}", "ingress.admin.sources: breaks the rule admin-sources"},
 		"a release without a mirror":       {"clouds/public/int.yaml", "registry: {releases: [\"quay.io/other/release@sha256:" + strings.Repeat("a", 64) + "\"]}", "clouds/public/int.yaml:LAST: registry.releases: breaks the rule release-has-mirror"},
+		"a part of Azure's left out":       {"clouds/public/int.yaml", "pipelines: {without: [admin]}", "clouds/public/int.yaml:LAST: pipelines.without: breaks the rule pipelines-complete"},
+		"a part of a region left out":      {"clouds/public/int/uksouth.yaml", "pipelines: {without: [admin]}", "pipelines.without: may be set for an environment and outside of it, but not for a region"},
 		"too many sessions":                {"clouds/public/int.yaml", "maestro: {server: {replicas: 9}}", "eventGrid.sessionsPerClient: breaks the rule mqtt-sessions"},
 		"a password in a database's URL":   {"clouds/public/int.yaml", "clusterService: {databaseOwnerUrl: \"postgres://owner:hunter2@db.example.com/fleet?sslmode=verify-full\"}", "clouds/public/int.yaml:LAST: clusterService.databaseOwnerUrl: "},
 		"a database that is not verified":  {"clouds/public/int.yaml", "clusterService: {databaseUrl: \"postgres://cluster_service@${postgres.clusterService.server}.${endpoints.postgresSuffix}/fleet?sslmode=require\"}", "clusterService.databaseUrl: "},

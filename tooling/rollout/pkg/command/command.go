@@ -21,7 +21,7 @@ import (
 // environment holds the flags.
 type environment struct {
 	configDir, stateDir, secretsDir, caFile, output string
-	registryCredentials                             string
+	registryCredentials, images                     string
 	kubeconfigDir, infrastructureDir, openTofu      string
 	mqttAuthorities                                 map[string]string
 	allowDeletion                                   []string
@@ -87,6 +87,7 @@ func (e *environment) addPlanFlags(c *cobra.Command) {
 	c.Flags().StringVar(&e.openTofu, "opentofu", "", "`folder` with tofu and its providers (default: .build/third-party/opentofu in the checkout)")
 	c.Flags().StringToStringVar(&e.mqttAuthorities, "mqtt-authority", nil, "`NAME=FILE` of a certificate authority of MQTT clients")
 	c.Flags().StringArrayVar(&e.allowDeletion, "allow-deletion", nil, "`STEP:ADDRESS` of a resource with data that the step may delete; repeat it for each")
+	c.Flags().StringVar(&e.images, "images", "", "`file` images.json of a build, whose digests replace those of the environment; refused for production")
 	c.Flags().StringVar(&e.caFile, "ca-file", "", "`file` with the authorities of HTTPS servers and registries (default: those of the system)")
 	c.Flags().StringVar(&e.registryCredentials, "registry-credentials", "", "`file` with the credentials of registries by host name, in the format of Docker's config.json")
 	c.Flags().StringArrayVar(&e.allowLoss, "allow-loss", nil, "allow the change of a key of a data store, `TARGET:KEY`, or the removal of a TARGET; repeat it for several")

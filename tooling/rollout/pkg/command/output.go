@@ -66,6 +66,10 @@ func printStatus(out io.Writer, instances []*plan.Instance, record func(*plan.In
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, instance := range instances {
+		if instance.LeftOut {
+			fmt.Fprintf(table, "%s\t%s\t\t\n", instance.ID, plan.LeftOut)
+			continue
+		}
 		r, found := record(instance)
 		if !found {
 			fmt.Fprintf(table, "%s\tnot run\t\t\n", instance.ID)
@@ -141,8 +145,13 @@ func printable(text string) string {
 func printResult(out io.Writer, result runner.Result, format string) error {
 	if format == "json" {
 		return printJSON(out, map[string][]string{"succeeded": append([]string{}, result.Succeeded...), "upToDate": append([]string{}, result.Skipped...),
-			"failed": append([]string{}, result.Failed...), "notRun": append([]string{}, result.NotRun...)})
+			"failed": append([]string{}, result.Failed...), "notRun": append([]string{}, result.NotRun...),
+			"leftOut": append([]string{}, result.LeftOut...)})
 	}
-	_, err := fmt.Fprintf(out, "%d steps succeeded, %d were up to date, %d failed, %d did not run\n", len(result.Succeeded), len(result.Skipped), len(result.Failed), len(result.NotRun))
+	text := fmt.Sprintf("%d steps succeeded, %d were up to date, %d failed, %d did not run", len(result.Succeeded), len(result.Skipped), len(result.Failed), len(result.NotRun))
+	if len(result.LeftOut) > 0 {
+		text += fmt.Sprintf(", %d are left out", len(result.LeftOut))
+	}
+	_, err := fmt.Fprintln(out, text)
 	return err
 }

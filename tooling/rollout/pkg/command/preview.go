@@ -14,7 +14,7 @@ import (
 func (s *session) previews(ctx context.Context, out io.Writer, decisions []plan.Decision) error {
 	for _, d := range decisions {
 		previewer, able := s.planner.Actions[d.Step.Action].(action.Previewer)
-		if !able || d.Verdict == plan.Skip || d.Verdict == plan.Blocked {
+		if !able || d.Verdict == plan.Skip || d.Verdict == plan.LeftOut || d.Verdict == plan.Blocked {
 			continue
 		}
 		if !d.Complete() {

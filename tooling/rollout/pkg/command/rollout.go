@@ -45,6 +45,9 @@ func (e *environment) session(name string) (*session, error) {
 	if err != nil {
 		return nil, &inputError{err}
 	}
+	if err := e.useImages(configuration, region); err != nil {
+		return nil, &inputError{err}
+	}
 	instances, err := plan.Instances(topology, configuration, region)
 	if err != nil {
 		return nil, &inputError{err}
@@ -194,7 +197,7 @@ func (s *session) sharedIsCurrent() (bool, error) {
 	}
 	decisions, err := s.planner.All(s.instances)
 	return !slices.ContainsFunc(decisions, func(d plan.Decision) bool {
-		return d.Target.Level() == layer.Environment && d.Verdict != plan.Skip
+		return d.Target.Level() == layer.Environment && d.Verdict != plan.Skip && d.Verdict != plan.LeftOut
 	}), err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
@@ -187,7 +188,7 @@ func TestExplanationsAreGatesOfTheLastService(t *testing.T) {
 }
 
 // TestEveryRegionCanBePlanned plans each region of the repository. A step may only be blocked by
-// an image that was not published, or by the chart of HyperShift's operator.
+// an image that was not published, or by the chart of HyperShift's operator. Only an environment without Azure leaves steps out.
 func TestEveryRegionCanBePlanned(t *testing.T) {
 	found, err := deployment.Find()
 	if err != nil {
@@ -219,7 +220,8 @@ func TestEveryRegionCanBePlanned(t *testing.T) {
 			for _, reason := range step.Reasons {
 				waits := strings.HasSuffix(reason, "which runs first")
 				noChart := strings.HasPrefix(step.Step, "hypershift@") && strings.Contains(reason, "the chart hypershift needs the key managementCluster.hypershiftRuntime")
-				if !waits && !noChart && reason != "it has not run yet" && !strings.Contains(reason, ".image.digest: is required for a deployment") {
+				leftOut := strings.HasPrefix(target.String(), "public/local/") && step.Verdict == plan.LeftOut
+				if !waits && !noChart && !leftOut && reason != "it has not run yet" && !strings.Contains(reason, ".image.digest: is required for a deployment") {
 					t.Errorf("%s: %s: %s", target, step.Step, reason)
 				}
 			}

@@ -28,6 +28,8 @@ type Instance struct {
 	Needs []*Instance
 	// Values is the rendered configuration.
 	Values *document.Node
+	// LeftOut means that the environment does not have the step: it never runs, and nothing waits for it.
+	LeftOut bool
 
 	// producers are the instances of the inputs from outputs, by the name of the input.
 	producers map[string]*Instance
@@ -55,7 +57,8 @@ func Instances(topology *definition.Topology, configuration *deployment.Configur
 		}
 		b.add(definition.ScopeStamp, stamp, "@"+stamp[layer.Stamp-1], values)
 	}
-	return b.ordered(), nil
+	ordered := b.ordered()
+	return ordered, leaveOut(topology, ordered, regionValues)
 }
 
 type builder struct {

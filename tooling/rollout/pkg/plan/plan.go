@@ -27,6 +27,8 @@ const (
 	MayRun Verdict = "may run"
 	// Skip means that the step has succeeded and nothing has changed since.
 	Skip Verdict = "up to date"
+	// LeftOut means that the environment does not have the step.
+	LeftOut Verdict = "left out"
 	// Blocked means that the step cannot run. A rollout with such a step does not start.
 	Blocked Verdict = "blocked"
 )
@@ -77,6 +79,10 @@ func (p *Planner) All(instances []*Instance) ([]Decision, error) {
 // Decide decides about one instance. outputs returns the outputs of an instance, or false if it runs later.
 func (p *Planner) Decide(instance *Instance, outputs func(*Instance) (map[string]string, bool)) (Decision, error) {
 	d := Decision{Instance: instance}
+	if instance.LeftOut {
+		d.Verdict, d.Reasons = LeftOut, []string{"the key " + leftOutKey + " names it"}
+		return d, nil
+	}
 	inputs, waiting, lacking := instance.inputs(outputs)
 	d.Content.Inputs = inputs
 	for _, m := range lacking {

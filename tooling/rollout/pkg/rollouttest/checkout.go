@@ -17,6 +17,7 @@ const Region = "public/dev/west"
 
 // The files that tests change.
 const (
+	DevLayer       = "config/clouds/public/dev.yaml"
 	RegionLayer    = "config/clouds/public/dev/west.yaml"
 	SecondStamp    = "config/clouds/public/dev/west/2.yaml"
 	GlobalPipeline = "global/pipeline.yaml"
@@ -32,6 +33,8 @@ var files = map[string]string{
 		"region": {"type": "string", "x-computed": true}, "stamp": {"type": "string", "x-computed": true},
 		"account": {"type": "string", "x-data-store": true},
 		"shared": {"type": "string", "x-layer": "environment"},
+		"production": {"type": "boolean", "x-layer": "environment"},
+		"pipelines": {"type": "object", "additionalProperties": false, "properties": {"without": {"type": "array", "items": {"type": "string"}, "x-layer": "environment"}}},
 		"frontend": {"type": "object", "additionalProperties": false, "properties": {
 			"release": {"type": "string", "x-deploy": true}, "key": {"$ref": "#/$defs/secretReference"}}},
 		"managementCluster": {"type": "object", "additionalProperties": false, "properties": {"name": {"type": "string", "x-data-store": true}}, "x-layer": "stamp"},
@@ -41,7 +44,7 @@ var files = map[string]string{
 	"config/rules.yaml":                    "rules: []\n",
 	"config/defaults.yaml":                 "account: \"a-${region}\"\nshared: s\nfrontend: {release: \"1\", key: {vault: service, secret: frontend-key}}\nmanagementCluster: {name: \"m-${region}-${stamp}\"}\n",
 	"config/clouds/public.yaml":            "",
-	"config/clouds/public/dev.yaml":        "",
+	DevLayer:                               "",
 	RegionLayer:                            "",
 	"config/clouds/public/dev/west/1.yaml": "",
 	SecondStamp:                            "",

@@ -62,11 +62,13 @@ type Runner struct {
 // Result is the outcome of a rollout.
 type Result struct {
 	Succeeded, Skipped, Failed, NotRun []string
+	// LeftOut are the steps that the environment does not have.
+	LeftOut []string
 }
 
 // Steps returns the number of steps of the rollout.
 func (r Result) Steps() int {
-	return len(r.Succeeded) + len(r.Skipped) + len(r.Failed) + len(r.NotRun)
+	return len(r.Succeeded) + len(r.Skipped) + len(r.Failed) + len(r.NotRun) + len(r.LeftOut)
 }
 
 // ErrFailed means that a step failed.
@@ -102,6 +104,10 @@ func (r *Runner) Run(ctx context.Context, instances []*plan.Instance) (Result, e
 				<-ended[need]
 				*failed[instance] = *failed[instance] || *failed[need]
 			}
+			if instance.LeftOut {
+				e.leaveOut(instance)
+				return
+			}
 			if *failed[instance] {
 				e.end(instance, false, errPrevented)
 				return
@@ -112,7 +118,7 @@ func (r *Runner) Run(ctx context.Context, instances []*plan.Instance) (Result, e
 		})
 	}
 	steps.Wait()
-	for _, list := range []*[]string{&e.result.Succeeded, &e.result.Skipped, &e.result.Failed, &e.result.NotRun} {
+	for _, list := range []*[]string{&e.result.Succeeded, &e.result.Skipped, &e.result.Failed, &e.result.NotRun, &e.result.LeftOut} {
 		slices.Sort(*list)
 	}
 	switch {
@@ -122,6 +128,13 @@ func (r *Runner) Run(ctx context.Context, instances []*plan.Instance) (Result, e
 		return e.result, fmt.Errorf("%w: %s", ErrFailed, strings.Join(e.result.Failed, ", "))
 	}
 	return e.result, nil
+}
+
+// leaveOut adds an instance to the result that the environment does not have.
+func (e *run) leaveOut(instance *plan.Instance) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.result.LeftOut = append(e.result.LeftOut, instance.ID)
 }
 
 // end adds an instance to the result.
