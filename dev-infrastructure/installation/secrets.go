@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
 
 // fieldManager is the owner of the fields that this package applies.
@@ -29,6 +31,9 @@ const fieldManager = "hcpmesh-installation"
 
 // The pauses before a copy that failed is repeated.
 const firstPause, lastPause = 100 * time.Millisecond, 10 * time.Second
+
+// errNoPair means that a certificate has another key. During a renewal, the event of the second file follows.
+var errNoPair = errors.New("the files are no pair")
 
 // Secrets keeps Secrets equal to files of the machine, so that the authority of a region renews the certificates of pods by replacing
 // files. Programs read the files of their Secrets again when they change. It is safe for concurrent use.
@@ -65,7 +70,8 @@ func (s *Secrets) Close() error {
 }
 
 // Keep creates or replaces a Secret with the content of files, by key, and replaces it when a file changes. If it returns an error, it
-// keeps nothing.
+// keeps nothing. The keys tls.crt and tls.key are those of a certificate: a renewal replaces two files, and Secrets never have one of the new
+// files with one of the old ones, with which a pod could not start.
 func (s *Secrets) Keep(ctx context.Context, namespace, name string, files map[string]string) error {
 	for _, file := range files {
 		// Files are replaced by renaming, so the folder is watched.
@@ -102,6 +108,11 @@ func (s *Secrets) copy(ctx context.Context, id types.NamespacedName) error {
 		}
 		data[key] = content
 	}
+	if certificate, key := data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]; certificate != nil && key != nil {
+		if _, err := tls.X509KeyPair(certificate, key); err != nil {
+			return fmt.Errorf("secret %s: %w: %s and %s: %w", id, errNoPair, files[corev1.TLSCertKey], files[corev1.TLSPrivateKeyKey], err)
+		}
+	}
 	wanted := applycorev1.SecretApplyConfiguration{
 		TypeMetaApplyConfiguration:   *applymetav1.TypeMeta().WithKind("Secret").WithAPIVersion("v1"),
 		ObjectMetaApplyConfiguration: applymetav1.ObjectMeta().WithName(id.Name).WithNamespace(id.Namespace),
@@ -122,6 +133,7 @@ func (s *Secrets) follow(ctx context.Context) {
 	stale := map[types.NamespacedName]bool{}
 	var retry <-chan time.Time
 	for {
+		repeated := false
 		select {
 		case <-ctx.Done():
 			return
@@ -138,6 +150,7 @@ func (s *Secrets) follow(ctx context.Context) {
 			s.log.WarnContext(ctx, "watching the files of secrets failed; reading all of them", logkey.Error, err)
 			s.markStale(stale, func(string) bool { return true })
 		case <-retry:
+			repeated = true
 		}
 		retry = nil
 		for id := range stale {
@@ -146,7 +159,7 @@ func (s *Secrets) follow(ctx context.Context) {
 				delete(stale, id)
 				continue
 			}
-			if !errors.Is(err, context.Canceled) {
+			if !errors.Is(err, context.Canceled) && (repeated || !errors.Is(err, errNoPair)) {
 				s.log.WarnContext(ctx, "a secret was not renewed", logkey.Error, err)
 			}
 		}
@@ -167,4 +180,14 @@ func (s *Secrets) markStale(stale map[types.NamespacedName]bool, changed func(fi
 			stale[id] = true
 		}
 	}
+}
+
+// trust creates or replaces the ConfigMap with the certificate authorities that the programs of a namespace trust besides those of their
+// images, in PEM by the name of the file.
+func (s *Secrets) trust(ctx context.Context, namespace string, authorities map[string]string) error {
+	configuration := applycorev1.ConfigMap(values.AuthoritiesName, namespace).WithData(authorities)
+	if _, err := s.client.CoreV1().ConfigMaps(namespace).Apply(ctx, configuration, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+		return fmt.Errorf("applying the authorities of %s: %w", namespace, err)
+	}
+	return nil
 }

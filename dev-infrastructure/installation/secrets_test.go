@@ -1,15 +1,20 @@
 package installation_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,14 +26,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
 
-// TestSecretsFollowFiles checks that a Secret has the content of its files, and follows a file that is replaced.
-func TestSecretsFollowFiles(t *testing.T) {
+// keepSecrets keeps Secrets of an API server until the test ends.
+func keepSecrets(ctx context.Context, t *testing.T) (*installation.Secrets, clientset.Interface) {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
 	client, err := clientset.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +46,19 @@ func TestSecretsFollowFiles(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return secrets, client
+}
+
+// TestSecretsFollowFiles checks that a Secret has the content of its files, and follows a file that is replaced.
+func TestSecretsFollowFiles(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	secrets, client := keepSecrets(ctx, t)
 	dir := t.TempDir()
-	files := map[string]string{"tls.crt": filepath.Join(dir, "tls.crt"), "tls.key": filepath.Join(dir, "tls.key")}
+	files := map[string]string{"ca.crt": filepath.Join(dir, "ca.crt"), "database-url": filepath.Join(dir, "database-url")}
 	replace := func(content string) {
-		for _, file := range files {
-			if err := authority.WriteFile(file, []byte(content+filepath.Base(file)), 0o600); err != nil {
+		for key, file := range files {
+			if err := authority.WriteFile(file, []byte(content+key), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,6 +93,65 @@ func TestSecretsFollowFiles(t *testing.T) {
 	}
 	replace("third ")
 	eventually.Before(ctx, t, "the Secret again", func() error { return has("third ") })
+}
+
+// TestSecretsHavePairs renews a certificate repeatedly, which replaces its key and then itself. Each version of the Secret must have a
+// certificate with its own key.
+func TestSecretsHavePairs(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	secrets, client := keepSecrets(ctx, t)
+	dir := t.TempDir()
+	signer, err := authority.Open(filepath.Join(dir, "ca"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	renew := func() []byte {
+		t.Helper()
+		if err := signer.Issue(certificate, key, x509.Certificate{}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	old := renew()
+	files := map[string]string{"tls.crt": certificate, "tls.key": key}
+	if err := secrets.Keep(ctx, "default", "identity", files); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=identity"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	for range 20 {
+		renewed, follows := renew(), false
+		for event := range changes.ResultChan() {
+			secret, isSecret := event.Object.(*corev1.Secret)
+			if !isSecret {
+				t.Fatalf("got %+v", event.Object)
+			}
+			if _, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"]); err != nil {
+				t.Fatal(err)
+			}
+			if follows = bytes.Equal(secret.Data["tls.crt"], renewed); follows {
+				break
+			}
+		}
+		if !follows {
+			t.Fatal("the Secret does not follow")
+		}
+	}
+	if err := authority.WriteFile(certificate, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := secrets.Keep(ctx, "default", "other", files); err == nil || !strings.Contains(err.Error(), certificate) {
+		t.Errorf("keeping a Secret of a certificate with another key: %v", err)
+	}
 }
 
 // TestTargetHasDigests checks that the values of a chart have the digests of built images, and that an image that was not built is an error.

@@ -1,0 +1,159 @@
+package installation
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+)
+
+// Supplier creates what the charts of services expect in their namespaces on a cluster without Azure's add-ons: certificates of the
+// region's authority, keys, and the authorities that programs trust. The namespaces are those of the chart `cluster`.
+type Supplier struct {
+	Target    values.Target
+	Authority *mesh.Authority
+	Secrets   *Secrets
+	// Dir is the folder of the files. They are secret. Another Supplier with the same folder supplies the same keys.
+	Dir string
+	// Given are the files of secrets that this package cannot create, for example the pull secret, by the name of the secret in its vault.
+	Given map[string]string
+}
+
+// Supply creates the Secrets and the ConfigMap that the chart of a service expects, and renews its certificates.
+func (s *Supplier) Supply(ctx context.Context, name string) error {
+	w, ok := workload.Find(mesh.Peer(name))
+	if !ok || w.Management {
+		return fmt.Errorf("supplying %s: no chart of the service cluster installs it", name)
+	}
+	computed, err := values.Of(w, s.Target)
+	if err != nil {
+		return err
+	}
+	secrets, err := s.files(w, computed)
+	if err != nil {
+		return fmt.Errorf("supplying %s: %w", name, err)
+	}
+	for secret, files := range secrets {
+		if err := s.Secrets.Keep(ctx, name, secret, files); err != nil {
+			return fmt.Errorf("supplying %s: %w", name, err)
+		}
+	}
+	if err := s.Secrets.trust(ctx, name, map[string]string{"region.crt": string(s.Authority.CertificatePEM())}); err != nil {
+		return fmt.Errorf("supplying %s: %w", name, err)
+	}
+	return nil
+}
+
+// Renew issues a new certificate for a service, which its Secret follows, and returns the folder of the files.
+func (s *Supplier) Renew(service mesh.Peer) (dir string, err error) {
+	return s.issue(service, string(service), fmt.Sprintf("%s.%s.svc", service, service))
+}
+
+func (s *Supplier) issue(peer mesh.Peer, hosts ...string) (dir string, err error) {
+	dir = filepath.Join(s.Dir, "identities", string(peer))
+	return dir, s.Authority.Issue(dir, peer, hosts...)
+}
+
+// files returns the files of each Secret that a chart expects, by key of the Secret.
+func (s *Supplier) files(w workload.Workload, v *values.Values) (map[string]map[string]string, error) {
+	name := string(w.Peer)
+	dir, err := s.Renew(w.Peer)
+	if err != nil {
+		return nil, err
+	}
+	own := IdentityFiles(dir)
+	secrets := map[string]map[string]string{v.Identity.Secret: own}
+	if v.Migration != nil && v.Migration.Identity.Secret != "" {
+		migration, err := s.issue(migrations()[w.Peer])
+		if err != nil {
+			return nil, err
+		}
+		secrets[v.Migration.Identity.Secret] = IdentityFiles(migration)
+	}
+	for _, volume := range v.Secrets.Volumes {
+		files := map[string]string{}
+		for _, file := range volume.Files {
+			if file.Path == corev1.TLSCertKey || file.Path == corev1.TLSPrivateKeyKey {
+				// The authority of the region issues the certificates for other services, too.
+				files[file.Path] = own[file.Path]
+				continue
+			}
+			if files[file.Path], err = s.key(w.Peer, volume.Vault, file); err != nil {
+				return nil, err
+			}
+		}
+		secrets[name+"-"+volume.Name] = files
+	}
+	return secrets, nil
+}
+
+// IdentityFiles returns the files of an identity's folder by the keys of a Secret.
+func IdentityFiles(dir string) map[string]string {
+	return map[string]string{
+		corev1.TLSCertKey:       filepath.Join(dir, mesh.CertificateFile),
+		corev1.TLSPrivateKeyKey: filepath.Join(dir, mesh.KeyFile),
+		"ca.crt":                filepath.Join(dir, mesh.CAFile),
+	}
+}
+
+// migrations are the identities of the jobs `migrate`, by service.
+func migrations() map[mesh.Peer]mesh.Peer {
+	return map[mesh.Peer]mesh.Peer{mesh.MaestroServer: mesh.MaestroMigration, mesh.ClusterService: mesh.ClusterServiceMigration}
+}
+
+// key returns the file of a secret, which it creates unless it was given or exists.
+func (s *Supplier) key(peer mesh.Peer, vault string, file values.File) (string, error) {
+	if given := s.Given[file.Secret]; given != "" {
+		return given, nil
+	}
+	create := creators(peer)[file.Path]
+	if create == nil {
+		return "", fmt.Errorf("the secret %s needs a file: nothing can create it here", file.Secret)
+	}
+	dir := filepath.Join(s.Dir, "vaults", vault)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, file.Secret)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := create(path); err != nil {
+		return "", fmt.Errorf("creating the secret %s: %w", file.Secret, err)
+	}
+	return path, nil
+}
+
+// creators returns the functions that create secrets of a service, by the name of the file in the chart.
+func creators(peer mesh.Peer) map[string]func(path string) error {
+	known := map[string]func(string) error{"audit-signing-key": createAuditKey}
+	maps.Copy(known, map[mesh.Peer]map[string]func(string) error{
+		mesh.Frontend:       {"credential-key": seal.Create, "skip-token-key": seal.Create},
+		mesh.ClusterService: {"secrets-key": seal.Create},
+		mesh.Admin:          {"intent-key": intent.CreateKeys, "ticket-validator-token": createToken},
+	}[peer])
+	return known
+}
+
+func createAuditKey(path string) error {
+	key, err := audit.GenerateKey()
+	if err != nil {
+		return err
+	}
+	return key.Create(path)
+}
+
+// createToken writes a random bearer token.
+func createToken(path string) error { return authority.WriteDurably(path, []byte(rand.Text()), 0o600) }
