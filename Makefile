@@ -119,10 +119,11 @@ oav: kubectl postgresql ## record the tests' HTTP traffic and validate it agains
 	HCPMESH_TRAFFIC_DIR=$(CURDIR)/.build/traffic go test -count=1 -p 1 -timeout 60m $(recorded); \
 	node test/oav/validate.mjs --traffic .build/traffic --documents api/openapi
 
-deploy-test: nodes images ## run the tests of clusters of real Kubernetes nodes: connections, drain, loss of a node, our images
+deploy-test: nodes images ## run the tests of clusters of real Kubernetes nodes: connections, drain, loss of a node, our images and pipelines
 	go test -count=1 -v ./dev-infrastructure/kubernetes/machine
 	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all
-	go test -count=1 -timeout 30m -v ./dev-infrastructure/installation -nodes-all
+	tooling/third-party/build.sh opentofu
+	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 60m -v ./dev-infrastructure/installation -nodes-all
 
 # The packages whose HTTP traffic is recorded.
 recorded = ./frontend/pkg/server ./test/e2e

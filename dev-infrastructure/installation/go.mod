@@ -3,14 +3,25 @@ module github.com/hcpmesh/hcpmesh/dev-infrastructure/installation
 go 1.26.0
 
 require (
+	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0
+	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.13.1
 	github.com/fsnotify/fsnotify v1.9.0
+	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
+	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/charts v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/images v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/infrastructure v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/rollout v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/update-graph v0.0.0
+	github.com/prometheus/client_golang v1.24.0
+	google.golang.org/grpc v1.78.0
 	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
 	k8s.io/client-go v0.35.4
@@ -19,8 +30,6 @@ require (
 require (
 	cel.dev/expr v0.24.0 // indirect
 	dario.cat/mergo v1.0.1 // indirect
-	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0 // indirect
-	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.13.1 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/internal v1.11.2 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.6.4 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
@@ -48,6 +57,7 @@ require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/docker/cli v29.4.3+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.3 // indirect
+	github.com/dominikbraun/graph v0.23.0 // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/evanphx/json-patch v5.9.11+incompatible // indirect
 	github.com/exponent-io/jsonpath v0.0.0-20210407135951-1de76d718b3f // indirect
@@ -77,7 +87,6 @@ require (
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/cel-go v0.26.1 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/go-containerregistry v0.21.6 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/gosuri/uitable v0.0.4 // indirect
@@ -85,7 +94,7 @@ require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
-	github.com/hcpmesh/hcpmesh/api v0.0.0 // indirect
+	github.com/hcpmesh/hcpmesh/tooling/azure-emulator v0.0.0 // indirect
 	github.com/hcpmesh/hcpmesh/tooling/registry v0.0.0 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
@@ -115,7 +124,6 @@ require (
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/prometheus/client_golang v1.24.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
@@ -129,10 +137,12 @@ require (
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
+	github.com/tink-crypto/tink-go/v2 v2.6.0 // indirect
 	github.com/vishvananda/netlink v1.3.1 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
+	go.etcd.io/bbolt v1.4.3 // indirect
 	go.etcd.io/etcd/api/v3 v3.6.5 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.6.5 // indirect
 	go.etcd.io/etcd/client/v3 v3.6.5 // indirect
@@ -151,7 +161,6 @@ require (
 	golang.org/x/time v0.14.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20251213004720-97cd9d5aeac2 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20251213004720-97cd9d5aeac2 // indirect
-	google.golang.org/grpc v1.78.0 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
@@ -179,11 +188,19 @@ replace (
 	github.com/hcpmesh/hcpmesh/api => ../../api
 	github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes => ../kubernetes
 	github.com/hcpmesh/hcpmesh/internal => ../../internal
+	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor => ../../tooling/arm-frontdoor
+	github.com/hcpmesh/hcpmesh/tooling/azure-emulator => ../../tooling/azure-emulator
 	github.com/hcpmesh/hcpmesh/tooling/charts => ../../tooling/charts
 	github.com/hcpmesh/hcpmesh/tooling/configure => ../../tooling/configure
+	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../../tooling/cosmos-emulator
 	github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator => ../../tooling/eventgrid-emulator
+	github.com/hcpmesh/hcpmesh/tooling/image-sync => ../../tooling/image-sync
+	github.com/hcpmesh/hcpmesh/tooling/image-updater => ../../tooling/image-updater
 	github.com/hcpmesh/hcpmesh/tooling/images => ../../tooling/images
+	github.com/hcpmesh/hcpmesh/tooling/infrastructure => ../../tooling/infrastructure
 	github.com/hcpmesh/hcpmesh/tooling/mesh-policies => ../../tooling/mesh-policies
 	github.com/hcpmesh/hcpmesh/tooling/registry => ../../tooling/registry
+	github.com/hcpmesh/hcpmesh/tooling/rollout => ../../tooling/rollout
 	github.com/hcpmesh/hcpmesh/tooling/supplychain => ../../tooling/supplychain
+	github.com/hcpmesh/hcpmesh/tooling/update-graph => ../../tooling/update-graph
 )

@@ -82,7 +82,7 @@ func (c *Cluster) controlPlane() machine.Spec {
 				"--advertise-address="+controlPlaneIP, "--secure-port="+apiPort,
 				"--tls-cert-file="+path(kubeapi.Serving+".crt"), "--tls-private-key-file="+path(kubeapi.Serving+".key"),
 				"--client-ca-file="+path("ca.crt"),
-				"--service-account-issuer=https://kubernetes.default.svc",
+				"--service-account-issuer="+TokenIssuer,
 				"--service-account-key-file="+path("sa.key"), "--service-account-signing-key-file="+path("sa.key"),
 				"--service-cluster-ip-range="+ServiceCIDR,
 				"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",

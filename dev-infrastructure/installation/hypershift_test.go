@@ -1,0 +1,210 @@
+package installation_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// hypershiftName is the chart, the namespace and the label of the pods of the HyperShift runtime.
+const hypershiftName = string(mesh.Hypershift)
+
+// installHypershift installs the HyperShift runtime.
+func (r *region) installHypershift(installer *installation.Installer) {
+	r.t.Helper()
+	began := time.Now()
+	if _, err := installer.Install(r.ctx, hypershiftName); err != nil {
+		r.printPods(hypershiftName)
+		r.t.Fatal(err)
+	}
+	r.t.Logf("the HyperShift runtime was ready after %v", time.Since(began).Round(time.Millisecond))
+	r.t.Cleanup(func() {
+		if r.t.Failed() {
+			r.printPods(hypershiftName)
+		}
+	})
+}
+
+// runHostedCluster publishes a HostedCluster, expects that it becomes available, and deletes it.
+func (m *maestro) runHostedCluster(consumer string, keys *seal.PublicKeys) {
+	m.t.Helper()
+	const namespace, name = "ocm-test-hosted", "hosted"
+	text, err := os.ReadFile(filepath.Join("../..", "hypershift/pkg/app/testdata/hostedcluster.yaml"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var cluster map[string]any
+	if err := yaml.Unmarshal(text, &cluster); err != nil {
+		m.t.Fatal(err)
+	}
+	metadata := cluster["metadata"].(map[string]any)
+	metadata["namespace"], metadata["name"] = namespace, name
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	signing := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	secret := func(name, kind, key string, value []byte) map[string]any {
+		made := object("v1", "Secret", namespace, name, map[string]any{"type": kind, "data": map[string]any{key: base64.StdEncoding.EncodeToString(value)}})
+		if err := sealedsecret.Seal(made, consumer, keys); err != nil {
+			m.t.Fatal(err)
+		}
+		return made
+	}
+	identifier := map[string]any{"group": "hypershift.openshift.io", "resource": "hostedclusters", "namespace": namespace, "name": name}
+	bundle := newBundle(consumer, identifier, `.status.conditions[?(@.type=="Available")].status`, object("v1", "Namespace", "", namespace, nil),
+		secret("pull-secret", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", []byte(`{"auths":{}}`)), secret("sa-signing-key", "Opaque", "key", signing), cluster)
+	m.t.Cleanup(func() {
+		if m.t.Failed() {
+			m.printPods(namespace + "-" + name)
+		}
+	})
+	began := time.Now()
+	version := m.publish("create", bundle)
+	m.awaitStatus(bundle, version, "the availability of the HostedCluster", reports("True"))
+	m.t.Logf("the HostedCluster was reported as available after %v", time.Since(began).Round(time.Millisecond))
+	controlPlane := namespace + "-" + name
+	m.useHostedCluster(controlPlane)
+	m.deleteBundle(bundle, namespace)
+	if _, err := m.cluster.Client().CoreV1().Namespaces().Get(m.ctx, controlPlane, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		m.t.Errorf("the namespace of the deleted control plane: %v", err)
+	}
+}
+
+// useHostedCluster reads and writes the hosted cluster of a control plane with kubectl, and expects that the data survives its pods.
+func (r *region) useHostedCluster(controlPlane string) {
+	r.t.Helper()
+	secret, err := r.cluster.Client().CoreV1().Secrets(controlPlane).Get(r.ctx, "admin-kubeconfig", metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(r.dir, controlPlane+".kubeconfig")
+	if err := os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	address := r.forwardAPIServer(controlPlane)
+	kubectl := func(arguments ...string) (string, error) {
+		arguments = append([]string{"--kubeconfig=" + kubeconfig, "--server=https://" + address, "--request-timeout=10s"}, arguments...)
+		output, err := exec.CommandContext(r.ctx, "../../.build/third-party/bin/kubectl", arguments...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, output)
+		}
+		return string(output), err
+	}
+	if output, err := kubectl("get", "namespaces", "--output=name"); err != nil || !strings.Contains(output, "namespace/kube-system") {
+		r.t.Fatalf("the namespaces of the hosted cluster: %q, %v", output, err)
+	}
+	if output, err := kubectl("create", "configmap", "customer", "--from-literal=key=value"); err != nil {
+		r.t.Fatalf("writing to the hosted cluster: %s, %v", output, err)
+	}
+	pods := r.cluster.Client().CoreV1().Pods(controlPlane)
+	list, err := pods.List(r.ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 {
+		r.t.Fatalf("%d pods of the control plane, want etcd and an API server: %v", len(list.Items), err)
+	}
+	old := map[types.UID]bool{}
+	for _, pod := range list.Items {
+		old[pod.UID] = true
+		if err := pods.Delete(r.ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	eventually.Before(r.ctx, r.t, "new pods of the control plane", func() error {
+		list, err := pods.List(r.ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, pod := range list.Items {
+			if old[pod.UID] || !isReady(&pod) {
+				return fmt.Errorf("%s: %s %v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses)
+			}
+		}
+		if len(list.Items) != 2 {
+			return fmt.Errorf("%d pods", len(list.Items))
+		}
+		return nil
+	})
+	eventually.Before(r.ctx, r.t, "what was written to the hosted cluster", func() error {
+		output, err := kubectl("get", "configmap", "customer", "--output=jsonpath={.data.key}")
+		if err == nil && output != "value" {
+			err = fmt.Errorf("the value is %q", output)
+		}
+		return err
+	})
+}
+
+// forwardAPIServer forwards the connections of a port of the machine to the ready pod of an API server, and returns the address.
+func (r *region) forwardAPIServer(controlPlane string) string {
+	r.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	dial := func() (net.Conn, error) {
+		list, err := r.cluster.Client().CoreV1().Pods(controlPlane).List(r.ctx, metav1.ListOptions{LabelSelector: "app=kube-apiserver"})
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range list.Items {
+			if isReady(&pod) {
+				return r.cluster.Dial(r.ctx, net.JoinHostPort(pod.Status.PodIP, "6443"))
+			}
+		}
+		return nil, errors.New("no API server is ready")
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { relay(client, dial) })
+		}
+	})
+	r.t.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// relay copies between a connection and a new one until one of them ends.
+func relay(client net.Conn, dial func() (net.Conn, error)) {
+	defer func() { _ = client.Close() }()
+	server, err := dial()
+	if err != nil {
+		return // the client sees that the connection is closed
+	}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	})
+	_, _ = io.Copy(client, server)
+	_ = client.Close()
+	sending.Wait()
+}

@@ -1,0 +1,313 @@
+package installation_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
+)
+
+// maestro is a Maestro server outside of the cluster, as the server of another cluster is, and a source that publishes bundles.
+type maestro struct {
+	*region
+	source *lines
+	input  *json.Encoder
+	// rest is the address of the REST API.
+	rest string
+}
+
+// startMaestro starts PostgreSQL, the MQTT broker and the Maestro server as processes of the machine. Pods of the cluster reach the broker
+// under the name of the Event Grid namespace.
+func (r *region) startMaestro() *maestro {
+	r.t.Helper()
+	mqtt := r.startBrokerOutside()
+	role := postgresserver.Role{Name: "maestro", Password: "maestro"}
+	data, err := os.MkdirTemp("", "hcpmesh-postgres-") // the user of PostgreSQL must be able to enter the folder
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = os.RemoveAll(data) })
+	if err := os.Chmod(data, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	database, err := postgresserver.Start(r.ctx, postgresserver.Options{DataDir: filepath.Join(data, "server"), Throwaway: true,
+		Databases: []postgresserver.Database{{Name: "maestro", Owner: role, Runtime: postgresserver.Role{Name: "runtime"}}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(database.Kill)
+	if err := database.Provision(r.ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	file := filepath.Join(r.dir, "database-url")
+	if err := os.WriteFile(file, []byte(database.URL("maestro", role)), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	identity := r.identity(mesh.MaestroServer, "maestro-server")
+	program, err := filepath.Abs(filepath.Join(imagesDir, "bin", "maestro-server"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	command := exec.Command(program, append(audittest.Flags(audittest.Options(r.t)), "--listen-grpc=127.0.0.1:0", "--listen-rest=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+		"--identity-dir="+identity, "--mqtt-identity-dir="+identity, "--mqtt-address="+mqtt, "--database-url-file="+file)...)
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	log := r.read(stderr)
+	r.spawn(command, log)
+	m := &maestro{region: r}
+	var grpc string
+	r.await(log, "the addresses of the Maestro server", func(line []byte) bool {
+		var record struct{ Msg, Address string }
+		if json.Unmarshal(line, &record) == nil && record.Msg == "serving gRPC" {
+			grpc = record.Address
+		} else if record.Msg == "serving REST" {
+			m.rest = record.Address
+		}
+		return grpc != "" && m.rest != ""
+	})
+	m.startSource(grpc)
+	return m
+}
+
+// startBrokerOutside serves MQTT on the machine, and in the cluster under the name of the Event Grid namespace. It returns the address on
+// the machine.
+func (r *region) startBrokerOutside() string {
+	r.t.Helper()
+	host, port, err := net.SplitHostPort(r.text("eventGrid", "mqttAddress"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	identity, err := broker.LoadIdentity(r.identity(mesh.EventGridEmulator, host, "127.0.0.1"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	b, err := broker.Start(listener, broker.Options{TLS: identity.TLS(), Source: r.text("maestro", "sourceId"), MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = b.Close() })
+	err = r.cluster.ForwardHost(r.ctx, host, port, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", b.Addr())
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b.Addr()
+}
+
+// startSource starts a source as Cluster Service, and returns when it subscribes to statuses.
+func (m *maestro) startSource(address string) {
+	m.t.Helper()
+	program := filepath.Join(m.t.TempDir(), "source")
+	if output, err := exec.CommandContext(m.ctx, "go", "build", "-o", program, "./testdata/source").CombinedOutput(); err != nil {
+		m.t.Fatalf("%v: %s", err, output)
+	}
+	command := exec.Command(program, "--grpc="+address, "--identity-dir="+m.identity(mesh.ClusterService))
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	command.Stderr = m.t.Output()
+	m.source, m.input = m.read(stdout), json.NewEncoder(stdin)
+	m.spawn(command, m.source)
+	m.await(m.source, "the subscription to statuses", func(line []byte) bool { return bytes.Contains(line, []byte(`"Subscribed":true`)) })
+}
+
+// spawn starts a process, which ends with the test.
+func (r *region) spawn(command *exec.Cmd, output *lines) {
+	r.t.Helper()
+	process, err := spawn.Start(command, syscall.SIGKILL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	output.start()
+	r.t.Cleanup(func() {
+		process.Kill()
+		<-output.ended
+		if r.t.Failed() {
+			r.t.Logf("%s: %v\n%s", filepath.Base(command.Path), process.Err(), output.text())
+		}
+	})
+}
+
+// lines are the lines that a process writes.
+type lines struct {
+	start func()
+	ended chan struct{}
+	mu    sync.Mutex
+	all   [][]byte
+}
+
+// read returns the lines of a pipe. They are read from the call of start on.
+func (r *region) read(from io.Reader) *lines {
+	l := &lines{ended: make(chan struct{})}
+	l.start = func() {
+		go func() {
+			defer close(l.ended)
+			for scanner := bufio.NewReader(from); ; {
+				line, err := scanner.ReadBytes('\n')
+				l.mu.Lock()
+				l.all = append(l.all, line)
+				l.mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		}()
+	}
+	return l
+}
+
+func (l *lines) snapshot() [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[:len(l.all):len(l.all)]
+}
+
+// text returns the last lines.
+func (l *lines) text() []byte {
+	all := bytes.Join(l.snapshot(), nil)
+	return all[max(0, len(all)-8000):]
+}
+
+// await passes the lines to found, the oldest first, until it returns true.
+func (r *region) await(l *lines, condition string, found func(line []byte) bool) {
+	r.t.Helper()
+	next := 0
+	eventually.Before(r.ctx, r.t, condition, func() error {
+		for all := l.snapshot(); next < len(all); {
+			next++
+			if found(all[next-1]) {
+				return nil
+			}
+		}
+		select {
+		case <-l.ended:
+			return errors.New("the process has ended")
+		default:
+			return fmt.Errorf("not in %d lines", next)
+		}
+	})
+}
+
+// register registers a consumer, as hcpctl does.
+func (m *maestro) register(consumer string) {
+	m.t.Helper()
+	identity, err := mesh.LoadIdentity(m.identity(mesh.Hcpctl))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	body, err := json.Marshal(map[string]string{"name": consumer})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: identity.ClientTLS(mesh.MaestroServer)}}
+	eventually.Before(m.ctx, m.t, "the registration of "+consumer, func() error {
+		response, err := client.Post("https://"+m.rest+maestroapi.RESTPath+"/consumers", "application/json", bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusCreated { // the database is being migrated
+			return errors.New(response.Status)
+		}
+		return nil
+	})
+}
+
+// publish publishes a bundle and returns its version.
+func (m *maestro) publish(action string, bundle map[string]any) (version int64) {
+	m.t.Helper()
+	after := len(m.source.snapshot())
+	if err := m.input.Encode(map[string]any{"Action": action, "Bundle": bundle}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.await(m.source, action+" of a bundle", func(line []byte) bool {
+		if after > 0 {
+			after--
+			return false
+		}
+		var result struct {
+			Published, Error string
+			Version          int64
+		}
+		if json.Unmarshal(line, &result) != nil || result.Published != bundle["ID"] {
+			return false
+		}
+		if result.Error != "" {
+			m.t.Fatalf("%s of a bundle: %s", action, result.Error)
+		}
+		version = result.Version
+		return true
+	})
+	return version
+}
+
+// workStatus is the status of a bundle.
+type workStatus struct {
+	Conditions     []metav1.Condition
+	ResourceStatus []struct {
+		Conditions      []metav1.Condition
+		StatusFeedbacks struct {
+			Values []struct {
+				Name       string
+				FieldValue struct{ String string }
+			}
+		} `json:"statusFeedback"`
+	}
+}
+
+// awaitStatus waits for a status of a version of a bundle.
+func (m *maestro) awaitStatus(bundle map[string]any, version int64, condition string, met func(*workStatus) bool) {
+	m.t.Helper()
+	var last []byte
+	m.t.Cleanup(func() {
+		if m.t.Failed() {
+			m.t.Logf("the last status that was read while waiting for %s: %s", condition, last)
+		}
+	})
+	m.await(m.source, condition, func(line []byte) bool {
+		var event struct {
+			Bundle  string
+			Version int64
+			Status  json.RawMessage
+		}
+		var reported workStatus
+		if json.Unmarshal(line, &event) != nil || event.Bundle != bundle["ID"] || event.Version < version || json.Unmarshal(event.Status, &reported) != nil {
+			return false
+		}
+		last = event.Status
+		return met(&reported)
+	})
+}

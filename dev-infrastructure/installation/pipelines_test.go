@@ -1,0 +1,289 @@
+package installation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
+)
+
+// deployedServices are the services that the pipelines install in a region of a machine.
+var deployedServices = []string{"admin", "backend", "cluster-service", "maestro-server"}
+
+// pipelines runs the program rollout for a region.
+type pipelines struct {
+	*region
+	program, stateDir string
+	// env is the environment of the program, and flags are those of plans.
+	env, flags []string
+}
+
+// buildPipelines builds the program, and gives it the images, the cluster and an emulator of Azure.
+func (r *region) buildPipelines(openTofu string, azure *azuretest.Azure) *pipelines {
+	r.t.Helper()
+	built, kubeconfigs := r.t.TempDir(), r.t.TempDir()
+	p := &pipelines{region: r, program: filepath.Join(built, "rollout"), stateDir: r.t.TempDir(), env: azure.Env}
+	if output, err := exec.CommandContext(r.ctx, "go", "build", "-o", p.program, "../../tooling/rollout/cmd/rollout").CombinedOutput(); err != nil {
+		r.t.Fatalf("%v: %s", err, output)
+	}
+	if err := os.Symlink(r.cluster.Kubeconfig(), filepath.Join(kubeconfigs, r.text("serviceCluster", "name")+".kubeconfig")); err != nil {
+		r.t.Fatal(err)
+	}
+	images, err := filepath.Abs(filepath.Join(imagesDir, "images.json"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p.flags = []string{"--kubeconfig-dir", kubeconfigs, "--images", images, "--opentofu", openTofu}
+	return p
+}
+
+// start starts the program. Its output is in the log of the test, and its standard output in out.
+func (p *pipelines) start(out *bytes.Buffer, verb string) *spawn.Process {
+	p.t.Helper()
+	command := exec.Command(p.program, append([]string{verb, target, "--state-dir", p.stateDir, "-o", "json"}, p.flags...)...)
+	command.Dir, command.Env, command.Stdout, command.Stderr = p.root, p.env, out, p.t.Output()
+	process, err := spawn.Start(command, syscall.SIGKILL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(process.Kill)
+	return process
+}
+
+// run runs the program to its end and decodes its standard output.
+func (p *pipelines) run(verb string, into any) {
+	p.t.Helper()
+	var out bytes.Buffer
+	process := p.start(&out, verb)
+	select {
+	case <-process.Exited():
+	case <-p.ctx.Done():
+		p.t.Fatalf("rollout %s: %v", verb, p.ctx.Err())
+	}
+	if err := process.Err(); err != nil {
+		p.printLogs()
+		p.t.Fatalf("rollout %s: %v", verb, err)
+	}
+	if err := json.Unmarshal(out.Bytes(), into); err != nil {
+		p.t.Fatalf("rollout %s printed %q: %v", verb, out.String(), err)
+	}
+}
+
+// printLogs prints the logs of the steps.
+func (p *pipelines) printLogs() {
+	files, err := filepath.Glob(filepath.Join(p.stateDir, "public", "local", "*", "logs", "*.log"))
+	if err != nil {
+		p.t.Log(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		p.t.Logf("%s: %v\n%s", filepath.Base(file), err, text)
+	}
+	for _, service := range deployedServices {
+		p.printPods(service)
+	}
+}
+
+// rolledOut is the outcome of a rollout.
+type rolledOut struct{ Succeeded, UpToDate, Failed, NotRun, LeftOut []string }
+
+// record returns the record of a step of the region.
+func (p *pipelines) record(step string) state.Record {
+	p.t.Helper()
+	parsed, err := layer.ParseTarget(target)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	store, err := state.Open(p.stateDir, parsed)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	record, _ := store.Step(step)
+	return record
+}
+
+// readOutput reads an output of the region's infrastructure.
+func (p *pipelines) readOutput(name string, into any) {
+	p.t.Helper()
+	if err := json.Unmarshal([]byte(p.record("region/infrastructure").Outputs[name]), into); err != nil {
+		p.t.Fatalf("the output %s: %v", name, err)
+	}
+}
+
+// killWhile starts a rollout, and kills it when a namespace has a pod.
+func (p *pipelines) killWhile(namespace string) {
+	p.t.Helper()
+	var out bytes.Buffer
+	process := p.start(&out, "run")
+	ended := false
+	eventually.Before(p.ctx, p.t, "a pod in "+namespace, func() error {
+		select {
+		case <-process.Exited():
+			ended = true
+			return nil
+		default:
+		}
+		list, err := p.cluster.Client().CoreV1().Pods(namespace).List(p.ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) == 0 {
+			err = fmt.Errorf("there is no pod")
+		}
+		return err
+	})
+	process.Kill()
+	if ended {
+		p.printLogs()
+		p.t.Fatalf("the rollout ended before: %v", process.Err())
+	}
+}
+
+// deployed returns the objects that a rollout changes: revisions of releases, and generations of services.
+func (p *pipelines) deployed() map[string]string {
+	p.t.Helper()
+	found := map[string]string{}
+	releases, err := p.cluster.Client().CoreV1().Secrets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, release := range releases.Items {
+		found["revision "+release.Namespace+"/"+release.Name] = release.ResourceVersion
+	}
+	services, err := p.cluster.Client().AppsV1().StatefulSets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, service := range services.Items {
+		found["service "+service.Namespace+"/"+service.Name] = fmt.Sprint(service.Generation)
+	}
+	return found
+}
+
+// TestPipelinesInstallServices deploys the region of a machine with the pipelines: the infrastructure to an emulator of Azure, and the services
+// to a cluster of two nodes. The rollout is killed while it installs a service, and goes on when it is run again.
+func TestPipelinesInstallServices(t *testing.T) {
+	if !*all {
+		t.Skip("it needs the images: make deploy-test runs it")
+	}
+	openTofu := azuretest.Programs(t)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	r := startRegion(ctx, t, deployedServices...)
+	p := r.buildPipelines(openTofu, azuretest.Start(t, 0))
+
+	p.killWhile("maestro-server") // its Secrets do not exist yet, so its pods cannot start
+	if status := p.record("maestro-server/deploy").Status; status != state.Running {
+		t.Fatalf("the step was %s when the rollout was killed", status)
+	}
+	// Entra ID and Cosmos DB know the identities that the infrastructure has created.
+	p.readOutput("clientIds", &r.target.ClientIDs)
+	p.readOutput("objectIds", &r.target.ObjectIDs)
+	r.entra = r.startEntra()
+	r.startCosmos(r.entra)
+	var want []string
+	for _, service := range deployedServices {
+		r.supply(service)
+		want = append(want, service+"/deploy")
+	}
+	var first, second rolledOut
+	p.run("run", &first)
+	if !slices.Equal(first.Succeeded, want) || len(first.UpToDate) == 0 {
+		t.Errorf("after the kill: %+v, want %v to succeed", first, want)
+	}
+	r.registerConsumer(r.onTwoNodes("maestro-server"))
+	r.listShards(r.onTwoNodes("cluster-service"))
+	r.countGroups(r.onTwoNodes("backend"))
+	r.callAdmin(r.onTwoNodes("admin"))
+
+	before := p.deployed()
+	p.run("run", &second)
+	if len(second.Succeeded)+len(second.Failed)+len(second.NotRun) > 0 || len(second.UpToDate) != len(first.Succeeded)+len(first.UpToDate) {
+		t.Errorf("the second rollout: %+v", second)
+	}
+	if diff := cmp.Diff(before, p.deployed()); diff != "" || len(before) < 5 {
+		t.Errorf("the second rollout changed objects (-before +after):\n%s", diff)
+	}
+	var planned struct {
+		Steps []struct{ Step, Verdict string }
+	}
+	p.run("plan", &planned)
+	for _, step := range planned.Steps {
+		if step.Verdict != string(plan.Skip) && step.Verdict != string(plan.LeftOut) {
+			t.Errorf("a plan after the rollout has %s: %s", step.Step, step.Verdict)
+		}
+	}
+	p.expectNames()
+}
+
+// expectNames expects that the services use the names of the infrastructure, as Azure would return them.
+func (p *pipelines) expectNames() {
+	p.t.Helper()
+	var result struct {
+		Cosmos   struct{ Endpoint string }
+		Postgres map[string]struct{ Host, Database string }
+		Events   struct{ MQTTAddress string }
+		Vaults   map[string]struct{ URI string }
+	}
+	p.readOutput("result", &result)
+	var hosts []string
+	for _, server := range result.Postgres {
+		hosts = append(hosts, server.Host)
+	}
+	wanted := postgresHosts(p.t, p.target)
+	if slices.Sort(hosts); !slices.Equal(hosts, slices.Sorted(slices.Values(wanted))) {
+		p.t.Errorf("the infrastructure has the PostgreSQL servers %v, and pods reach %v", hosts, wanted)
+	}
+	database := func(server string) string {
+		return result.Postgres[server].Host + "/" + result.Postgres[server].Database
+	}
+	for service, names := range map[mesh.Peer][]string{
+		mesh.MaestroServer:  {database("maestro"), result.Events.MQTTAddress},
+		mesh.ClusterService: {database("cluster-service"), strings.TrimSuffix(result.Vaults["clusters"].URI, "/")},
+		mesh.Backend:        {result.Cosmos.Endpoint},
+		mesh.Admin:          {result.Cosmos.Endpoint},
+	} {
+		w, _ := workload.Find(service)
+		names = append(names, p.target.ClientIDs[p.text(append(slices.Clone(w.Key), "managedIdentity")...)])
+		text := p.settings(string(service))
+		for _, name := range names {
+			if name == "" || !strings.Contains(text, name) {
+				p.t.Errorf("%s does not use %q of the infrastructure", service, name)
+			}
+		}
+	}
+}
+
+// settings returns the pods and the configuration files of a service as JSON.
+func (p *pipelines) settings(service string) string {
+	p.t.Helper()
+	configuration, err := p.cluster.Client().CoreV1().ConfigMaps(service).List(p.ctx, metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text, err := json.Marshal(struct {
+		Pods          []corev1.Pod
+		Configuration []corev1.ConfigMap
+	}{p.pods(service), configuration.Items})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
