@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -99,6 +99,14 @@ istio-test: third-party ## enforce the policies of the mesh with a real istiod, 
 	tooling/third-party/build.sh istio
 	HCPMESH_ISTIO=$(CURDIR)/.build/third-party/istio KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 30m -v -run '^TestIsti' ./tooling/mesh-policies/pkg/policy ./tooling/charts/pkg/chart
 
+# The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
+# captured data.
+skew: third-party postgresql ## roll a region from the previous release in releases.yaml to this checkout, back, and forward again, under load
+	go test -count=1 -timeout 60m -v ./test/skew -skew
+
+capture: third-party postgresql ## save the data of a region of the newest release in releases.yaml as test data
+	go test -count=1 -timeout 60m -v -run '^TestCapture$$' ./test/skew -capture
+
 clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
 	$(needs-node) \
 	(cd test/clients/npm && npm ci); \
@@ -163,6 +171,7 @@ verify: ## compare the downloaded modules with go.sum
 clean: ## stop the local region and remove everything in .build and .region
 	if [ -x $(bin)/hcpctl ]; then $(bin)/hcpctl region down --purge; fi
 	rm -rf .build .region
+	git worktree prune 2>/dev/null || true
 
 third-party:
 	tooling/third-party/build.sh

@@ -1,0 +1,155 @@
+// Package skew tests that the programs of the checkout and those of the previous release work together, on data of the previous release. The
+// releases are in releases.yaml, and the data of a release in testdata.
+package skew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/test/skew/history"
+	"github.com/hcpmesh/hcpmesh/test/skew/snapshot"
+	"github.com/hcpmesh/hcpmesh/test/sources"
+)
+
+// region is a local region with its previous release.
+type region struct {
+	*local.Region
+	config  local.Config
+	release history.Release
+	// previous is the folder of the programs of the release; empty if the test does not use them.
+	previous string
+}
+
+// newest returns the checkout and its newest release.
+func newest(t *testing.T) (source string, release history.Release) {
+	t.Helper()
+	source, err := local.FindSource()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if release, err = history.Newest(source); err != nil {
+		t.Fatal(err)
+	}
+	return source, release
+}
+
+// newRegion returns a region that does not run yet, in a new state folder, which is kept if the test fails.
+func newRegion(t *testing.T) *region {
+	t.Helper()
+	sources.DependOnAll(t)
+	source, release := newest(t)
+	dir, err := os.MkdirTemp("", "hcpmesh-skew-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
+		t.Fatal(err)
+	}
+	timeScale, freePorts := 0.002, 0
+	r := &region{release: release, config: local.Config{
+		StateDir: dir, SourceDir: source, BasePort: &freePorts, TimeScale: &timeScale, ManagementClusters: 1, Throwaway: true,
+		OnNote: func(note string) { fmt.Fprintln(os.Stderr, note) },
+	}}
+	t.Cleanup(func() {
+		if r.Region != nil {
+			r.Close()
+		}
+		if t.Failed() {
+			t.Logf("the region's logs are in %s", filepath.Join(dir, "logs"))
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// build builds the programs of the release.
+func (r *region) build(t *testing.T, ctx context.Context) {
+	t.Helper()
+	var err error
+	if r.previous, err = history.Build(ctx, r.config.SourceDir, r.release, programs()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restore creates the data of the release.
+func (r *region) restore(t *testing.T, ctx context.Context) {
+	t.Helper()
+	began := time.Now()
+	if err := snapshot.Restore(ctx, r.config, filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("restored the data of release %s after %s", r.release.Name, time.Since(began).Round(time.Millisecond))
+}
+
+// start starts the region with the programs of the release if build was called, otherwise with those of the checkout.
+func (r *region) start(t *testing.T, ctx context.Context) {
+	t.Helper()
+	config := r.config
+	config.Build = true
+	if r.previous != "" {
+		config.Programs = with(r.previous)
+	}
+	began := time.Now()
+	started, err := local.Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Region = started
+	t.Logf("the region is ready after %s", time.Since(began).Round(time.Millisecond))
+}
+
+// awaitConsistent waits until Cosmos DB and Cluster Service have the same resources in the same states.
+func (r *region) awaitConsistent(t *testing.T, ctx context.Context) {
+	t.Helper()
+	endpoints := r.Endpoints()
+	credential, err := endpoints.Credential("backend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Backend)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := grpc.NewClient(endpoints.ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	inventory := reconciliation.FleetInventory{Client: csv1.NewClusterServiceClient(connection)}
+	eventually.Before(ctx, t, "Cosmos DB and Cluster Service agree", func() error {
+		var drifts []error
+		_, err := reconciliation.Compare(ctx, db, inventory, reconciliation.Options{}, func(d reconciliation.Drift) error {
+			drifts = append(drifts, fmt.Errorf("%s: %s", d.Key.ResourceID, d.Type))
+			return nil
+		})
+		return errors.Join(append(drifts, err)...)
+	})
+}
+
+// withTimeout returns a context that bounds a test on a machine under load.
+func withTimeout(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,141 @@
+package skew
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+)
+
+var complete = flag.Bool("skew", false, "roll the services of a region from the previous release to the checkout, back and forward again; `make skew` uses it")
+
+// TestRolloutAndRollback runs a region of the previous release on its data. It replaces the services one after the other with those of the
+// checkout, in the order of a rollout, then back in the opposite order, and forward again. Meanwhile customers read, change, create and delete
+// clusters, and an SRE acts on one. After each replacement every one of them must complete a round with the mixed releases.
+func TestRolloutAndRollback(t *testing.T) {
+	if !*complete {
+		t.Skip("builds the previous release and takes minutes; run `make skew`")
+	}
+	ctx := withTimeout(t, 50*time.Minute)
+	r := newRegion(t)
+	captured := capturedViews(t, r)
+	r.build(t, ctx)
+	r.restore(t, ctx)
+	r.start(t, ctx)
+	c := newCustomer(t, ctx, r.Endpoints())
+	requireViews(t, ctx, c, captured)
+	awaitCaptured(t, ctx, c)
+	// The change is written by the previous release and later read by the new one, and so on.
+	if _, err := c.Put(ctx, c.NodePoolID(upgrading, "workers"), c.NodePoolBody(1)); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, direction := range []string{"rollout", "rollback", "second rollout"} {
+		t.Run(direction, func(t *testing.T) {
+			quick := startActors(t, ctx, reader(c, captured), changer(c, upgrading), sre(newEngineer(t, ctx, r), c.ClusterID(creating)))
+			slow := startActors(t, ctx, creator(c))
+			back := direction == "rollback"
+			steps := slices.Clone(rollout)
+			if back {
+				slices.Reverse(steps)
+			}
+			for _, s := range steps {
+				r.replace(t, ctx, s, back)
+				quick.awaitRounds(t, ctx, direction+" of "+s.group)
+			}
+			slow.awaitRounds(t, ctx, direction)
+			quick.end(t)
+			slow.end(t)
+			for _, a := range append(quick.all, slow.all...) {
+				t.Logf("%s: %d rounds", a.name, a.completed)
+			}
+			requireViews(t, ctx, c, captured)
+			r.awaitConsistent(t, ctx)
+			r.requireAudit(t, ctx)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	removeFleet(t, ctx, c)
+	r.awaitConsistent(t, ctx)
+}
+
+// replace replaces the processes of a step: with the programs of the previous release if back is set, otherwise with those of the checkout. A
+// rollout migrates a database while the service of the previous release runs. A rollback keeps the schema.
+func (r *region) replace(t *testing.T, ctx context.Context, s step, back bool) {
+	t.Helper()
+	dir := ""
+	if back {
+		dir = r.previous
+	}
+	for _, process := range s.processes {
+		if s.migrates && !back {
+			if err := r.Migrate(ctx, process, dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.ReplaceProgram(ctx, process, dir); err != nil {
+			t.Fatalf("replacing %s: %v", process, err)
+		}
+		for _, status := range r.Status().Processes {
+			if status.Name == process && strings.HasPrefix(status.Program, r.previous) != back {
+				t.Fatalf("%s runs %s", process, status.Program)
+			}
+		}
+	}
+}
+
+// requireAudit checks that the audit records of both releases are complete: each release continues the chains of the other one.
+func (r *region) requireAudit(t *testing.T, ctx context.Context) {
+	t.Helper()
+	folders := local.AuditFoldersOf(r.config.StateDir)
+	log, err := sink.OpenFile(folders.Sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	witness, err := sink.OpenFileWitness(folders.Witness)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := audit.LoadKeys(folders.Keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := verify.Verify(ctx, verify.Input{Log: log, Witness: witness, Keys: keys, Queues: folders.Queues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range report.Findings {
+		t.Errorf("the audit has the finding %+v", finding)
+	}
+	if len(report.Chains) == 0 {
+		t.Error("the audit has no chains")
+	}
+}
+
+// newEngineer returns a client of an engineer with an elevation.
+func newEngineer(t *testing.T, ctx context.Context, r *region) *adminclient.Client {
+	t.Helper()
+	e := r.Endpoints()
+	engineer, err := adminclient.New(adminclient.Options{
+		Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "oncall", Audience: e.AdminAudience,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engineer.CloseIdleConnections)
+	if _, err := engineer.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "testing a rollout", Ticket: "INC-50", Duration: "1h"}); err != nil {
+		t.Fatal(err)
+	}
+	return engineer
+}

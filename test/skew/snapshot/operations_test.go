@@ -1,0 +1,86 @@
+package snapshot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+// TestOperationsInProgressStartAgain checks that only operations that have not ended get another start, and that their other members stay,
+// also those that no release knows.
+func TestOperationsInProgressStartAgain(t *testing.T) {
+	ctx := t.Context()
+	config := local.Config{StateDir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(config.StateDir, "cosmos"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open := func() (*store.Store, *store.Container) {
+		t.Helper()
+		data, err := store.Open(store.Options{Path: filepath.Join(config.StateDir, "cosmos", "cosmos.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = data.Close() })
+		container, err := data.Container(database.DatabaseName, resourcesContainer)
+		if err == nil {
+			return data, container
+		}
+		if _, err := data.CreateDatabase(ctx, database.DatabaseName, store.Throughput{}); err != nil {
+			t.Fatal(err)
+		}
+		container, err = data.CreateContainer(ctx, database.DatabaseName, parse(t, `{"id":"Resources","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`), store.Throughput{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data, container
+	}
+	documents := map[string]string{
+		"running": `{"id":"running","partitionKey":"s","kind":"operation","properties":{"status":"Updating","startTime":"2026-01-01T00:00:00Z","later":{"a":1}}}`,
+		"ended":   `{"id":"ended","partitionKey":"s","kind":"operation","properties":{"status":"Failed","startTime":"2026-01-01T00:00:00Z"}}`,
+		"cluster": `{"id":"cluster","partitionKey":"s","kind":"cluster","properties":{"status":"x","startTime":"2026-01-01T00:00:00Z"}}`,
+	}
+	key := partition.Key{document.FromString("s")}
+	data, container := open()
+	for _, text := range documents {
+		if _, _, err := data.Transact(ctx, container, key, []store.Operation{{Verb: store.Create, Body: parse(t, text)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := data.Close(); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)
+	if err := renewOperations(ctx, config, now); err != nil {
+		t.Fatal(err)
+	}
+	documents["running"] = `{"id":"running","partitionKey":"s","kind":"operation","properties":{"status":"Updating","startTime":"2026-11-24T01:02:03Z","later":{"a":1}}}`
+	data, container = open()
+	for id, want := range documents {
+		item, _, err := data.Get(container, key, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := parse(t, string(item.Body)).Without("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
+		if diff := cmp.Diff(document.Canonical(parse(t, want)), document.Canonical(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id, diff)
+		}
+	}
+}
+
+func parse(t *testing.T, text string) document.Value {
+	t.Helper()
+	value, err := document.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
