@@ -27,11 +27,10 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache, healthy func(ctx context.Context) bool) *metrics {
-	labels := []string{"api_version", "method", "code", "route", "state", "user_agent"}
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "frontend_http_requests_total", Help: "Number of completed requests.",
-		}, labels),
+		}, []string{"api_version", "method", "code", "route", "state", "user_agent"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "frontend_http_requests_duration_seconds", Help: "Duration of requests in seconds.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},

@@ -19,17 +19,17 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		registry.MustRegister(c)
 		return c
 	}
-	vec := func(options prometheus.CounterOpts, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(options, []string{label})
+	vec := func(options prometheus.CounterOpts, labels []string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(options, labels)
 		registry.MustRegister(c)
 		return c
 	}
 	m := &metrics{
-		sent:     vec(prometheus.CounterOpts{Name: "maestro_deliveries_sent_total", Help: "Events sent to agents."}, "action"),
-		reports:  vec(prometheus.CounterOpts{Name: "maestro_statuses_total", Help: "Statuses received from agents, by outcome."}, "outcome"),
+		sent:     vec(prometheus.CounterOpts{Name: "maestro_deliveries_sent_total", Help: "Events sent to agents."}, []string{"action"}),
+		reports:  vec(prometheus.CounterOpts{Name: "maestro_statuses_total", Help: "Statuses received from agents, by outcome."}, []string{"outcome"}),
 		parked:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_parked_total", Help: "Deliveries that cannot be sent."}),
 		invalid:  counter(prometheus.CounterOpts{Name: "maestro_invalid_messages_total", Help: "Invalid messages of agents."}),
-		dropped:  vec(prometheus.CounterOpts{Name: "maestro_agent_events_missed_total", Help: "Agent events dropped, by exceeded limit: the number or bytes of waiting events of the agent, or the size of one event."}, "limit"),
+		dropped:  vec(prometheus.CounterOpts{Name: "maestro_agent_events_missed_total", Help: "Agent events dropped, by exceeded limit: the number or bytes of waiting events of the agent, or the size of one event."}, []string{"limit"}),
 		resyncs:  counter(prometheus.CounterOpts{Name: "maestro_spec_resyncs_total", Help: "Spec resyncs requested by agents."}),
 		resent:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_resent_total", Help: "Deliveries sent again for lack of a confirmation."}),
 		failures: counter(prometheus.CounterOpts{Name: "maestro_delivery_failures_total", Help: "Failed attempts to send deliveries."}),
