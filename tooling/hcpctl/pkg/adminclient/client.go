@@ -80,7 +80,7 @@ func New(options Options) (*Client, error) {
 		}
 	}
 	options.Endpoint = strings.TrimSuffix(options.Endpoint, "/")
-	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: tlsConfig}}
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment}}
 	credential, err := newCredential(options, client)
 	if err != nil {
 		return nil, err

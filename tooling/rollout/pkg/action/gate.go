@@ -34,7 +34,7 @@ func (g Gates) Check(ctx context.Context, gate definition.Gate, r Request) error
 		case gate.Metric != nil:
 			return g.metric(ctx, *gate.Metric)
 		case gate.Explain != nil:
-			return g.explain(ctx, gate.Explain.Endpoint, r)
+			return g.explain(ctx, *gate.Explain, r)
 		}
 		return runCommand(ctx, r, gate.Command, shellParameters{}, r.Log)
 	})
@@ -117,9 +117,10 @@ func limits(gate definition.MetricGate) string {
 }
 
 // explain runs hcpctl and expects every component to be ready.
-func (g Gates) explain(ctx context.Context, endpoint string, r Request) error {
+func (g Gates) explain(ctx context.Context, gate definition.ExplainGate, r Request) error {
 	var out bytes.Buffer
-	if err := runCommand(ctx, r, []string{g.Hcpctl, "explain", "-o", "json", "--admin-endpoint", endpoint}, shellParameters{}, &out); err != nil {
+	command := []string{g.Hcpctl, "explain", "-o", "json", "--admin-endpoint", gate.Endpoint, "--admin-audience", gate.Audience}
+	if err := runCommand(ctx, r, command, shellParameters{}, &out); err != nil {
 		return err
 	}
 	var explanation adminv1.RegionExplanation

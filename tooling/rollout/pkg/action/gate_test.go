@@ -87,11 +87,11 @@ func TestExplainGate(t *testing.T) {
 		"not an answer": {`hello`, "reading the explanation"},
 	} {
 		program := filepath.Join(t.TempDir(), "hcpctl")
-		text := "#!/bin/sh\n[ \"$*\" = 'explain -o json --admin-endpoint https://admin' ] || exit 9\necho '" + c.explanation + "'\n"
+		text := "#!/bin/sh\n[ \"$*\" = 'explain -o json --admin-endpoint https://admin --admin-audience api://admin' ] || exit 9\necho '" + c.explanation + "'\n"
 		if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		err := Gates{Hcpctl: program}.explain(t.Context(), "https://admin", Request{Log: io.Discard})
+		err := Gates{Hcpctl: program}.explain(t.Context(), definition.ExplainGate{Endpoint: "https://admin", Audience: "api://admin"}, Request{Log: io.Discard})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", reason, err, c.want)
 		}

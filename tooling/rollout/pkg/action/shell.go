@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
-// Shell runs a program with arguments, without a shell. The program gets the environment variables of the step, PATH and HOME, and the
+// Shell runs a program with arguments, without a shell. The program gets the environment variables of the step, those of inherited, and the
 // checkout as its working directory. If the step has outputs, the program writes them to standard output as a JSON object of strings.
 type Shell struct{}
 
@@ -73,7 +73,12 @@ func runCommand(ctx context.Context, r Request, command []string, with shellPara
 	last := &lastLine{}
 	child := exec.Command(program, command[1:]...)
 	child.Dir, child.Stdout, child.Stderr = r.Root, out, io.MultiWriter(r.Log, last)
-	child.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	child.Env = []string{} // nil would be the environment of this process
+	for _, name := range inherited() {
+		if value, ok := os.LookupEnv(name); ok {
+			child.Env = append(child.Env, name+"="+value)
+		}
+	}
 	for name, value := range with.Environment {
 		child.Env = append(child.Env, name+"="+value)
 	}
@@ -91,6 +96,12 @@ func runCommand(ctx context.Context, r Request, command []string, with shellPara
 	_ = syscall.Kill(-process.PID(), syscall.SIGKILL)
 	<-process.Exited()
 	return fmt.Errorf("%s was stopped: %w", command[0], context.Cause(ctx))
+}
+
+// inherited returns the names of the environment variables that programs get from the rollout: where programs and the files of the user are, and
+// how the machine connects to others.
+func inherited() []string {
+	return []string{"PATH", "HOME", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 }
 
 // programOf returns the path of a program: a name is searched in PATH, a relative path starts at the root of the checkout.

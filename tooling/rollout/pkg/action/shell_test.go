@@ -18,9 +18,12 @@ func shell(t *testing.T, ctx context.Context, log io.Writer, with map[string]any
 	return err
 }
 
-// TestShellHasACleanEnvironment expects only PATH, HOME and the variables of the step.
+// TestShellHasACleanEnvironment expects only the variables of the step and those that programs inherit.
 func TestShellHasACleanEnvironment(t *testing.T) {
 	t.Setenv("AZURE_CLIENT_SECRET", "hunter2")
+	for _, name := range []string{"HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+		t.Setenv(name, "inherited")
+	}
 	var log bytes.Buffer
 	if err := shell(t, t.Context(), &log, map[string]any{"command": []string{"env"}, "environment": map[string]string{"REGION": "$HOME west"}}); err != nil {
 		t.Fatal(err)
@@ -30,7 +33,7 @@ func TestShellHasACleanEnvironment(t *testing.T) {
 		name, _, _ := strings.Cut(line, "=")
 		names[name] = true
 	}
-	if len(names) != 3 || !names["PATH"] || !names["HOME"] || !strings.Contains(log.String(), "REGION=$HOME west\n") {
+	if len(names) != 7 || !names["PATH"] || !names["HOME"] || strings.Count(log.String(), "=inherited\n") != 4 || !strings.Contains(log.String(), "REGION=$HOME west\n") {
 		t.Errorf("the environment is %s", log.String())
 	}
 }

@@ -145,8 +145,9 @@ type MetricGate struct {
 
 // ExplainGate succeeds when `hcpctl explain` reports that every component of the region is ready.
 type ExplainGate struct {
-	// Endpoint is the URL of admin.
+	// Endpoint is the URL of admin, and Audience the audience of tokens for it.
 	Endpoint string `json:"endpoint"`
+	Audience string `json:"audience"`
 }
 
 // Duration is a time.Duration with the text form "90s".
