@@ -72,7 +72,8 @@ module "secrets_role" {
   depends_on = [module.vault]
 }
 
-# The agent's name at the broker. Event Grid gives it the topics of the consumer with this name.
+# The agent at the broker. Event Grid gives it the topics of the consumer in its attributes. Its name there is that of its certificate, which an
+# authority issues only for names in the zone of the region; a consumer has the name of the cluster.
 resource "azapi_resource" "event_client" {
   type      = local.types.eventClient
   parent_id = var.outer.region.events.id
@@ -82,7 +83,7 @@ resource "azapi_resource" "event_client" {
       authenticationName              = local.stamp.agent.mqttCertificate.dnsName
       state                           = "Enabled"
       clientCertificateAuthentication = { validationScheme = "DnsMatchesAuthenticationName" }
-      attributes                      = { workload = "maestro-agent" }
+      attributes                      = { workload = "maestro-agent", consumer = local.stamp.name }
     }
   }
 }

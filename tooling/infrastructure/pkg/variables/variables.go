@@ -172,7 +172,7 @@ func (t *Tables) permit(source, method string, grant mesh.Grant) error {
 	}
 	space, consumer := channel+"-of-all", "+"
 	if grant.Condition.OwnConsumer {
-		space, consumer = channel+"-of-one", "${client.authenticationName}"
+		space, consumer = channel+"-of-one", "${client.attributes.consumer}"
 	}
 	t.TopicSpaces[space] = []string{topic(source, consumer)}
 	t.TopicPermissions[fmt.Sprintf("%s-%s-%s", grant.Client, action, channel)] = Permission{string(grant.Client), space, permission}

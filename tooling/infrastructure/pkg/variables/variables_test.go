@@ -42,8 +42,8 @@ func TestTables(t *testing.T) {
 	if len(tables.TopicPermissions) != len(want) {
 		t.Errorf("there are permissions %v", tables.TopicPermissions)
 	}
-	// An agent has the topics of the consumer with its own name and no others.
-	if space := tables.TopicSpaces["sourceevents-of-one"]; len(space) != 1 || space[0] != "sources/maestro/consumers/${client.authenticationName}/sourceevents" {
+	// An agent has the topics of its own consumer and no others.
+	if space := tables.TopicSpaces["sourceevents-of-one"]; len(space) != 1 || space[0] != "sources/maestro/consumers/${client.attributes.consumer}/sourceevents" {
 		t.Errorf("the topics of an agent are %q", space)
 	}
 	if tables.CosmosContainers["Billing"].PartitionKey != "/subscriptionId" || tables.ServiceAccounts["maestro-agent"].Namespace != "maestro-agent" {
