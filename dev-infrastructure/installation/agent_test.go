@@ -31,10 +31,13 @@ const stamp = target + "/1"
 // agentName is the chart, the namespace and the label of the pods of the agent.
 const agentName = string(mesh.MaestroAgent)
 
-// startManagementCluster starts a cluster of one node with the namespaces of a management cluster.
-func startManagementCluster(ctx context.Context, t *testing.T, images ...string) (*region, *installation.Installer) {
+// managementImages are the images of a management cluster.
+var managementImages = []string{agentName, "hypershift-runtime", "kube-apiserver", "etcd"}
+
+// startManagementCluster starts a cluster of one node with the images of a management cluster. It has neither namespaces nor charts yet.
+func startManagementCluster(ctx context.Context, t *testing.T) *region {
 	t.Helper()
-	r := newRegion(ctx, t, stamp, images, func(configured values.Target) kubernetes.Options {
+	return newRegion(ctx, t, stamp, managementImages, func(configured values.Target) kubernetes.Options {
 		mqttHost, _, err := net.SplitHostPort(textOf(t, configured, "eventGrid", "mqttAddress"))
 		if err != nil {
 			t.Fatal(err)
@@ -42,11 +45,14 @@ func startManagementCluster(ctx context.Context, t *testing.T, images ...string)
 		return kubernetes.Options{Hosts: []string{mqttHost}, Nodes: []kubernetes.Node{{Name: "node-1"}},
 			StorageClass: textOf(t, configured, "clusterService", "config", "etcd", "storageClass")}
 	})
-	installer := &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: t.Output()}
-	if _, err := installer.Install(ctx, "cluster"); err != nil {
-		t.Fatal(err)
-	}
-	return r, installer
+}
+
+// supplyAgent creates what the chart of the agent expects in its namespace. private is the file with the key that opens sealed Secrets.
+func (r *region) supplyAgent(private string) {
+	r.t.Helper()
+	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir,
+		Given: map[string]string{r.text("managementCluster", "agent", "secretsKey", "secret"): private}}
+	r.supply(agentName)
 }
 
 // TestManagementClusterRunsOnNode installs the charts of the Maestro agent and of the HyperShift runtime on a node. The Maestro server,
@@ -54,7 +60,11 @@ func startManagementCluster(ctx context.Context, t *testing.T, images ...string)
 func TestManagementClusterRunsOnNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	r, installer := startManagementCluster(ctx, t, agentName, "hypershift-runtime", "kube-apiserver", "etcd")
+	r := startManagementCluster(ctx, t)
+	installer := &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: t.Output()}
+	if _, err := installer.Install(ctx, "cluster"); err != nil {
+		t.Fatal(err)
+	}
 	consumer := r.text("managementCluster", "name")
 	private, public := filepath.Join(r.dir, "agent-private.json"), filepath.Join(r.dir, "agent-public.json")
 	if err := seal.CreatePair(private, public); err != nil {
@@ -66,14 +76,7 @@ func TestManagementClusterRunsOnNode(t *testing.T) {
 	}
 	m := r.startMaestro()
 	m.register(consumer)
-	identity := r.identity(mesh.MaestroAgent, consumer)
-	err = installation.SupplyAgent(ctx, r.secrets, installation.Agent{
-		Certificate: filepath.Join(identity, mesh.CertificateFile), Key: filepath.Join(identity, mesh.KeyFile), SecretsKey: private,
-		Authorities: map[string]string{"region.crt": string(r.authority.CertificatePEM())},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.supplyAgent(private)
 	began := time.Now()
 	if _, err := installer.Install(ctx, agentName); err != nil {
 		r.printPods(agentName)

@@ -40,15 +40,21 @@ const shard = "mgmt-usw3-1"
 // of releases.
 func (r *region) givenSecrets() map[string]string {
 	r.t.Helper()
-	pullSecret, public := filepath.Join(r.dir, "pull-secret"), filepath.Join(r.dir, shard+".json")
+	pullSecret := filepath.Join(r.dir, "pull-secret")
+	private, public := r.shardKeys()
 	if err := os.WriteFile(pullSecret, []byte(`{"auths":{"registry.example":{}}}`), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := seal.CreatePair(filepath.Join(r.dir, shard+"-private.json"), public); err != nil {
+	if err := seal.CreatePair(private, public); err != nil {
 		r.t.Fatal(err)
 	}
 	return map[string]string{r.text("clusterService", "pullSecret", "secret"): pullSecret, r.shardKeySecret(): public,
 		r.text("clusterService", "releaseTrustRoot", "secret"): r.signReleases()}
+}
+
+// shardKeys returns the files of the shard's keys: the agent opens Secrets with the private one, which Cluster Service seals with the other.
+func (r *region) shardKeys() (private, public string) {
+	return filepath.Join(r.dir, shard+"-private.json"), filepath.Join(r.dir, shard+".json")
 }
 
 // shardKeySecret returns the name of the secret with the public key of the shard's agent.

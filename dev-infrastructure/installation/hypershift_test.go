@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -105,7 +104,7 @@ func (r *region) useHostedCluster(controlPlane string) {
 	if err := os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	address := r.forwardAPIServer(controlPlane)
+	address := r.forwardPod(controlPlane, "app=kube-apiserver", "6443")
 	kubectl := func(arguments ...string) (string, error) {
 		arguments = append([]string{"--kubeconfig=" + kubeconfig, "--server=https://" + address, "--request-timeout=10s"}, arguments...)
 		output, err := exec.CommandContext(r.ctx, "../../.build/third-party/bin/kubectl", arguments...).CombinedOutput()
@@ -156,24 +155,24 @@ func (r *region) useHostedCluster(controlPlane string) {
 	})
 }
 
-// forwardAPIServer forwards the connections of a port of the machine to the ready pod of an API server, and returns the address.
-func (r *region) forwardAPIServer(controlPlane string) string {
+// forwardPod forwards the connections of a port of the machine to a port of a ready pod with a label, and returns the address.
+func (r *region) forwardPod(namespace, label, port string) string {
 	r.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	dial := func() (net.Conn, error) {
-		list, err := r.cluster.Client().CoreV1().Pods(controlPlane).List(r.ctx, metav1.ListOptions{LabelSelector: "app=kube-apiserver"})
+		list, err := r.cluster.Client().CoreV1().Pods(namespace).List(r.ctx, metav1.ListOptions{LabelSelector: label})
 		if err != nil {
 			return nil, err
 		}
 		for _, pod := range list.Items {
 			if isReady(&pod) {
-				return r.cluster.Dial(r.ctx, net.JoinHostPort(pod.Status.PodIP, "6443"))
+				return r.cluster.Dial(r.ctx, net.JoinHostPort(pod.Status.PodIP, port))
 			}
 		}
-		return nil, errors.New("no API server is ready")
+		return nil, fmt.Errorf("no pod with %s is ready in %s", label, namespace)
 	}
 	var running sync.WaitGroup
 	running.Go(func() {

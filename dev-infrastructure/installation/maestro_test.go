@@ -3,13 +3,10 @@ package installation_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,7 +22,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
 // maestro is a Maestro server outside of the cluster, as the server of another cluster is, and a source that publishes bundles.
@@ -41,7 +37,7 @@ type maestro struct {
 // under the name of the Event Grid namespace.
 func (r *region) startMaestro() *maestro {
 	r.t.Helper()
-	mqtt := r.startBrokerOutside()
+	mqtt := r.startBroker()
 	role := postgresserver.Role{Name: "maestro", Password: "maestro"}
 	data, err := os.MkdirTemp("", "hcpmesh-postgres-") // the user of PostgreSQL must be able to enter the folder
 	if err != nil {
@@ -90,36 +86,6 @@ func (r *region) startMaestro() *maestro {
 	})
 	m.startSource(grpc)
 	return m
-}
-
-// startBrokerOutside serves MQTT on the machine, and in the cluster under the name of the Event Grid namespace. It returns the address on
-// the machine.
-func (r *region) startBrokerOutside() string {
-	r.t.Helper()
-	host, port, err := net.SplitHostPort(r.text("eventGrid", "mqttAddress"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	identity, err := broker.LoadIdentity(r.identity(mesh.EventGridEmulator, host, "127.0.0.1"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	b, err := broker.Start(listener, broker.Options{TLS: identity.TLS(), Source: r.text("maestro", "sourceId"), MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = b.Close() })
-	err = r.cluster.ForwardHost(r.ctx, host, port, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", b.Addr())
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return b.Addr()
 }
 
 // startSource starts a source as Cluster Service, and returns when it subscribes to statuses.

@@ -65,18 +65,19 @@ func hostIn(t *testing.T, address string) string {
 	return parsed.Hostname()
 }
 
-// startBroker serves MQTT under the name of the Event Grid namespace.
-func (r *region) startBroker() {
+// startBroker serves MQTT on the machine, and in the cluster under the name of the Event Grid namespace. It returns the address on the
+// machine.
+func (r *region) startBroker() (address string) {
 	r.t.Helper()
 	host, port, err := net.SplitHostPort(r.text("eventGrid", "mqttAddress"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	listener, err := r.cluster.ListenHost(r.ctx, host, port)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	identity, err := broker.LoadIdentity(r.identity(mesh.EventGridEmulator, host))
+	identity, err := broker.LoadIdentity(r.identity(mesh.EventGridEmulator, host, "127.0.0.1"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -85,6 +86,8 @@ func (r *region) startBroker() {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = b.Close() })
+	r.forward(host, port, b.Addr())
+	return b.Addr()
 }
 
 // startDatabases serves PostgreSQL under the names of the flexible servers. It authenticates the certificates of the services and of their
@@ -145,6 +148,14 @@ func (r *region) forward(host, port, address string) {
 // serveHTTPS serves the port of HTTPS of a host with the certificate of a peer. It returns its address on loopback.
 func (r *region) serveHTTPS(host string, peer mesh.Peer, handler http.Handler) (address string) {
 	r.t.Helper()
+	address = r.listenHTTPS(host, peer, handler)
+	r.forward(host, "443", address)
+	return address
+}
+
+// listenHTTPS serves HTTPS with the certificate of a peer for a host, on loopback only, and returns the address.
+func (r *region) listenHTTPS(host string, peer mesh.Peer, handler http.Handler) (address string) {
+	r.t.Helper()
 	identity := installation.IdentityFiles(r.identity(peer, host))
 	certificate, err := tls.LoadX509KeyPair(identity["tls.crt"], identity["tls.key"])
 	if err != nil {
@@ -167,7 +178,6 @@ func (r *region) serveHTTPS(host string, peer mesh.Peer, handler http.Handler) (
 		}
 		<-served
 	})
-	r.forward(host, "443", listener.Addr().String())
 	return listener.Addr().String()
 }
 

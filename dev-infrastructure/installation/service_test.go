@@ -47,6 +47,8 @@ type region struct {
 	installer *installation.Installer
 	// entra is the address of Entra ID on loopback.
 	entra string
+	// mqtt is the address of the MQTT broker on loopback.
+	mqtt string
 }
 
 // text returns a key of the configuration.
@@ -146,7 +148,7 @@ func startRegion(ctx context.Context, t *testing.T, images ...string) *region {
 		}
 	})
 	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir, Given: r.givenSecrets()}
-	r.startBroker()
+	r.mqtt = r.startBroker()
 	r.startReleases()
 	r.startDatabases()
 	return r

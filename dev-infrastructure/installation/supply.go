@@ -19,9 +19,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
-// Supplier creates what the charts of services expect in their namespaces on a cluster without Azure's add-ons: certificates of the
-// region's authority, keys, and the authorities that programs trust. The namespaces are those of the chart `cluster`.
+// Supplier creates what charts expect in their namespaces on a cluster without Azure's add-ons: certificates of the region's authority, keys,
+// and the authorities that programs trust. The namespaces are those of the chart `cluster`.
 type Supplier struct {
+	// Target is a region for the services of the service cluster, or a stamp for the programs of its management cluster.
 	Target    values.Target
 	Authority *mesh.Authority
 	Secrets   *Secrets
@@ -31,11 +32,14 @@ type Supplier struct {
 	Given map[string]string
 }
 
-// Supply creates the Secrets and the ConfigMap that the chart of a service expects, and renews its certificates.
+// Supply creates the Secrets and the ConfigMap that the chart of a program expects, and renews its certificates.
 func (s *Supplier) Supply(ctx context.Context, name string) error {
 	w, ok := workload.Find(mesh.Peer(name))
-	if !ok || w.Management {
-		return fmt.Errorf("supplying %s: no chart of the service cluster installs it", name)
+	if !ok {
+		return fmt.Errorf("supplying %s: no chart installs it", name)
+	}
+	if stamp := s.Target.Configuration.Get("managementCluster", "name") != nil; stamp != w.Management {
+		return fmt.Errorf("supplying %s: %s has no chart of it", name, s.Target.Name)
 	}
 	computed, err := values.Of(w, s.Target)
 	if err != nil {
@@ -56,9 +60,13 @@ func (s *Supplier) Supply(ctx context.Context, name string) error {
 	return nil
 }
 
-// Renew issues a new certificate for a service, which its Secret follows, and returns the folder of the files.
-func (s *Supplier) Renew(service mesh.Peer) (dir string, err error) {
-	return s.issue(service, string(service), fmt.Sprintf("%s.%s.svc", service, service))
+// Renew issues a new certificate for a program, which its Secret follows, and returns the folder of the files.
+func (s *Supplier) Renew(program mesh.Peer) (dir string, err error) {
+	if program == mesh.MaestroAgent {
+		// The MQTT broker takes the name of the consumer from the certificate.
+		return s.issue(program, fmt.Sprint(s.Target.Configuration.Get("managementCluster", "name").Value))
+	}
+	return s.issue(program, string(program), fmt.Sprintf("%s.%s.svc", program, program))
 }
 
 func (s *Supplier) issue(peer mesh.Peer, hosts ...string) (dir string, err error) {
@@ -69,12 +77,17 @@ func (s *Supplier) issue(peer mesh.Peer, hosts ...string) (dir string, err error
 // files returns the files of each Secret that a chart expects, by key of the Secret.
 func (s *Supplier) files(w workload.Workload, v *values.Values) (map[string]map[string]string, error) {
 	name := string(w.Peer)
+	if w.Rehearsal {
+		return nil, nil // it has neither an identity nor secrets
+	}
 	dir, err := s.Renew(w.Peer)
 	if err != nil {
 		return nil, err
 	}
-	own := IdentityFiles(dir)
-	secrets := map[string]map[string]string{v.Identity.Secret: own}
+	own, secrets := IdentityFiles(dir), map[string]map[string]string{}
+	if v.Identity.Secret != "" {
+		secrets[v.Identity.Secret] = own
+	}
 	if v.Migration != nil && v.Migration.Identity.Secret != "" {
 		migration, err := s.issue(migrations()[w.Peer])
 		if err != nil {
@@ -136,7 +149,7 @@ func (s *Supplier) key(peer mesh.Peer, vault string, file values.File) (string, 
 	return path, nil
 }
 
-// creators returns the functions that create secrets of a service, by the name of the file in the chart.
+// creators returns the functions that create secrets of a program, by the name of the file in the chart.
 func creators(peer mesh.Peer) map[string]func(path string) error {
 	known := map[string]func(string) error{"audit-signing-key": createAuditKey}
 	maps.Copy(known, map[mesh.Peer]map[string]func(string) error{

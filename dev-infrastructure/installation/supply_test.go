@@ -23,8 +23,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
 
-// targetWithDigests returns the configuration with a digest of each program.
-func targetWithDigests(t *testing.T) values.Target {
+// targetWithDigests returns the configuration of a region or a stamp with a digest of each image.
+func targetWithDigests(t *testing.T, name string) values.Target {
 	t.Helper()
 	root, err := chart.Root(workingFolder(t))
 	if err != nil {
@@ -34,14 +34,17 @@ func targetWithDigests(t *testing.T) values.Target {
 	for _, w := range workload.All() {
 		list.Images[w.Program()] = imagelist.Image{Repository: "hcpmesh/" + w.Program(), Digest: "sha256:" + strings.Repeat("0", 64)}
 	}
-	configured, err := installation.Target(root, target, list)
+	for _, program := range []string{"etcd", "kube-apiserver"} {
+		list.Images[program] = imagelist.Image{Repository: "third-party/" + program, Digest: "sha256:" + strings.Repeat("0", 64)}
+	}
+	configured, err := installation.Target(root, name, list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return configured
 }
 
-// TestSupplierCreatesWhatChartsExpect checks that each service gets all secrets that its chart mounts. A second supply renews certificates and
+// TestSupplierCreatesWhatChartsExpect checks that each program gets all secrets that its chart mounts. A second supply renews certificates and
 // changes no key.
 func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -56,9 +59,11 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	if err := os.WriteFile(given, []byte("given"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	configured := targetWithDigests(t)
-	supplier := &installation.Supplier{Target: configured, Authority: authority, Secrets: secrets, Dir: dir,
-		Given: map[string]string{"openshift-pull-secret": given, "maestro-agent-public-key-1": given, "release-trust-root": given}}
+	suppliers := map[bool]*installation.Supplier{} // by Workload.Management
+	for management, name := range map[bool]string{false: target, true: stamp} {
+		suppliers[management] = &installation.Supplier{Target: targetWithDigests(t, name), Authority: authority, Secrets: secrets, Dir: dir,
+			Given: map[string]string{"openshift-pull-secret": given, "maestro-agent-public-key-1": given, "release-trust-root": given, "maestro-agent-secrets-key": given}}
+	}
 	content := func(namespace, name string) map[string][]byte {
 		t.Helper()
 		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -68,17 +73,14 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 		return secret.Data
 	}
 	for _, w := range workload.All() {
-		if w.Management {
-			continue
-		}
-		name := string(w.Peer)
+		name, supplier := string(w.Peer), suppliers[w.Management]
 		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := supplier.Supply(ctx, name); err != nil {
 			t.Fatal(err)
 		}
-		computed, err := values.Of(w, configured)
+		computed, err := values.Of(w, supplier.Target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,13 +98,24 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 				t.Errorf("%s: the volume %s has %v, want %v", name, volume.Name, have, want)
 			}
 		}
-		identity := content(name, computed.Identity.Secret)
-		pair, err := tls.X509KeyPair(identity["tls.crt"], identity["tls.key"])
-		if err != nil {
-			t.Fatal(err)
+		// The certificate of a program is in the Secret of its identity, or only in that with which it authenticates to the broker.
+		identity, host := name+"-mqtt-identity", "mgmt-usw3-1"
+		if computed.Identity.Secret != "" {
+			identity, host = computed.Identity.Secret, name+"."+name+".svc"
 		}
-		if err := pair.Leaf.VerifyHostname(name + "." + name + ".svc"); err != nil || !bytes.Equal(identity["ca.crt"], authority.CertificatePEM()) {
-			t.Errorf("%s: the identity: %v", name, err)
+		var first map[string][]byte
+		if !w.Rehearsal {
+			first = content(name, identity)
+			pair, err := tls.X509KeyPair(first["tls.crt"], first["tls.key"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pair.Leaf.VerifyHostname(host); err != nil {
+				t.Errorf("%s: the identity: %v", name, err)
+			}
+		}
+		if computed.Identity.Secret != "" && !bytes.Equal(first["ca.crt"], authority.CertificatePEM()) {
+			t.Errorf("%s: the identity has another authority", name)
 		}
 		if w.Migration {
 			if files := content(name, computed.Migration.Identity.Secret); len(files) != 3 {
@@ -117,7 +130,7 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 		if err := supplier.Supply(ctx, name); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Equal(content(name, computed.Identity.Secret)["tls.crt"], identity["tls.crt"]) {
+		if !w.Rehearsal && bytes.Equal(content(name, identity)["tls.crt"], first["tls.crt"]) {
 			t.Errorf("%s: the second supply did not renew the certificate", name)
 		}
 		for volume, before := range kept {
@@ -128,17 +141,26 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	}
 }
 
-// TestSupplierNamesWhatIsMissing checks the errors for a secret without a file and for a chart that it does not know.
+// TestSupplierNamesWhatIsMissing checks the errors for a secret without a file, and for a program without a chart or with one elsewhere.
 func TestSupplierNamesWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "region.example")
 	if err != nil {
 		t.Fatal(err)
 	}
-	supplier := &installation.Supplier{Target: targetWithDigests(t), Authority: authority, Dir: dir}
-	for name, want := range map[string]string{"cluster-service": "openshift-pull-secret", "maestro-agent": "maestro-agent", "fronted": "fronted"} {
-		if err := supplier.Supply(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Supply of %s: %v, want an error that names %s", name, err, want)
+	for name, c := range map[string]struct{ target, want string }{
+		"cluster-service": {target, "openshift-pull-secret"},
+		"maestro-agent":   {target, "public/local/westus3 has no chart of it"},
+		"admin":           {stamp, "public/local/westus3/1 has no chart of it"},
+		"fronted":         {target, "fronted"},
+	} {
+		supplier := &installation.Supplier{Target: targetWithDigests(t, c.target), Authority: authority, Dir: dir}
+		if err := supplier.Supply(t.Context(), name); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Supply of %s: %v, want an error with %q", name, err, c.want)
 		}
+	}
+	supplier := &installation.Supplier{Target: targetWithDigests(t, stamp), Authority: authority, Dir: dir}
+	if err := supplier.Supply(t.Context(), "maestro-agent"); err == nil || !strings.Contains(err.Error(), "maestro-agent-secrets-key") {
+		t.Errorf("Supply of the agent: %v, want an error that names its key", err)
 	}
 }
