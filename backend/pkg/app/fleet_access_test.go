@@ -103,6 +103,7 @@ func (f *fleet) endCredentials(cluster string, issued clusterservicev1.BreakGlas
 func (f *fleet) deleteOthers(c *clusterservicev1.Cluster) {
 	for _, e := range f.auths {
 		if e.ClusterUid == c.Uid && e.Status.Phase != clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED {
+			f.deleteWithCluster(e.Uid, e.DeleteTime)
 			e.DeleteTime, e.Status.Phase = c.DeleteTime, clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED
 			e.Revision = f.next(e.Uid)
 		}

@@ -59,8 +59,8 @@ type fleet struct {
 	// actions describes the actions that had an effect. done has their IDs.
 	actions []string
 	done    map[string]bool
-	// calls counts Apply and Delete calls by UID, effects those that changed something, deletions those that started a
-	// deletion.
+	// calls counts Apply and Delete calls by UID, effects those that changed something and deletions of children with their cluster,
+	// deletions the calls that started a deletion.
 	calls, effects, deletions map[string]int
 	stop                      chan struct{}
 	// dial opens another connection.
@@ -150,6 +150,7 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 	case c.DeleteTime != nil:
 		for _, p := range f.pools {
 			if p.ClusterUid == c.Uid && p.Status.Phase != clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETED {
+				f.deleteWithCluster(p.Uid, p.DeleteTime)
 				p.Status.Phase, p.DeleteTime = clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETED, c.DeleteTime
 				p.Revision = f.next(p.Uid)
 			}
@@ -183,6 +184,14 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 		}
 	}
 	c.Revision = f.next(c.Uid)
+}
+
+// deleteWithCluster counts the deletion of a child by the deletion of its cluster, unless a request had begun it before. The backend may
+// request the deletion of the child, too: the number of effects must not depend on which of the two is first.
+func (f *fleet) deleteWithCluster(uid string, requested *timestamppb.Timestamp) {
+	if requested == nil {
+		f.effects[uid]++
+	}
 }
 
 func (f *fleet) movePool(p *clusterservicev1.NodePool) {
