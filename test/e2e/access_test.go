@@ -66,9 +66,13 @@ func TestExternalAuthAwaitsSecret(t *testing.T) {
 // uidOf returns the UID of the current incarnation of a cluster.
 func uidOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, id string) string {
 	t.Helper()
-	list, err := service.ListClusters(ctx, &clusterservicev1.ListClustersRequest{ResourceId: id})
-	if err != nil || len(list.GetClusters()) != 1 {
-		t.Fatalf("Cluster Service lists %v, %v", list.GetClusters(), err)
+	var list *clusterservicev1.ListClustersResponse
+	awaitRead(t, ctx, "the cluster in Cluster Service", func() (err error) {
+		list, err = service.ListClusters(ctx, &clusterservicev1.ListClustersRequest{ResourceId: id})
+		return err
+	})
+	if len(list.GetClusters()) != 1 {
+		t.Fatalf("Cluster Service lists %v", list.GetClusters())
 	}
 	return list.GetClusters()[0].GetUid()
 }

@@ -44,7 +44,7 @@ func azureResponse(t *testing.T, ctx context.Context, token, method, url, body s
 func TestCustomerHasNoRightsInServicesAzure(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := withTimeout(t, time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	endpoints := region.Endpoints()
 	const service = "/subscriptions/9c1f0d5e-6b7a-4c2d-8e3f-0a1b2c3d4e5f"
 	const armAudience, vaultAudience, storageAudience = "https://management.azure.com", "https://vault.azure.net", "https://storage.azure.com"
@@ -80,7 +80,7 @@ func TestCustomerHasNoRightsInServicesAzure(t *testing.T) {
 func TestSelfRegisteredFeatureHasNoEffect(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := withTimeout(t, time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	const subscription = "11111111-0000-0000-0000-000000000031"
 	c := newCustomer(t, ctx, subscription, "features")
 	endpoints := region.Endpoints()

@@ -112,17 +112,28 @@ func testAdminCredential(t *testing.T, ctx context.Context, c *customer.Customer
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := administrator.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
-			t.Fatalf("using the credential: %v", err)
-		}
+		awaitRead(t, ctx, "the list of nodes", func() error {
+			_, err := administrator.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+				t.Fatalf("using the credential: %v", err)
+			}
+			return err
+		})
 		return administrator
 	}
 	before := request()
 	if err := c.Act(ctx, id, "revokeCredentials", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := before.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("using a revoked credential: %v", err)
-	}
+	awaitRead(t, ctx, "the rejection of the revoked credential", func() error {
+		_, err := before.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		switch {
+		case err == nil:
+			t.Fatal("a revoked credential is accepted")
+		case apierrors.IsUnauthorized(err):
+			return nil
+		}
+		return err
+	})
 	request() // credentials after the revocation work
 }

@@ -205,15 +205,32 @@ func (d *scenario) breakGlass() {
 	}
 }
 
-// requireReader checks that a credential reads, and reads no Secret.
+// requireReader checks that a credential reads, and reads no Secret. It repeats requests that the API server does not answer: the server
+// may restart after an earlier revocation.
 func (d *scenario) requireReader(holder kubectl) {
 	d.t.Helper()
-	if _, err := holder.run(d.ctx, "get", "nodes"); err != nil {
-		d.t.Errorf("a reader cannot list nodes: %v", err)
-	}
-	if out, err := holder.run(d.ctx, "get", "secrets", "--all-namespaces"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
-		d.t.Errorf("a reader lists Secrets: %q, %v", out, err)
-	}
+	awaitRead(d.t, d.ctx, "the list of nodes", func() error {
+		_, err := holder.run(d.ctx, "get", "nodes")
+		if err != nil && isRejection(err) {
+			d.t.Fatalf("a reader cannot list nodes: %v", err)
+		}
+		return err
+	})
+	awaitRead(d.t, d.ctx, "the refusal of Secrets", func() error {
+		out, err := holder.run(d.ctx, "get", "secrets", "--all-namespaces")
+		if err == nil {
+			d.t.Fatalf("a reader lists Secrets: %q", out)
+		}
+		if strings.Contains(err.Error(), "Forbidden") {
+			return nil
+		}
+		return err
+	})
+}
+
+// isRejection reports whether an error of kubectl is the API server's rejection of the credential or of the request.
+func isRejection(err error) bool {
+	return strings.Contains(err.Error(), "Unauthorized") || strings.Contains(err.Error(), "Forbidden")
 }
 
 // revokeOne revokes the credential of the engineer oncall. It gets no further certificate, and the other engineer does.
@@ -273,13 +290,33 @@ func (d *scenario) awaitUses(service clusterservicev1.ClusterServiceClient, clus
 // hcpctl runs a command and returns its output.
 func (d *scenario) hcpctl(args ...string) string {
 	d.t.Helper()
+	out, err := d.tryHcpctl(args...)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return out
+}
+
+// hcpctlRead is hcpctl for a command that changes nothing. It repeats a command that fails.
+func (d *scenario) hcpctlRead(args ...string) string {
+	d.t.Helper()
+	var out string
+	awaitRead(d.t, d.ctx, "hcpctl "+strings.Join(args, " "), func() (err error) {
+		out, err = d.tryHcpctl(args...)
+		return err
+	})
+	return out
+}
+
+// tryHcpctl is hcpctl for a command that may fail.
+func (d *scenario) tryHcpctl(args ...string) (string, error) {
 	var out, progress bytes.Buffer
 	root := command.New(&out, &progress)
-	root.SetArgs(append(args, "--state-dir", filepath.Dir(region.LogDir())))
+	root.SetArgs(append(slices.Clip(args), "--state-dir", filepath.Dir(region.LogDir())))
 	if err := root.ExecuteContext(d.ctx); err != nil {
-		d.t.Fatalf("hcpctl %s: %v\n%s", strings.Join(args, " "), err, progress.String())
+		return "", fmt.Errorf("hcpctl %s: %w\n%s", strings.Join(args, " "), err, progress.String())
 	}
-	return out.String()
+	return out.String(), nil
 }
 
 // login configures the region's issuer as an external authentication and uses its token at the hosted API server.
@@ -390,18 +427,31 @@ func claimsOf(t *testing.T, token string) (claims userClaims) {
 	return claims
 }
 
+// requireUser checks that a credential authenticates the user with a name. It repeats requests that the API server does not answer.
 func (d *scenario) requireUser(holder kubectl, name string) {
 	d.t.Helper()
-	if got, err := holder.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"); err != nil || got != name {
-		d.t.Errorf("the credential for %s authenticates %q, %v", name, got, err)
-	}
+	awaitRead(d.t, d.ctx, "the user of the credential for "+name, func() error {
+		got, err := holder.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+		if err == nil && got != name || err != nil && isRejection(err) {
+			d.t.Fatalf("the credential for %s authenticates %q, %v", name, got, err)
+		}
+		return err
+	})
 }
 
+// requireRejected checks that the API server accepts a credential no more. It repeats requests that the API server does not answer.
 func (d *scenario) requireRejected(holder kubectl) {
 	d.t.Helper()
-	if got, err := holder.run(d.ctx, "auth", "whoami"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
-		d.t.Errorf("a revoked credential returns %q, %v", got, err)
-	}
+	awaitRead(d.t, d.ctx, "the rejection of the credential", func() error {
+		got, err := holder.run(d.ctx, "auth", "whoami")
+		if err == nil {
+			d.t.Fatalf("a revoked credential returns %q", got)
+		}
+		if strings.Contains(err.Error(), "Unauthorized") {
+			return nil
+		}
+		return err
+	})
 }
 
 // awaitRejected waits until the hosted API server rejects a credential.

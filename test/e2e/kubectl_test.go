@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -27,11 +28,30 @@ type kubectl struct {
 // inHosted returns a kubectl for a hosted cluster with the administrator's kubeconfig.
 func inHosted(t *testing.T, ctx context.Context, id string) kubectl {
 	t.Helper()
-	content, err := management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return withKubeconfig(t, content)
+	return withKubeconfig(t, kubeconfigOf(t, ctx, id))
+}
+
+// kubeconfigOf returns the administrator's kubeconfig of a hosted cluster.
+func kubeconfigOf(t *testing.T, ctx context.Context, id string) []byte {
+	t.Helper()
+	var content []byte
+	awaitRead(t, ctx, "the kubeconfig of "+id, func() (err error) {
+		content, err = management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
+		return err
+	})
+	return content
+}
+
+// readLimit bounds how long awaitRead repeats a read.
+const readLimit = time.Minute
+
+// awaitRead repeats a read until the server answers. It is for reads of what exists: while a process restarts or the machine is busy, a
+// request without a result is no wrong result.
+func awaitRead(t *testing.T, ctx context.Context, what string, read func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	eventually.Before(ctx, t, what+" can be read", read)
 }
 
 // withKubeconfig writes a kubeconfig to a file of the test.
@@ -49,10 +69,11 @@ func hosting(t *testing.T, ctx context.Context, id string) kubectl {
 	t.Helper()
 	for _, path := range region.Endpoints().Kubeconfigs {
 		k := kubectl{t: t, kubeconfig: path}
-		out, err := k.run(ctx, "get", "hostedclusters", "--all-namespaces", "-o", "json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		var out string
+		awaitRead(t, ctx, "the list of HostedClusters", func() (err error) {
+			out, err = k.run(ctx, "get", "hostedclusters", "--all-namespaces", "-o", "json")
+			return err
+		})
 		var list struct {
 			Items []struct {
 				Metadata struct {
@@ -90,13 +111,19 @@ func (k kubectl) run(ctx context.Context, arguments ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// get returns what a JSONPath selects from objects.
+// read returns what a JSONPath selects from objects.
+func (k kubectl) read(ctx context.Context, objects, jsonpath string) (string, error) {
+	return k.run(ctx, append(append([]string{"get"}, strings.Fields(objects)...), "-o", "jsonpath="+jsonpath)...)
+}
+
+// get is read for objects that exist. It repeats a read that fails.
 func (k kubectl) get(ctx context.Context, objects, jsonpath string) string {
 	k.t.Helper()
-	out, err := k.run(ctx, append(append([]string{"get"}, strings.Fields(objects)...), "-o", "jsonpath="+jsonpath)...)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	var out string
+	awaitRead(k.t, ctx, objects, func() (err error) {
+		out, err = k.read(ctx, objects, jsonpath)
+		return err
+	})
 	return out
 }
 
@@ -104,10 +131,11 @@ func (k kubectl) get(ctx context.Context, objects, jsonpath string) string {
 func (k kubectl) await(ctx context.Context, objects, jsonpath string, wanted func(string) bool) {
 	k.t.Helper()
 	eventually.Before(ctx, k.t, objects+" match", func() error {
-		if found := k.get(ctx, objects, jsonpath); !wanted(found) {
-			return fmt.Errorf("%s is %q", jsonpath, found)
+		found, err := k.read(ctx, objects, jsonpath)
+		if err == nil && !wanted(found) {
+			err = fmt.Errorf("%s is %q", jsonpath, found)
 		}
-		return nil
+		return err
 	})
 }
 

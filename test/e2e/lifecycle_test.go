@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -107,11 +106,7 @@ func TestClusterLifecycle(t *testing.T) {
 // hostedCluster returns a client of a hosted API server with the administrator's kubeconfig.
 func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Clientset {
 	t.Helper()
-	kubeconfig, err := management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfigOf(t, ctx, id))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 // TestEngineerOnManagementClusterIsAudited: what the engineer on call does with kubectl is in the audit, with the engineer's name.
 func TestEngineerOnManagementClusterIsAudited(t *testing.T) {
+	needsRegion(t)
 	endpoints := region.Endpoints()
 	for name, kubeconfig := range endpoints.EngineerKubeconfigs {
 		command := exec.CommandContext(t.Context(), endpoints.Kubectl, "--kubeconfig", kubeconfig, "--cache-dir", t.TempDir(), "get", "secrets", "--all-namespaces")

@@ -23,7 +23,7 @@ import (
 func TestOnlyAllowedCallsPass(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := withTimeout(t, 2*time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	for _, process := range []string{"cluster-service", "maestro-server", "frontend"} {
 		if err := region.AwaitReady(ctx, process); err != nil {
 			t.Fatal(err)

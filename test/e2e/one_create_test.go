@@ -21,7 +21,7 @@ type documentedRecord struct {
 }
 
 // recordsLimit bounds the wait for a log record, which a process writes shortly after the fact.
-const recordsLimit = 30 * time.Second
+const recordsLimit = time.Minute
 
 // documentedLine matches a line of the page such as "    frontend  request handled  method=PUT status=201".
 var documentedLine = regexp.MustCompile(`^ {4}([a-z-]+)  +(\S(?:.*?\S)?)  +(([a-z_]+=\S*(?: |$))+)$`)

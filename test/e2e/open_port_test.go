@@ -26,7 +26,7 @@ const nobody mesh.Peer = "nobody"
 // workload and without one. Exactly the methods that the authorization table allows everybody pass.
 func TestPortsWithoutIdentities(t *testing.T) {
 	needsRegion(t)
-	ctx := withTimeout(t, 2*time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	endpoints := region.Endpoints()
 	for process := range endpoints.Ops {
 		if err := region.AwaitReady(ctx, process); err != nil {

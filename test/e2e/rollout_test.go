@@ -38,7 +38,7 @@ func (d *scenario) upgradeByComponents(host kubectl, version string) {
 	eventually.Before(d.ctx, d.t, "admin reports which components are updated", func() error {
 		upgrades, err := reader.ClusterUpgrades(d.ctx, cluster)
 		if err != nil {
-			d.t.Fatal(err)
+			return err
 		}
 		clear(reported)
 		updated := 0
@@ -55,8 +55,12 @@ func (d *scenario) upgradeByComponents(host kubectl, version string) {
 		if updated == 0 {
 			return fmt.Errorf("no component is updated: %v", reported)
 		}
+		components, err := controlPlane.read(d.ctx, "controlplanecomponents", `{range .items[*]}{.metadata.name}={.status.version} {end}`)
+		if err != nil {
+			return err
+		}
 		clear(actual)
-		for _, line := range strings.Fields(controlPlane.get(d.ctx, "controlplanecomponents", `{range .items[*]}{.metadata.name}={.status.version} {end}`)) {
+		for _, line := range strings.Fields(components) {
 			name, version, _ := strings.Cut(line, "=")
 			actual[name] = version
 		}
@@ -67,10 +71,11 @@ func (d *scenario) upgradeByComponents(host kubectl, version string) {
 	})
 	// On a busy machine a component may not respond in time; the explanation then names it instead.
 	eventually.Before(d.ctx, d.t, "the explanation names the progress of the components", func() error {
-		if text := d.hcpctl("explain", d.id); !strings.Contains(strings.Join(strings.Fields(text), " "), "components are at "+version) {
-			return fmt.Errorf("the explanation is %s", text)
+		text, err := d.tryHcpctl("explain", d.id)
+		if err == nil && !strings.Contains(strings.Join(strings.Fields(text), " "), "components are at "+version) {
+			err = fmt.Errorf("the explanation is %s", text)
 		}
-		return nil
+		return err
 	})
 	if text := d.hcpctl("upgrade", "status", d.id); !strings.Contains(text, "rolling-out") {
 		d.t.Errorf("the status of the upgrade is %s", text)

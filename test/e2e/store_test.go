@@ -56,7 +56,7 @@ func pause(id string) database.AdminOperationDocument {
 func TestFrontendCannotForgeAdminOperations(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := withTimeout(t, time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	frontend, admin := storeAs(t, "frontend"), storeAs(t, "admin")
 	id := uuid.NewString()
 	batch := frontend.NewBatch(database.AdminPartition)
@@ -110,7 +110,7 @@ func TestFrontendCannotForgeAdminOperations(t *testing.T) {
 func TestOnlyServicesUseTheStore(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := withTimeout(t, time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	for _, file := range []string{region.Endpoints().CredentialsFile, region.Endpoints().EngineersFile, region.Endpoints().ARMCredentialsFile} {
 		for _, audience := range []string{"https://127.0.0.1", "https://cosmos.azure.com", "https://management.azure.com"} {
 			text := secretToken(t, ctx, file, audience)
