@@ -73,7 +73,7 @@ func leaf(t *testing.T, region *Region, name string) *x509.Certificate {
 // TestCertificatesAreRenewedWhileRunning runs a region for longer than the lifetime of its certificates. The context of the start has ended.
 func TestCertificatesAreRenewedWhileRunning(t *testing.T) {
 	ctx := testContext(t)
-	config := onlyPostgres(t.TempDir())
+	config := onlyPostgres(stateDir(t))
 	config.CertificateLifetime = minCertificateLifetime.String()
 	starting, started := context.WithCancel(ctx)
 	region, err := Start(starting, config)
@@ -109,7 +109,7 @@ func TestCertificatesAreRenewedWhileRunning(t *testing.T) {
 // TestFailedRenewalIsReported makes a folder of an identity unusable, and repairs it.
 func TestFailedRenewalIsReported(t *testing.T) {
 	ctx := testContext(t)
-	config := onlyPostgres(t.TempDir())
+	config := onlyPostgres(stateDir(t))
 	config.CertificateLifetime = minCertificateLifetime.String()
 	region, err := Start(ctx, config)
 	if err != nil {
@@ -150,7 +150,7 @@ func trusted(t *testing.T, region *Region) int {
 // TestAuthorityIsReplacedWhileRunning connects to PostgreSQL after each step.
 func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
 	ctx := testContext(t)
-	region, err := Start(ctx, onlyPostgres(t.TempDir()))
+	region, err := Start(ctx, onlyPostgres(stateDir(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
 // TestInterruptedReplacementContinues interrupts a replacement in each step. The next call continues, and so does the next start.
 func TestInterruptedReplacementContinues(t *testing.T) {
 	ctx := testContext(t)
-	config := onlyPostgres(t.TempDir())
+	config := onlyPostgres(stateDir(t))
 	region, err := Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,10 @@ func TestInterruptedReplacementContinues(t *testing.T) {
 			err = region.RotateAuthority(ctx, ServicesAuthority, func(authorities.Step) {})
 		} else {
 			region.Close()
-			region, err = Start(ctx, config)
+			var restarted *Region
+			if restarted, err = Start(ctx, config); err == nil {
+				region = restarted
+			}
 		}
 		if err != nil {
 			t.Fatalf("continued after the step %s: %v", last, err)

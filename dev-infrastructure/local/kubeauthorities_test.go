@@ -140,7 +140,7 @@ func oneCluster(dir string) Config {
 // accepts the other's former certificate.
 func TestKubernetesAuthoritiesAreReplacedWhileRunning(t *testing.T) {
 	ctx := testContext(t)
-	region, err := Start(ctx, oneCluster(t.TempDir()))
+	region, err := Start(ctx, oneCluster(stateDir(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestKubernetesAuthoritiesAreReplacedWhileRunning(t *testing.T) {
 // TestCommandGetsEachStep replaces an authority through the socket, as hcpctl does.
 func TestCommandGetsEachStep(t *testing.T) {
 	ctx := testContext(t)
-	region, err := Start(ctx, onlyPostgres(t.TempDir()))
+	region, err := Start(ctx, onlyPostgres(stateDir(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestCommandGetsEachStep(t *testing.T) {
 // TestInterruptedKubernetesReplacementContinues interrupts a replacement in each step. The next call continues, and so does the next start.
 func TestInterruptedKubernetesReplacementContinues(t *testing.T) {
 	ctx := testContext(t)
-	config := oneCluster(t.TempDir())
+	config := oneCluster(stateDir(t))
 	region, err := Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
@@ -269,9 +269,11 @@ func TestInterruptedKubernetesReplacementContinues(t *testing.T) {
 			}
 		} else {
 			region.Close()
-			if region, err = Start(ctx, config); err != nil {
+			restarted, err := Start(ctx, config)
+			if err != nil {
 				t.Fatalf("started after the step %s: %v", last, err)
 			}
+			region = restarted
 		}
 		for _, m := range region.clusters {
 			newReader(t, region, m).expectSuccess(ctx, t, fmt.Sprintf("continued after the step %s", last))

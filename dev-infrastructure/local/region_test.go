@@ -58,11 +58,27 @@ func thirdParties(dir string) Config {
 	return Config{StateDir: dir, BasePort: &free, Throwaway: true, Without: ours()}
 }
 
+// testLimit bounds a test, which may start a region several times, on a busy machine.
+const testLimit = 10 * time.Minute
+
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testLimit)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// stateDir returns a folder for the state of a region. The region must be closed when the test returns. PostgreSQL's data is elsewhere,
+// because its user cannot enter the folder; it is removed as well.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if err := Purge(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func until(ctx context.Context, t *testing.T, what string, condition func() bool) {
@@ -265,7 +281,7 @@ func TestPhaseIsThatOfProcesses(t *testing.T) {
 // degraded, each process is restarted, and the region is ready again.
 func TestHungProcessesAreRestarted(t *testing.T) {
 	ctx := testContext(t)
-	dir := t.TempDir()
+	dir := stateDir(t)
 	config := thirdParties(dir)
 	degraded := make(chan struct{})
 	var once sync.Once
@@ -279,12 +295,7 @@ func TestHungProcessesAreRestarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		region.Close()
-		if err := Purge(dir); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer region.Close()
 	before := region.Status()
 	pids := map[string]int{}
 	var backends []int

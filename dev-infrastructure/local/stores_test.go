@@ -20,7 +20,7 @@ import (
 // TestStoresAcceptOnlyTheirClients connects to the stores of a region with the identity of each workload.
 func TestStoresAcceptOnlyTheirClients(t *testing.T) {
 	ctx := testContext(t)
-	region, err := Start(ctx, thirdParties(t.TempDir()))
+	region, err := Start(ctx, thirdParties(stateDir(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ func rotateEtcd(ctx context.Context, t *testing.T, c *customer.Customer, dir str
 	rotate := []string{"keys", "rotate", "etcd", "--state-dir", dir, "--shard", shard}
 	namespace := keptControlPlane(ctx, t, rotate)
 	var running sync.WaitGroup
+	t.Cleanup(running.Wait) // also if the test fails before it waits
 	running.Go(func() {
 		run(ctx, t, rotate...)
 		if now := encryptionKeys(t, file); now.Read != nil || now.Write.Number != former.Write.Number+1 {

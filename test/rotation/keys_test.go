@@ -22,6 +22,7 @@ const formerNeeded = "5s"
 func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 	t.Helper()
 	var running sync.WaitGroup
+	defer running.Wait() // also if the test fails in between
 	for _, kind := range keyrotation.Kinds() {
 		args, of := []string{"keys", "rotate", kind.Name, "--state-dir", dir}, ""
 		if kind.Public {
@@ -46,7 +47,6 @@ func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 	for _, service := range auditServices(t, dir) {
 		running.Go(func() { run(ctx, t, "keys", "rotate", "audit", "--service", service, "--state-dir", dir) })
 	}
-	running.Wait()
 }
 
 // run executes hcpctl, logs its output, and fails the test if the command fails.
