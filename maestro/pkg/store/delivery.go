@@ -59,8 +59,9 @@ func (s *Store) Outstanding(ctx context.Context, consumer string, lane Lane) (co
 	return count, next, wrap(err, "counting the outstanding deliveries of consumer %s", consumer)
 }
 
-// Sent records that deliveries were published. An unconfirmed delivery is due again after its delay. Sent does not change a
-// delivery that was ordered again meanwhile.
+// Sent records that deliveries were published. An unconfirmed delivery is due again after its delay. In the resync lane it moves to the
+// end, so that deliveries that stay unconfirmed for long, such as deletions, do not occupy the window before those that were never sent.
+// Sent does not change a delivery that was ordered again meanwhile.
 func (s *Store) Sent(ctx context.Context, sent []*Delivery, delay func(attempts int) time.Duration) error {
 	ids, positions, delays := make([]string, len(sent)), make([]int64, len(sent)), make([]float64, len(sent))
 	for i, d := range sent {
@@ -71,7 +72,8 @@ func (s *Store) Sent(ctx context.Context, sent []*Delivery, delay func(attempts 
 			select d.resource_id, s.seconds from deliveries d
 			join unnest($1::text[], $2::bigint[], $3::float8[]) as s (id, position, seconds) on d.resource_id = s.id and d.position = s.position
 			order by d.resource_id for update of d)
-		update deliveries d set attempts = attempts + 1, due_at = now() + make_interval(secs => sent.seconds)
+		update deliveries d set attempts = attempts + 1, due_at = now() + make_interval(secs => sent.seconds),
+			position = case when d.lane = 1 then nextval('delivery_order') else d.position end
 		from sent where d.resource_id = sent.resource_id`, ids, positions, delays)
 	return wrap(err, "recording %d sent deliveries", len(sent))
 }
@@ -111,9 +113,16 @@ type Difference struct {
 	Hashes map[string]string
 }
 
+// maxNewAttempts is how often new work may have been sent when a resync begins and still be new work.
+const maxNewAttempts = 1
+
 // CompareHeld compares the versions of an agent's works with the stored resources. It orders deliveries in the resync lane for
 // resources that the agent lacks, has in an older version or must delete, and confirms deliveries that have arrived. newRun means
 // that the agent lost its state, so that its sequence IDs start again.
+//
+// New work that was sent at most maxNewAttempts times stays new work. It may have been sent shortly before the agent subscribed, or be in
+// transit. New work that was sent more often becomes part of the resync, before all resources that have not changed: after a long outage,
+// the window of the resync then bounds the burst. So does new work that was sent in several resyncs, in case that it makes the agent fail.
 func (s *Store) CompareHeld(ctx context.Context, consumer string, held map[string]int64, newRun bool) (*Difference, error) {
 	ids, versions := make([]string, 0, len(held)), make([]int64, 0, len(held))
 	for id, version := range held {
@@ -134,14 +143,18 @@ func (s *Store) CompareHeld(ctx context.Context, consumer string, held map[strin
 			insert into deliveries as d (resource_id, consumer, lane)
 			select r.id, r.consumer, 1 from resources r
 			left join unnest($1::text[], $2::bigint[]) as h (id, version) on h.id = r.id
+			left join deliveries waiting on waiting.resource_id = r.id
 			where r.id = any($3) and (r.deleted_at is not null or h.id is null or h.version < r.version)
-			order by r.id
+			-- The order of the new positions. lockAll has locked the rows. Deliveries that an earlier resync has sent come last, in case
+			-- that one of them makes the agent fail.
+			order by coalesce(waiting.lane = 1 and waiting.attempts > 0, false), waiting.position nulls last, r.id
 			on conflict (resource_id) do update set
-				-- A delivery that was sent before becomes part of the resync; one that was never sent stays new work.
-				lane = case when d.attempts > 0 then 1 else d.lane end,
-				position = case when d.attempts > 0 then nextval('delivery_order') else d.position end,
-				due_at = now(), attempts = 0
-			where d.parked is null`, ids, versions, known)
+				lane = case when d.attempts > $4 then 1 else d.lane end,
+				-- Sent recognizes by its position that a delivery is being sent at this time, and does not delay it.
+				position = nextval('delivery_order'),
+				due_at = now(),
+				attempts = case when d.lane = 1 or d.attempts > $4 then 0 else d.attempts end
+			where d.parked is null`, ids, versions, known, maxNewAttempts)
 		if err != nil {
 			return err
 		}
