@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
@@ -114,6 +115,27 @@ func TestResyncIsBounded(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// An agent repeats its request until it receives the acknowledgement. The server compares the works once, so that the requests which are
+// late do not order deliveries again that are in transit.
+func TestRepeatedResyncRequestIsAcknowledged(t *testing.T) {
+	r := newRegion(t)
+	s, consumer, agent, _ := r.withFakeAgent()
+	comparisons := func() (n int) {
+		// An empty list begins a new epoch.
+		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select agent_epoch from consumers where name = $1`, consumer).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for i, id := range []string{"first", "first", "second"} {
+		agent.send("agentevents", "spec.resync_request", map[string]any{"originalsource": "", maestroapi.ExtensionResyncID: id}, map[string]any{"resourceVersions": []any{}})
+		agent.until("spec.resync_response", "", i+1)
+		if got, want := comparisons(), 1+i/2; got != want {
+			t.Errorf("after request %d, with ID %s: %d comparisons, want %d", i, id, got, want)
+		}
+	}
 }
 
 // A subscriber requests the statuses that it missed, and receives those of deleted resources.

@@ -50,6 +50,8 @@ type consumer struct {
 	// number of the last connection that worked. Only the sending loop uses them.
 	breaks            map[string]int
 	workingConnection int64
+	// acknowledged is the ID of the last acknowledged spec resync. Only the inbox loop uses it.
+	acknowledged string
 	// parts is the list of a spec resync that arrives in several events. Only the inbox loop uses it.
 	parts struct {
 		id  string

@@ -140,6 +140,12 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 	if held == nil {
 		return
 	}
+	if request.ID != "" && request.ID == c.acknowledged {
+		// The acknowledgement was late or lost. The agent has been subscribed since the first request, so that it receives all
+		// deliveries since then: another comparison would only send those that it has not confirmed yet again.
+		c.acknowledgeResync(ctx, evt, request.ID)
+		return
+	}
 	c.dispatcher.metrics.resyncs.Inc()
 	var diff *store.Difference
 	ok := c.retryWhileUnavailable(ctx, "comparing the works of the agent", func() (err error) {
@@ -158,15 +164,24 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 		c.dispatcher.metrics.unknown.Add(float64(n))
 		c.log.WarnContext(ctx, "agent has unknown works; ignoring them", logkey.Count, n, logkey.BundleID, diff.Unknown[0])
 	}
-	if response := event.AcknowledgeResync(evt, c.dispatcher.o.SourceID); response != nil {
-		if err := c.dispatcher.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.dispatcher.o.SourceID, c.name), response); err != nil {
-			c.log.WarnContext(ctx, "acknowledging the resync of the agent failed", logkey.Error, err)
-		}
-	}
+	c.acknowledgeResync(ctx, evt, request.ID)
 	if len(held) > 0 {
 		c.requestStatuses()
 	}
 	c.wake()
+}
+
+// acknowledgeResync acknowledges the spec resync with an ID, if the agent needs that. If it fails, the agent requests the resync again.
+func (c *consumer) acknowledgeResync(ctx context.Context, request *cloudevents.Event, id string) {
+	response := event.AcknowledgeResync(request, c.dispatcher.o.SourceID)
+	if response == nil {
+		return
+	}
+	if err := c.dispatcher.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.dispatcher.o.SourceID, c.name), response); err != nil {
+		c.log.WarnContext(ctx, "acknowledging the resync of the agent failed", logkey.Error, err)
+		return
+	}
+	c.acknowledged = id
 }
 
 // joinParts returns the whole list once all its parts have arrived, and nil before. size is that of the event. It forgets an
