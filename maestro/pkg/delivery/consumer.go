@@ -32,6 +32,8 @@ const (
 	firstRetry = 100 * time.Millisecond
 	// maxBrokenConnections is the number of broken connections after which a delivery counts as their cause.
 	maxBrokenConnections = 6
+	// pingTimeout bounds the wait for the broker's response after sending a delivery failed.
+	pingTimeout = 5 * time.Second
 )
 
 // consumer runs the two loops of one consumer.
@@ -150,7 +152,7 @@ func (c *consumer) sendDeliveries(ctx context.Context) {
 
 // sendDue sends what is due once. It returns how long to wait unless there is a notification; zero means that more may be due.
 func (c *consumer) sendDue(ctx context.Context) (pause time.Duration, err error) {
-	if c.dispatcher.o.Link.Ready(ctx) != nil {
+	if !c.dispatcher.o.Link.Connected() {
 		return 0, mqttlink.ErrDown
 	}
 	if c.statusResyncNeeded.Swap(false) {
@@ -261,7 +263,7 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 // those behind it are sent.
 func (c *consumer) handleFailure(ctx context.Context, delivery *store.Delivery, connection int64, err error) error {
 	r := delivery.Resource
-	if broken := c.dispatcher.o.Link.Ready(ctx) != nil || c.dispatcher.o.Link.Connects() != connection; broken && c.workingConnection == connection {
+	if c.connectionBroke(ctx, connection) && c.workingConnection == connection {
 		if len(c.breaks) > sendBatch {
 			clear(c.breaks)
 		}
@@ -273,6 +275,14 @@ func (c *consumer) handleFailure(ctx context.Context, delivery *store.Delivery, 
 	// Next time, one broken connection is enough.
 	c.breaks[r.ID] = maxBrokenConnections - 1
 	return c.postpone(ctx, delivery, maestroapi.DeliveredNotDeliverable, fmt.Sprintf("sending it broke the connection %d times: %v", maxBrokenConnections, err), c.dispatcher.o.MaxResend)
+}
+
+// connectionBroke reports whether a connection has broken. One whose broker does not respond in time has not.
+func (c *consumer) connectionBroke(ctx context.Context, connection int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	err := c.dispatcher.o.Link.Ready(ctx)
+	return err != nil && !errors.Is(err, context.DeadlineExceeded) || c.dispatcher.o.Link.Connects() != connection
 }
 
 // park removes a delivery from the outbox until its resource changes.

@@ -28,7 +28,10 @@ import (
 // Publisher sends an event to a topic and waits for the broker's acknowledgement. *mqttlink.Link implements it.
 type Publisher interface {
 	Publish(ctx context.Context, topic string, evt *cloudevents.Event) error
+	// Ready returns nil if the broker responds to a ping.
 	Ready(ctx context.Context) error
+	// Connected reports whether there is a connection, without using it.
+	Connected() bool
 	// Connects returns the number of connections so far.
 	Connects() int64
 }

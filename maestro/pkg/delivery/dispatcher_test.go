@@ -14,9 +14,11 @@ import (
 // downLink is a link without a connection, which counts how often it is asked for one.
 type downLink struct{ asked atomic.Int64 }
 
-func (l *downLink) Ready(context.Context) error {
+func (l *downLink) Ready(context.Context) error { return mqttlink.ErrDown }
+
+func (l *downLink) Connected() bool {
 	l.asked.Add(1)
-	return mqttlink.ErrDown
+	return false
 }
 
 func (l *downLink) Publish(context.Context, string, *cloudevents.Event) error {

@@ -151,6 +151,13 @@ func (l *Link) Ready(ctx context.Context) error {
 	return fmt.Errorf("MQTT broker %s: not connected yet", l.o.Address)
 }
 
+// Connected reports whether there is a connection. It sends nothing: the broker may have stopped responding.
+func (l *Link) Connected() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.client != nil
+}
+
 // Connects returns the number of connections so far.
 func (l *Link) Connects() int64 { return l.connects.Load() }
 
