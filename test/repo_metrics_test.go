@@ -42,11 +42,16 @@ var labelBounds = map[string]int{
 	"component":          maxComponents,
 	"consumer":           maxShards,
 	"destination":        2,
+	"fault":              4,
+	"grpc_code":          17,
+	"grpc_method":        80,
+	"grpc_service":       3,
+	"grpc_type":          4,
 	"key":                maxKeys,
 	"keyset":             5,
 	"kind":               30,
 	"lane":               3,
-	"layer":              10,
+	"layer":              20,
 	"limit":              3,
 	"method":             10,
 	"operation":          15,
@@ -68,6 +73,13 @@ var labelBounds = map[string]int{
 	"user_agent":         13,
 
 	"backend_operation_duration_seconds status": 3,
+	"backend_operations_ended_total kind":       6,
+	"backend_operations_ended_total request":    6,
+	"backend_operations_ended_total status":     3,
+	"backend_operations_in_flight kind":         6,
+	"backend_operations_in_flight request":      6,
+	"backend_operations_oldest_seconds kind":    6,
+	"backend_operations_oldest_seconds request": 6,
 }
 
 // metric is a metric that a module declares.

@@ -157,6 +157,9 @@ type OperationError struct {
 	// Cause is the reason in the service's own terms, for example the error of Cluster Service. Only engineers of the
 	// service may read it.
 	Cause string `json:"cause,omitempty"`
+	// Layer is the layer of the service that the resource waited for at the operation's deadline. It is empty for other
+	// errors, and if it is not known.
+	Layer string `json:"layer,omitempty"`
 }
 
 // Diagnosis returns the message followed by the cause, for engineers of the service.

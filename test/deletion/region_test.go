@@ -42,6 +42,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	hypershift "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
@@ -207,7 +208,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := app.NewServer(identity, system.API, r.intents.Verifier, callaudit.New(r.records), logger())
+	api := app.NewServer(identity, system.API, r.intents.Verifier, callaudit.New(r.records), logger(), grpcserver.NewMetrics(prometheus.NewRegistry()))
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })

@@ -170,6 +170,7 @@ func registerMetrics(registry prometheus.Registerer, queue *eventqueue.Queue, ow
 	gauge := func(options prometheus.GaugeOpts, value func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value()) }))
 	}
+	registry.MustRegister(eventqueue.NewCollector(queue, time.Now))
 	gauge(prometheus.GaugeOpts{Name: "backend_resources_in_progress", Help: "Resources with open events or operations."}, queue.Len)
 	gauge(prometheus.GaugeOpts{Name: "backend_resources_queued", Help: "Resources that wait to be processed."}, queue.Ready)
 	gauge(prometheus.GaugeOpts{Name: "backend_groups_owned", Help: "Groups of subscriptions that this replica owns."}, owner.Owned)

@@ -13,10 +13,13 @@ import (
 	"strings"
 	"time"
 
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // The codes of errors that are not ARM codes of an apierror.Kind.
@@ -52,9 +55,30 @@ func Deleting() *database.OperationError {
 	return &database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."}
 }
 
-// DeadlineExceeded returns the error of an operation that was not complete at its deadline.
-func DeadlineExceeded(deadline time.Duration) *database.OperationError {
-	return &database.OperationError{Code: CodeDeadlineExceeded, Message: "The operation was not complete within " + duration(deadline) + "."}
+// DeadlineExceeded returns the error of an operation that was not complete at its deadline. report may be nil.
+func DeadlineExceeded(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
+	return &database.OperationError{Code: CodeDeadlineExceeded, Message: "The operation was not complete within " + duration(deadline) + ".",
+		Layer: awaitedLayer(report)}
+}
+
+// awaitedLayer returns the first layer of a report that is not done, or empty.
+func awaitedLayer(report *clusterservice.Report) string {
+	var entries []hub.Progress
+	switch {
+	case report == nil:
+	case report.Cluster != nil:
+		entries = report.Cluster.Progress
+	case report.NodePool != nil:
+		entries = report.NodePool.Progress
+	case report.ExternalAuth != nil:
+		entries = report.ExternalAuth.Progress
+	}
+	for _, p := range entries {
+		if !layerprogress.Done(&clusterservicev1.LayerProgress{Layer: p.Layer, State: p.State}) {
+			return p.Layer
+		}
+	}
+	return ""
 }
 
 // identityProperty matches the path of a property of a cluster that names a user-assigned identity.

@@ -250,7 +250,7 @@ func (s Situation) fail(failure *database.OperationError) Decision {
 }
 
 func (s Situation) overdue() Decision {
-	return s.fail(customererror.DeadlineExceeded(s.deadline()))
+	return s.fail(customererror.DeadlineExceeded(s.deadline(), s.Report))
 }
 
 func (s Situation) deadline() time.Duration {

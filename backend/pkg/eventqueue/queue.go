@@ -70,10 +70,17 @@ type Queue struct {
 
 	mu      sync.Mutex
 	entries map[Resource]*entry
-	// resourceByOperation maps the IDs of the operations in entries to their resources.
-	resourceByOperation map[string]Resource
+	// running has the operations in entries by ID.
+	running map[string]runningOperation
 	// received is the revision up to which Cluster Service has sent all reports.
 	received int64
+}
+
+// runningOperation is an operation that may be running.
+type runningOperation struct {
+	resource Resource
+	class    OperationClass
+	started  time.Time
 }
 
 type entry struct {
@@ -95,8 +102,8 @@ func New() *Queue {
 	return &Queue{
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[Resource](minBackoff, maxBackoff)),
-		entries:             map[Resource]*entry{},
-		resourceByOperation: map[string]Resource{},
+		entries: map[Resource]*entry{},
+		running: map[string]runningOperation{},
 	}
 }
 
@@ -110,10 +117,12 @@ func (q *Queue) entry(r Resource) *entry {
 }
 
 // AddOperation stores a running operation and queues its resource.
-func (q *Queue) AddOperation(r Resource, id string, key database.Key) {
+func (q *Queue) AddOperation(operation *database.Item[database.OperationDocument]) {
+	o := &operation.Value
+	r, class := ResourceOf(o.ResourceID), ClassOf(o)
 	q.mu.Lock()
-	q.entry(r).operations[id] = key
-	q.resourceByOperation[id] = r
+	q.entry(r).operations[o.OperationID] = operation.Key
+	q.running[o.OperationID] = runningOperation{r, class, o.StartTime}
 	q.mu.Unlock()
 	q.queue.Add(r)
 }
@@ -235,7 +244,7 @@ func (q *Queue) RemoveOperation(r Resource, id string) {
 	defer q.mu.Unlock()
 	if e := q.entries[r]; e != nil {
 		delete(e.operations, id)
-		delete(q.resourceByOperation, id)
+		delete(q.running, id)
 		q.removeIfIdle(r, e)
 	}
 }
@@ -253,7 +262,7 @@ func (q *Queue) DropGroup(group partition.Group) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.DeleteFunc(q.entries, func(r Resource, _ *entry) bool { return r.Group() == group })
-	maps.DeleteFunc(q.resourceByOperation, func(_ string, r Resource) bool { return r.Group() == group })
+	maps.DeleteFunc(q.running, func(_ string, o runningOperation) bool { return o.resource.Group() == group })
 }
 
 // ResourceOfOperation returns the resource of a running operation. Reports of credentials and revocations contain only
@@ -262,8 +271,8 @@ func (q *Queue) DropGroup(group partition.Group) {
 func (q *Queue) ResourceOfOperation(id string) (Resource, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r, ok := q.resourceByOperation[id]
-	return r, ok
+	o, ok := q.running[id]
+	return o.resource, ok
 }
 
 // AdvanceRevision records the revision up to which Cluster Service has sent all reports.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
@@ -21,6 +23,7 @@ type Metrics struct {
 
 	processed  *prometheus.HistogramVec
 	operations *prometheus.HistogramVec
+	ended      *prometheus.CounterVec
 	stuck      *prometheus.GaugeVec
 
 	mu sync.Mutex
@@ -43,15 +46,27 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "backend_operation_duration_seconds", Help: "Time from the acceptance of an operation to its end, by request and status.", Buckets: prometheus.ExponentialBuckets(0.05, 4, 10),
 		}, []string{"request", "status"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "backend_operations_ended_total", Help: "Operations that this replica has ended, by kind of resource, request, status and whose fault it is: none, customer, azure or service.",
+		}, []string{"kind", "request", "status", "fault"}),
 		stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "backend_deletion_step_stuck", Help: "Deletions that are stuck, by step, among the resources of this replica.",
 		}, []string{"step"}),
 		stuckSteps: map[eventqueue.Resource]string{},
 	}
+	// Rates need the series before the first failure.
+	for _, of := range eventqueue.OperationClasses() {
+		m.ended.WithLabelValues(string(of.Kind), string(of.Request), string(hub.Succeeded), string(customererror.FaultNone))
+		for _, fault := range customererror.Faults() {
+			if fault != customererror.FaultNone {
+				m.ended.WithLabelValues(string(of.Kind), string(of.Request), string(hub.Failed), string(fault))
+			}
+		}
+	}
 	for _, kind := range deletion.StepKinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
-	registry.MustRegister(m.Sent, m.Resent, m.processed, m.operations, m.stuck)
+	registry.MustRegister(m.Sent, m.Resent, m.processed, m.operations, m.ended, m.stuck)
 	return m
 }
 
@@ -85,4 +100,6 @@ func (m *Metrics) observeProcessing(took time.Duration, err error) {
 
 func (m *Metrics) observeOperation(operation *database.OperationDocument, took time.Duration) {
 	m.operations.WithLabelValues(string(operation.Request), string(operation.Status)).Observe(took.Seconds())
+	of := eventqueue.ClassOf(operation)
+	m.ended.WithLabelValues(string(of.Kind), string(of.Request), string(operation.Status), string(customererror.FaultOf(operation.Error))).Inc()
 }

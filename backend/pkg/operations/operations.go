@@ -44,7 +44,7 @@ func (f *Finder) enqueue(operation *database.Item[database.OperationDocument]) {
 	if operation.Value.Status.Terminal() {
 		return
 	}
-	f.queue.AddOperation(eventqueue.ResourceOf(operation.Value.ResourceID), operation.Value.OperationID, operation.Key)
+	f.queue.AddOperation(operation)
 }
 
 // Resync adds every active operation to the queue. With refresh it also requests their reports.

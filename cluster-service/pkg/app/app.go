@@ -123,7 +123,9 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	group.Go(func() { follower.run(ctx) })
 	intents := intent.NewRegionVerifier(in.transport, o.IntentKeysURL)
 	group.Go(func() { intents.Run(ctx) })
-	return serve(ctx, p.Log, listener, NewServer(in.transport, system.API, intents, auditor, p.Log, traces.ServerOption(), grpcserver.EndStreams(ctx)))
+	calls := grpcserver.NewMetrics(p.Metrics)
+	server := NewServer(in.transport, system.API, intents, auditor, p.Log, calls, traces.ServerOption(), grpcserver.EndStreams(ctx))
+	return serve(ctx, p.Log, listener, server)
 }
 
 // prepare stores the configured shards in a database that it migrates, or that the command migrate has migrated. It waits until the
@@ -161,10 +163,10 @@ func prepare(ctx context.Context, log *slog.Logger, database *store.Store, shard
 const maxRequest = 4 << 20
 
 // NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
-// engineers, logs refused calls, and records them and the calls of engineers in the audit.
-func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, options ...grpc.ServerOption) *grpc.Server {
+// engineers, logs refused calls, records them and the calls of engineers in the audit, and counts all calls.
+func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, calls *grpcserver.Metrics, options ...grpc.ServerOption) *grpc.Server {
 	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
-	server := grpc.NewServer(slices.Concat(authorizer.ServerOptions(transport), []grpc.ServerOption{
+	server := grpc.NewServer(slices.Concat(calls.ServerOptions(), authorizer.ServerOptions(transport), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
@@ -172,6 +174,7 @@ func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents 
 	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)
 	grpchealth.Register(server)
+	calls.Initialize(server)
 	return server
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -15,6 +16,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -39,7 +41,7 @@ func (openWatches) Watch(_ *csv1.WatchRequest, stream grpc.ServerStreamingServer
 // makes room for another one.
 func TestStreamsOfWorkloadAreLimited(t *testing.T) {
 	region := meshtest.New(t)
-	server := app.NewServer(region.Identity(mesh.ClusterService), openWatches{}, intenttest.New(t).Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler))
+	server := app.NewServer(region.Identity(mesh.ClusterService), openWatches{}, intenttest.New(t).Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler), grpcserver.NewMetrics(prometheus.NewRegistry()))
 	address := region.Serve(server)
 	var clients []csv1.ClusterServiceClient
 	for range 4 {

@@ -36,6 +36,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -246,7 +247,7 @@ func (r *region) start(fault func(point string) error) *instance {
 			recorder = r.watch
 		}
 		r.auditor = callaudit.New(recorder)
-		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.auditor, r.audit.logger())
+		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.auditor, r.audit.logger(), grpcserver.NewMetrics(prometheus.NewRegistry()))
 		transport = credentials.NewTLS(r.mesh.Identity(mesh.Backend).ClientTLS(mesh.ClusterService))
 	} else {
 		csv1.RegisterClusterServiceServer(server, system.API)

@@ -68,7 +68,7 @@ func (a *Agents) Run(ctx context.Context) {
 			a.Log.Warn("storing the reports of agents failed", logkey.Error, err)
 		}
 		if err == nil {
-			a.Metrics.showHeartbeats(shards)
+			a.Metrics.showShards(shards)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -19,9 +20,10 @@ type Metrics struct {
 	pending   prometheus.Gauge
 	removals  *prometheus.CounterVec
 	lost      prometheus.Gauge
-	// heartbeats has one series per provision shard whose agent has sent a heartbeat. beating are these shards.
-	heartbeats *prometheus.GaugeVec
-	beating    map[string]bool
+	// heartbeats, capacity and clusters have one series per provision shard, the first only after the agent's first heartbeat.
+	// states has one series per provision shard and state. shown are the exported shards.
+	heartbeats, capacity, clusters, states *prometheus.GaugeVec
+	shown                                  map[string]bool
 }
 
 // NewMetrics returns the metrics and registers them.
@@ -36,27 +38,44 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		removals:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_objects_removed_total", Help: "Applied objects that another client removed from a management cluster, by kind and provision shard. The replica that receives the report counts it."}, []string{"kind", "shard"}),
 		lost:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_control_planes_lost", Help: "Installed clusters whose control plane was removed, and for which an SRE must decide whether its successor is accepted. Every replica counts all of them."}),
 		heartbeats: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_agent_last_heartbeat_seconds", Help: "Time of the last heartbeat of the agent of each provision shard, as Unix time. Every replica exports all of them."}, []string{"shard"}),
+		capacity:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_capacity", Help: "Most clusters that each provision shard accepts. Every replica exports all of them."}, []string{"shard"}),
+		clusters:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_clusters", Help: "Clusters on each provision shard, with those in creation and deletion. Every replica exports all of them."}, []string{"shard"}),
+		states:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_state", Help: "1 for the state of each provision shard for new clusters and 0 for its other states. Every replica exports all of them."}, []string{"shard", "state"}),
 	}
-	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.removals, m.lost, m.heartbeats)
+	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.removals, m.lost, m.heartbeats, m.capacity, m.clusters, m.states)
 	return m
 }
 
-// showHeartbeats exports the last heartbeats of the agents of all shards. It removes the series of shards that do not exist any more.
-// It has one caller at a time.
-func (m *Metrics) showHeartbeats(shards []store.Shard) {
-	beating := map[string]bool{}
-	for _, shard := range shards {
+// showShards exports the state of all shards. It removes those of shards that were deregistered. It has one caller at a time.
+func (m *Metrics) showShards(shards []store.Shard) {
+	shown := map[string]bool{}
+	for i := range shards {
+		shard := &shards[i]
+		if shard.Deregistered {
+			continue // the row stays for its history
+		}
+		shown[shard.Name] = true
 		if !shard.LastHeartbeat.IsZero() {
-			beating[shard.Name] = true
 			m.heartbeats.WithLabelValues(shard.Name).Set(float64(shard.LastHeartbeat.Unix()))
 		}
-	}
-	for shard := range m.beating {
-		if !beating[shard] {
-			m.heartbeats.DeleteLabelValues(shard)
+		m.capacity.WithLabelValues(shard.Name).Set(float64(shard.Capacity()))
+		m.clusters.WithLabelValues(shard.Name).Set(float64(shard.Clusters))
+		for _, state := range placement.States() {
+			value := 0.0
+			if state == shard.State() {
+				value = 1
+			}
+			m.states.WithLabelValues(shard.Name, string(state)).Set(value)
 		}
 	}
-	m.beating = beating
+	for shard := range m.shown {
+		if !shown[shard] {
+			for _, series := range []*prometheus.GaugeVec{m.heartbeats, m.capacity, m.clusters, m.states} {
+				series.DeletePartialMatch(prometheus.Labels{"shard": shard})
+			}
+		}
+	}
+	m.shown = shown
 }
 
 func (m *Metrics) published(err error) {

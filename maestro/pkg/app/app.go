@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,7 +235,8 @@ func (s *Server) migrate(ctx context.Context) error {
 }
 
 func (s *Server) serveGRPC(ctx context.Context) error {
-	server := grpc.NewServer(append(s.authorizer.ServerOptions(s.c.Transport),
+	calls := grpcserver.NewMetrics(s.c.Registry)
+	server := grpc.NewServer(append(slices.Concat(calls.ServerOptions(), s.authorizer.ServerOptions(s.c.Transport)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -243,6 +245,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,
 	}).Register(server)
 	grpchealth.Register(server)
+	calls.Initialize(server)
 	return grpcserver.Serve(ctx, server, s.c.GRPC, grpcShutdownTimeout)
 }
 
