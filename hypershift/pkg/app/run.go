@@ -16,10 +16,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedpods"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedsecrets"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
@@ -184,13 +184,13 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	clusterChanges, poolChanges := make(chan event.GenericEvent, changeBuffer), make(chan event.GenericEvent, changeBuffer)
-	connect := connector(manager.GetClient())
+	connect := hostedclient.FromSecrets(manager.GetClient())
 	nodes := node.NewManager(connect, r.log)
 	defer nodes.Close()
 	changed := func(name string) event.GenericEvent {
 		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	}
-	secrets := hostedsecrets.NewWatcher(hostedwatch.Connect(connect), func(controlPlane string) {
+	secrets := hostedsecrets.NewWatcher(connect, func(controlPlane string) {
 		select {
 		case clusterChanges <- changed(controlPlane):
 		case <-ctx.Done():
@@ -198,7 +198,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer secrets.Close()
 
-	pods := autoscaler.NewPodWatcher(hostedwatch.Connect(connect), func(controlPlane string) {
+	pods := autoscaler.NewPodWatcher(connect, func(controlPlane string) {
 		select {
 		case poolChanges <- changed(controlPlane):
 		case <-ctx.Done():
@@ -329,20 +329,4 @@ func watchPods(ctx context.Context, informers cache.Informers, onChange func(nam
 		}
 	}
 	return nil
-}
-
-// connector returns a function that connects to hosted clusters with the administrator's kubeconfig in their
-// control-plane namespaces.
-func connector(management client.Reader) node.Connect {
-	return func(ctx context.Context, controlPlane string) (*rest.Config, error) {
-		var secret corev1.Secret
-		if err := management.Get(ctx, client.ObjectKey{Namespace: controlPlane, Name: contract.AdminKubeconfigSecret}, &secret); err != nil {
-			return nil, fmt.Errorf("getting the kubeconfig of %s: %w", controlPlane, err)
-		}
-		restConfig, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
-		if err != nil {
-			return nil, fmt.Errorf("reading the kubeconfig of %s: %w", controlPlane, err)
-		}
-		return restConfig, nil
-	}
 }

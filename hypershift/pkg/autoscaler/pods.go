@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 )
 
@@ -21,7 +22,7 @@ type PodWatcher struct {
 
 // NewPodWatcher returns a PodWatcher without hosted clusters. changed is called with a control-plane namespace when the
 // demand of its pods changed. The caller must call Close.
-func NewPodWatcher(connect hostedwatch.Connect, changed func(controlPlane string), log *slog.Logger) *PodWatcher {
+func NewPodWatcher(connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *PodWatcher {
 	return &PodWatcher{hostedwatch.New(hostedwatch.Resource[map[string]Pod]{
 		Plural: "pods", UserAgent: "cluster-autoscaler/hcpmesh", NewState: func() map[string]Pod { return map[string]Pod{} },
 		NewInformer: newInformer, Add: addPod, Remove: removePod,

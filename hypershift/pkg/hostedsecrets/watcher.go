@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 )
 
@@ -31,7 +32,7 @@ type Watcher struct {
 
 // NewWatcher returns a Watcher without hosted clusters. changed is called with a control-plane namespace when its
 // secrets changed. The caller must call Close.
-func NewWatcher(connect hostedwatch.Connect, changed func(controlPlane string), log *slog.Logger) *Watcher {
+func NewWatcher(connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *Watcher {
 	return &Watcher{hostedwatch.New(hostedwatch.Resource[keysBySecret]{
 		Plural: "secrets", UserAgent: "hosted-cluster-config-operator/hcpmesh", NewState: func() keysBySecret { return keysBySecret{} },
 		NewInformer: newInformer, Add: addSecret, Remove: removeSecret,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -23,10 +24,6 @@ const (
 	// kubeconfig was just written and is not in the cache yet, or is about to be written.
 	connectRetryDelay = watchRetryDelay / 10
 )
-
-// Connect returns the administrator's client configuration of a hosted cluster, which is identified by its
-// control-plane namespace.
-type Connect func(ctx context.Context, controlPlane string) (*rest.Config, error)
 
 // Resource defines a watched kind. S is the state of one hosted cluster that is derived from its objects.
 type Resource[S any] struct {
@@ -46,7 +43,7 @@ type Resource[S any] struct {
 // Watcher watches the objects of many hosted clusters. It is safe for concurrent use.
 type Watcher[S any] struct {
 	resource Resource[S]
-	connect  Connect
+	connect  hostedclient.Connect
 	changed  func(controlPlane string)
 	log      *slog.Logger
 	ctx      context.Context
@@ -60,8 +57,8 @@ type Watcher[S any] struct {
 }
 
 type cluster[S any] struct {
-	host string
-	stop context.CancelFunc
+	config *rest.Config
+	stop   context.CancelFunc
 	// synced is true once all objects have been listed.
 	synced bool
 	state  S
@@ -69,7 +66,7 @@ type cluster[S any] struct {
 
 // New returns a Watcher without hosted clusters. changed is called with a control-plane namespace when its state
 // changed, and when a read that failed should be retried. The caller must call Close.
-func New[S any](kind Resource[S], connect Connect, changed func(controlPlane string), log *slog.Logger) *Watcher[S] {
+func New[S any](kind Resource[S], connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *Watcher[S] {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Watcher[S]{resource: kind, connect: connect, changed: changed, log: log, ctx: ctx, cancel: cancel,
 		clusters: map[string]*cluster[S]{}, retrying: map[string]bool{}}
@@ -98,13 +95,13 @@ func (w *Watcher[S]) Read(ctx context.Context, controlPlane string, read func(st
 		return false
 	}
 	c := w.clusters[controlPlane]
-	if c != nil && c.host != config.Host {
+	if c != nil && !hostedclient.Equal(c.config, config) {
 		c.stop()
 		c = nil
 	}
 	if c == nil {
 		watching, stop := context.WithCancel(w.ctx)
-		c = &cluster[S]{host: config.Host, stop: stop, state: w.resource.NewState()}
+		c = &cluster[S]{config: config, stop: stop, state: w.resource.NewState()}
 		w.clusters[controlPlane] = c
 		w.wg.Go(func() { w.run(watching, controlPlane, c, rest.CopyConfig(config)) })
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -29,13 +30,10 @@ const (
 	writers = 8
 )
 
-// Connect returns the administrator's client configuration of a hosted cluster.
-type Connect func(ctx context.Context, controlPlane string) (*rest.Config, error)
-
 // Manager manages the nodes of many hosted clusters, which are identified by their control-plane namespaces. It is safe
 // for concurrent use.
 type Manager struct {
-	connect Connect
+	connect hostedclient.Connect
 	log     *slog.Logger
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -46,7 +44,7 @@ type Manager struct {
 }
 
 // NewManager returns a Manager without nodes. The caller must call Close.
-func NewManager(connect Connect, log *slog.Logger) *Manager {
+func NewManager(connect hostedclient.Connect, log *slog.Logger) *Manager {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Manager{connect: connect, log: log, ctx: ctx, cancel: cancel, clusters: map[string]*cluster{}}
 }
@@ -63,7 +61,7 @@ func (m *Manager) Close() {
 // cluster is one hosted cluster with the goroutine that renews the leases of its nodes.
 type cluster struct {
 	name   string
-	host   string
+	config *rest.Config
 	client kubernetes.Interface
 	stop   context.CancelFunc
 
@@ -130,7 +128,7 @@ func (m *Manager) Forget(controlPlane string) {
 	}
 }
 
-// cluster returns the connection to a hosted cluster. It reconnects if the address changed.
+// cluster returns the connection to a hosted cluster. It reconnects if the address or the credentials changed.
 func (m *Manager) cluster(ctx context.Context, name string) (*cluster, error) {
 	config, err := m.connect(ctx, name)
 	if err != nil {
@@ -139,7 +137,7 @@ func (m *Manager) cluster(ctx context.Context, name string) (*cluster, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.clusters[name]; c != nil {
-		if c.host == config.Host {
+		if hostedclient.Equal(c.config, config) {
 			return c, nil
 		}
 		c.stop()
@@ -147,17 +145,17 @@ func (m *Manager) cluster(ctx context.Context, name string) (*cluster, error) {
 	if m.ctx.Err() != nil {
 		return nil, m.ctx.Err()
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = -1, 0 // the server has fair limits; a second limit here would only delay
-	config.Timeout = 10 * time.Second
-	config.UserAgent = "kubelet/hcpmesh"
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
+	limited := rest.CopyConfig(config)
+	limited.QPS, limited.Burst = -1, 0 // the server has fair limits; a second limit here would only delay
+	limited.Timeout = 10 * time.Second
+	limited.UserAgent = "kubelet/hcpmesh"
+	limited.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(limited)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to hosted cluster %s: %w", name, err)
 	}
 	renewing, stop := context.WithCancel(m.ctx)
-	c := &cluster{name: name, host: config.Host, client: client, stop: stop, leases: map[string]*coordinationv1.Lease{}}
+	c := &cluster{name: name, config: config, client: client, stop: stop, leases: map[string]*coordinationv1.Lease{}}
 	m.clusters[name] = c
 	m.wg.Go(func() { c.renew(renewing, m.log) })
 	return c, nil
