@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
@@ -28,26 +30,43 @@ import (
 )
 
 // deployedServices are the services that the pipelines install in a region of a machine.
-var deployedServices = []string{"admin", "backend", "cluster-service", "maestro-server"}
+var deployedServices = []string{"admin", "backend", "cluster-service", "frontend", "maestro-server"}
 
 // pipelines runs the program rollout for a region.
 type pipelines struct {
 	*region
+	// management is the management cluster of the region.
+	management        *region
 	program, stateDir string
 	// env is the environment of the program, and flags are those of plans.
 	env, flags []string
 }
 
-// buildPipelines builds the program, and gives it the images, the cluster and an emulator of Azure.
-func (r *region) buildPipelines(openTofu string, azure *azuretest.Azure) *pipelines {
+// startStamp starts the management cluster of the region, with the authority and the MQTT broker of the region.
+func (r *region) startStamp() *region {
+	r.t.Helper()
+	host, port, err := net.SplitHostPort(r.text("eventGrid", "mqttAddress"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	management := startManagementCluster(r.ctx, r.t)
+	management.authority = r.authority
+	management.forward(host, port, r.mqtt)
+	return management
+}
+
+// buildPipelines builds the program, and gives it the images, the clusters and an emulator of Azure.
+func (r *region) buildPipelines(management *region, openTofu string, azure *azuretest.Azure) *pipelines {
 	r.t.Helper()
 	built, kubeconfigs := r.t.TempDir(), r.t.TempDir()
-	p := &pipelines{region: r, program: filepath.Join(built, "rollout"), stateDir: r.t.TempDir(), env: azure.Env}
+	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), stateDir: r.t.TempDir(), env: azure.Env}
 	if output, err := exec.CommandContext(r.ctx, "go", "build", "-o", p.program, "../../tooling/rollout/cmd/rollout").CombinedOutput(); err != nil {
 		r.t.Fatalf("%v: %s", err, output)
 	}
-	if err := os.Symlink(r.cluster.Kubeconfig(), filepath.Join(kubeconfigs, r.text("serviceCluster", "name")+".kubeconfig")); err != nil {
-		r.t.Fatal(err)
+	for name, cluster := range map[string]*region{r.text("serviceCluster", "name"): r, management.text("managementCluster", "name"): management} {
+		if err := os.Symlink(cluster.cluster.Kubeconfig(), filepath.Join(kubeconfigs, name+".kubeconfig")); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	images, err := filepath.Abs(filepath.Join(imagesDir, "images.json"))
 	if err != nil {
@@ -102,6 +121,9 @@ func (p *pipelines) printLogs() {
 	for _, service := range deployedServices {
 		p.printPods(service)
 	}
+	for _, program := range []string{agentName, hypershiftName} {
+		p.management.printPods(program)
+	}
 }
 
 // rolledOut is the outcome of a rollout.
@@ -122,80 +144,116 @@ func (p *pipelines) record(step string) state.Record {
 	return record
 }
 
-// readOutput reads an output of the region's infrastructure.
-func (p *pipelines) readOutput(name string, into any) {
+// readOutput reads an output of a step with infrastructure.
+func (p *pipelines) readOutput(step, name string, into any) {
 	p.t.Helper()
-	if err := json.Unmarshal([]byte(p.record("region/infrastructure").Outputs[name]), into); err != nil {
-		p.t.Fatalf("the output %s: %v", name, err)
+	if err := json.Unmarshal([]byte(p.record(step).Outputs[name]), into); err != nil {
+		p.t.Fatalf("the output %s of %s: %v", name, step, err)
 	}
 }
 
-// killWhile starts a rollout, and kills it when a namespace has a pod.
-func (p *pipelines) killWhile(namespace string) {
+// killWhileInstalling starts a rollout, and kills it while it installs the Maestro server, which cannot start without its Secrets. The agent is
+// installed before, so it is supplied when it has a namespace. private is the file with its key.
+func (p *pipelines) killWhileInstalling(private string) {
 	p.t.Helper()
 	var out bytes.Buffer
 	process := p.start(&out, "run")
-	ended := false
-	eventually.Before(p.ctx, p.t, "a pod in "+namespace, func() error {
-		select {
-		case <-process.Exited():
-			ended = true
-			return nil
-		default:
+	await := func(what string, condition func() error) {
+		p.t.Helper()
+		ended := false
+		eventually.Before(p.ctx, p.t, what, func() error {
+			select {
+			case <-process.Exited():
+				ended = true
+				return nil
+			default:
+				return condition()
+			}
+		})
+		if ended {
+			p.printLogs()
+			p.t.Fatalf("the rollout ended before %s: %v", what, process.Err())
 		}
-		list, err := p.cluster.Client().CoreV1().Pods(namespace).List(p.ctx, metav1.ListOptions{})
+	}
+	await("the namespace of the agent", func() error {
+		_, err := p.management.cluster.Client().CoreV1().Namespaces().Get(p.ctx, agentName, metav1.GetOptions{})
+		return err
+	})
+	p.management.supplyAgent(private)
+	await("a pod of the Maestro server", func() error {
+		// The first one is that of the migration, which has another label.
+		list, err := p.cluster.Client().CoreV1().Pods("maestro-server").List(p.ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) == 0 {
 			err = fmt.Errorf("there is no pod")
 		}
 		return err
 	})
 	process.Kill()
-	if ended {
-		p.printLogs()
-		p.t.Fatalf("the rollout ended before: %v", process.Err())
-	}
 }
 
 // deployed returns the objects that a rollout changes: revisions of releases, and generations of services.
 func (p *pipelines) deployed() map[string]string {
 	p.t.Helper()
 	found := map[string]string{}
-	releases, err := p.cluster.Client().CoreV1().Secrets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, release := range releases.Items {
-		found["revision "+release.Namespace+"/"+release.Name] = release.ResourceVersion
-	}
-	services, err := p.cluster.Client().AppsV1().StatefulSets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, service := range services.Items {
-		found["service "+service.Namespace+"/"+service.Name] = fmt.Sprint(service.Generation)
+	for _, r := range []*region{p.region, p.management} {
+		client := r.cluster.Client()
+		releases, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, release := range releases.Items {
+			found[r.target.Name+": revision "+release.Namespace+"/"+release.Name] = release.ResourceVersion
+		}
+		services, err := client.AppsV1().StatefulSets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, service := range services.Items {
+			found[r.target.Name+": service "+service.Namespace+"/"+service.Name] = fmt.Sprint(service.Generation)
+		}
 	}
 	return found
 }
 
-// TestPipelinesInstallServices deploys the region of a machine with the pipelines: the infrastructure to an emulator of Azure, and the services
-// to a cluster of two nodes. The rollout is killed while it installs a service, and goes on when it is run again.
+// deliverWorks publishes bundles to the Maestro server of the service cluster, and expects that the agent and HyperShift's simulator apply them
+// on the management cluster.
+func (p *pipelines) deliverWorks(public string) {
+	p.t.Helper()
+	keys, err := seal.ReadPublic(public)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	const label = "app.kubernetes.io/name=maestro-server"
+	m := &maestro{region: p.management, rest: p.forwardPod("maestro-server", label, "8000")}
+	m.register(shard)
+	m.startSource(p.forwardPod("maestro-server", label, "8090"))
+	m.deleteBundle(m.applyBundle(shard, keys), worksSpace)
+	m.runHostedCluster(shard, keys)
+}
+
+// TestPipelinesInstallServices deploys the region of a machine with the pipelines: the infrastructure to an emulator of Azure, the services to a
+// cluster of two nodes, and the agent with HyperShift's simulator to a management cluster. The rollout is killed while it installs a service,
+// and goes on when it is run again.
 func TestPipelinesInstallServices(t *testing.T) {
 	if !*all {
 		t.Skip("it needs the images: make deploy-test runs it")
 	}
 	openTofu := azuretest.Programs(t)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), regionTimeout)
 	defer cancel()
 	r := startRegion(ctx, t, deployedServices...)
-	p := r.buildPipelines(openTofu, azuretest.Start(t, 0))
+	p := r.buildPipelines(r.startStamp(), openTofu, azuretest.Start(t, 0))
 
-	p.killWhile("maestro-server") // its Secrets do not exist yet, so its pods cannot start
+	private, public := r.shardKeys()
+	p.prepareEngineer(r.startIngress())
+	p.killWhileInstalling(private)
 	if status := p.record("maestro-server/deploy").Status; status != state.Running {
 		t.Fatalf("the step was %s when the rollout was killed", status)
 	}
 	// Entra ID and Cosmos DB know the identities that the infrastructure has created.
-	p.readOutput("clientIds", &r.target.ClientIDs)
-	p.readOutput("objectIds", &r.target.ObjectIDs)
+	p.readOutput("region/infrastructure", "clientIds", &r.target.ClientIDs)
+	p.readOutput("region/infrastructure", "objectIds", &r.target.ObjectIDs)
+	p.readOutput("management-cluster@1/infrastructure", "clientIds", &p.management.target.ClientIDs)
 	r.entra = r.startEntra()
 	r.startCosmos(r.entra)
 	var want []string
@@ -203,6 +261,8 @@ func TestPipelinesInstallServices(t *testing.T) {
 		r.supply(service)
 		want = append(want, service+"/deploy")
 	}
+	want = append(want, "registration@1/shard")
+	p.signIn()
 	var first, second rolledOut
 	p.run("run", &first)
 	if !slices.Equal(first.Succeeded, want) || len(first.UpToDate) == 0 {
@@ -211,14 +271,16 @@ func TestPipelinesInstallServices(t *testing.T) {
 	r.registerConsumer(r.onTwoNodes("maestro-server"))
 	r.listShards(r.onTwoNodes("cluster-service"))
 	r.countGroups(r.onTwoNodes("backend"))
+	r.callFrontend(r.onTwoNodes("frontend"))
 	r.callAdmin(r.onTwoNodes("admin"))
+	p.deliverWorks(public)
 
 	before := p.deployed()
 	p.run("run", &second)
 	if len(second.Succeeded)+len(second.Failed)+len(second.NotRun) > 0 || len(second.UpToDate) != len(first.Succeeded)+len(first.UpToDate) {
 		t.Errorf("the second rollout: %+v", second)
 	}
-	if diff := cmp.Diff(before, p.deployed()); diff != "" || len(before) < 5 {
+	if diff := cmp.Diff(before, p.deployed()); diff != "" || len(before) < 12 {
 		t.Errorf("the second rollout changed objects (-before +after):\n%s", diff)
 	}
 	var planned struct {
@@ -242,7 +304,7 @@ func (p *pipelines) expectNames() {
 		Events   struct{ MQTTAddress string }
 		Vaults   map[string]struct{ URI string }
 	}
-	p.readOutput("result", &result)
+	p.readOutput("region/infrastructure", "result", &result)
 	var hosts []string
 	for _, server := range result.Postgres {
 		hosts = append(hosts, server.Host)
@@ -258,11 +320,17 @@ func (p *pipelines) expectNames() {
 		mesh.MaestroServer:  {database("maestro"), result.Events.MQTTAddress},
 		mesh.ClusterService: {database("cluster-service"), strings.TrimSuffix(result.Vaults["clusters"].URI, "/")},
 		mesh.Backend:        {result.Cosmos.Endpoint},
+		mesh.Frontend:       {result.Cosmos.Endpoint},
 		mesh.Admin:          {result.Cosmos.Endpoint},
+		mesh.MaestroAgent:   {result.Events.MQTTAddress},
 	} {
 		w, _ := workload.Find(service)
-		names = append(names, p.target.ClientIDs[p.text(append(slices.Clone(w.Key), "managedIdentity")...)])
-		text := p.settings(string(service))
+		r := p.region
+		if w.Management {
+			r = p.management
+		}
+		names = append(names, r.target.ClientIDs[r.text(append(slices.Clone(w.Key), "managedIdentity")...)])
+		text := r.settings(string(service))
 		for _, name := range names {
 			if name == "" || !strings.Contains(text, name) {
 				p.t.Errorf("%s does not use %q of the infrastructure", service, name)
@@ -272,18 +340,18 @@ func (p *pipelines) expectNames() {
 }
 
 // settings returns the pods and the configuration files of a service as JSON.
-func (p *pipelines) settings(service string) string {
-	p.t.Helper()
-	configuration, err := p.cluster.Client().CoreV1().ConfigMaps(service).List(p.ctx, metav1.ListOptions{})
+func (r *region) settings(service string) string {
+	r.t.Helper()
+	configuration, err := r.cluster.Client().CoreV1().ConfigMaps(service).List(r.ctx, metav1.ListOptions{})
 	if err != nil {
-		p.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	text, err := json.Marshal(struct {
 		Pods          []corev1.Pod
 		Configuration []corev1.ConfigMap
-	}{p.pods(service), configuration.Items})
+	}{r.pods(service), configuration.Items})
 	if err != nil {
-		p.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	return string(text)
 }
