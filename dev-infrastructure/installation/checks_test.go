@@ -63,18 +63,18 @@ func (r *region) shardKeySecret() string {
 	return fmt.Sprint(cluster.Get("agent", "secretsPublicKey", "secret").Value)
 }
 
-// registerConsumer registers a consumer through one pod, as hcpctl does, and again through the other, which has the same database. A
-// workload that no rule allows is refused.
+// registerConsumer registers a consumer through one pod, as hcpctl does, and again through the other, which has the same database. The consumer
+// of the configuration is registered before. A workload that no rule allows is refused.
 func (r *region) registerConsumer(pods []corev1.Pod) {
 	r.t.Helper()
-	post := func(client mesh.Peer, pod corev1.Pod) int {
+	post := func(client mesh.Peer, pod corev1.Pod, name string) int {
 		identity, err := mesh.LoadIdentity(r.identity(client))
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: identity.ClientTLS(mesh.MaestroServer),
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return r.cluster.Dial(ctx, address) }}
-		request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, "https://"+pod.Status.PodIP+":8000/api/maestro/v1/consumers", strings.NewReader(`{"name":"mgmt-1"}`))
+		request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, "https://"+pod.Status.PodIP+":8000/api/maestro/v1/consumers", strings.NewReader(`{"name":"`+name+`"}`))
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -86,13 +86,16 @@ func (r *region) registerConsumer(pods []corev1.Pod) {
 		defer func() { _ = response.Body.Close() }()
 		return response.StatusCode
 	}
-	if status := post(mesh.Hcpctl, pods[0]); status != http.StatusCreated {
+	if status := post(mesh.Hcpctl, pods[0], shard); status != http.StatusConflict {
+		r.t.Errorf("registering the consumer of the configuration again: %d, want 409", status)
+	}
+	if status := post(mesh.Hcpctl, pods[0], consumer); status != http.StatusCreated {
 		r.t.Errorf("registering a consumer: %d, want 201", status)
 	}
-	if status := post(mesh.Hcpctl, pods[len(pods)-1]); status != http.StatusConflict {
+	if status := post(mesh.Hcpctl, pods[len(pods)-1], consumer); status != http.StatusConflict {
 		r.t.Errorf("registering it again through another pod: %d, want 409", status)
 	}
-	if status := post(mesh.Admin, pods[0]); status != http.StatusForbidden {
+	if status := post(mesh.Admin, pods[0], consumer); status != http.StatusForbidden {
 		r.t.Errorf("registering a consumer as admin: %d, want 403", status)
 	}
 }

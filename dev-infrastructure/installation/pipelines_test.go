@@ -224,8 +224,7 @@ func (p *pipelines) deliverWorks(public string) {
 		p.t.Fatal(err)
 	}
 	const label = "app.kubernetes.io/name=maestro-server"
-	m := &maestro{region: p.management, rest: p.forwardPod("maestro-server", label, "8000")}
-	m.register(shard)
+	m := &maestro{region: p.management}
 	m.startSource(p.forwardPod("maestro-server", label, "8090"))
 	m.deleteBundle(m.applyBundle(shard, keys), worksSpace)
 	m.runHostedCluster(shard, keys)

@@ -37,7 +37,8 @@ func (r *Region) writeShards(context.Context) error {
 }
 
 // registerConsumers registers the management clusters with Maestro, which accepts resources only for known consumers.
-// In Azure the pipeline that creates a management cluster does this.
+// On Kubernetes, the chart does this with the flag --consumers. Here it is a request, because a region also runs the
+// Maestro server of the first release, which does not have the flag.
 func (r *Region) registerConsumers(ctx context.Context) error {
 	identity, err := mesh.LoadIdentity(r.identityDir("hcpctl"))
 	if err != nil {

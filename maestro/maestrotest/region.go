@@ -187,6 +187,13 @@ type Server struct {
 func (r *Region) StartServer() *Server {
 	r.t.Helper()
 	s := r.StartServerUnready()
+	r.AwaitReady(s)
+	return s
+}
+
+// AwaitReady waits until a server is ready.
+func (r *Region) AwaitReady(s *Server) {
+	r.t.Helper()
 	eventually.Holds(r.t, timeout, "the server is ready", func() error {
 		for name, check := range s.Server.Checks() {
 			if err := check(r.t.Context()); err != nil {
@@ -195,7 +202,6 @@ func (r *Region) StartServer() *Server {
 		}
 		return nil
 	})
-	return s
 }
 
 // StartServerUnready starts a server.

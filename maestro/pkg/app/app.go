@@ -61,6 +61,9 @@ type Config struct {
 	Rules      []mesh.Rule
 	// SourceID is the name of the server in topics and events; empty means maestro.
 	SourceID string
+	// Consumers are the names of consumers that the server registers at its start. It never deletes a consumer, so a name that is missing by
+	// mistake loses nothing. store.CheckConsumerName must accept the names.
+	Consumers []string
 	// MaxConnections bounds the connections to PostgreSQL; 0 means 20.
 	MaxConnections int32
 	// Heartbeat, Resend, MaxResend, SafetyPoll, Sweep, ResyncWindow and TombstoneAge are described by the flags; 0 means
@@ -94,7 +97,7 @@ type Server struct {
 	dispatcher *delivery.Dispatcher
 	hub        *fanout.Hub
 	authorizer *mesh.Authorizer
-	migrated   atomic.Bool
+	prepared   atomic.Bool
 }
 
 // New returns a server. It does not connect to the database or the broker.
@@ -157,8 +160,8 @@ func (s *Server) Checks() map[string]func(context.Context) error {
 			case err != nil:
 				return errors.New("PostgreSQL is unreachable")
 			}
-			if !s.migrated.Load() {
-				return errors.New("the database is not migrated yet")
+			if !s.prepared.Load() {
+				return errors.New("the database is not migrated yet, or the consumers are not registered yet")
 			}
 			return nil
 		},
@@ -187,7 +190,7 @@ func (s *Server) Run(parent context.Context) error {
 	start("grpc", s.serveGRPC)
 	start("rest", s.serveREST)
 	start("database", func(ctx context.Context) error {
-		if err := s.migrate(ctx); err != nil {
+		if err := s.prepare(ctx); err != nil {
 			return err
 		}
 		start("mqtt", s.link.Run)
@@ -207,17 +210,13 @@ func (s *Server) Run(parent context.Context) error {
 	return err
 }
 
-// migrate migrates the database, or waits until it is migrated. It retries while the database is unavailable.
-func (s *Server) migrate(ctx context.Context) error {
-	schema := s.store.Migrate
-	if s.c.AwaitMigration {
-		schema = s.store.CheckMigrated
-	}
+// prepare migrates the database, or waits until it is migrated, and registers the consumers. It retries while the database is unavailable.
+func (s *Server) prepare(ctx context.Context) error {
 	retries := backoff.New(100*time.Millisecond, 5*time.Second)
 	for {
-		err := schema(ctx)
+		err := s.prepareOnce(ctx)
 		if err == nil {
-			s.migrated.Store(true)
+			s.prepared.Store(true)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -232,6 +231,21 @@ func (s *Server) migrate(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+func (s *Server) prepareOnce(ctx context.Context) error {
+	schema := s.store.Migrate
+	if s.c.AwaitMigration {
+		schema = s.store.CheckMigrated
+	}
+	if err := schema(ctx); err != nil {
+		return err
+	}
+	created, err := s.store.EnsureConsumers(ctx, s.c.Consumers)
+	for _, name := range created {
+		s.c.Log.InfoContext(ctx, "registered consumer", logkey.Consumer, name)
+	}
+	return err
 }
 
 func (s *Server) serveGRPC(ctx context.Context) error {

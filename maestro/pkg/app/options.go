@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
@@ -15,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 // Options are the flags of maestro-server.
@@ -27,7 +29,7 @@ type Options struct {
 	database                        postgres.Settings
 	migrate                         bool
 	mqttAddress, mqttIdentity       string
-	sourceID                        string
+	sourceID, consumers             string
 	maxConnections, window          int
 	heartbeat, resend, maxResend    time.Duration
 	safetyPoll, sweep, tombstoneAge time.Duration
@@ -48,6 +50,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
 	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker; without ca.crt, the authorities of the system are trusted")
 	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics and events")
+	flags.StringVar(&o.consumers, "consumers", "", "`names` of management clusters, separated by commas, that are registered as consumers at start; consumers that are not in the list remain")
 	flags.IntVar(&o.maxConnections, "database-connections", 20, "maximum number of connections to PostgreSQL")
 	flags.IntVar(&o.window, "resync-window", 32, "maximum number of unconfirmed deliveries of a resync per consumer")
 	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to status subscribers")
@@ -69,7 +72,20 @@ func (o *Options) Validate() error {
 	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
+	for _, name := range o.consumerNames() {
+		if err := store.CheckConsumerName(name); err != nil {
+			return fmt.Errorf("--consumers: %w", err)
+		}
+	}
 	return o.database.Validate()
+}
+
+// consumerNames returns the names in --consumers.
+func (o *Options) consumerNames() []string {
+	if o.consumers == "" {
+		return nil
+	}
+	return strings.Split(o.consumers, ",")
 }
 
 // Run runs a replica of the server until ctx ends.
@@ -113,7 +129,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 
 	s, err := New(ctx, Config{
 		DatabaseURL: url, DatabaseAuthentication: authentication, AwaitMigration: !o.migrate, MaxConnections: int32(o.maxConnections),
-		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
+		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID, Consumers: o.consumerNames(),
 		GRPC: grpcListener, REST: restListener, Transport: transport, Rules: mesh.Rules(),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
 		ResyncWindow: o.window, TombstoneAge: o.tombstoneAge,

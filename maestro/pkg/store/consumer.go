@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -24,14 +25,22 @@ func consumerRow(r pgx.CollectableRow) (*resource.Consumer, error) {
 	return &c, r.Scan(&c.ID, &c.Name, &c.Labels, &c.CreatedAt, &c.UpdatedAt)
 }
 
+// CheckConsumerName returns an error unless a consumer may have the name.
+func CheckConsumerName(name string) error {
+	if !consumerName.MatchString(name) {
+		return resource.Errorf(maestroapi.ReasonMalformed, "consumer name %q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
+	}
+	return nil
+}
+
 // CreateConsumer registers a consumer. Its name defaults to its ID.
 func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[string]string) (*resource.Consumer, error) {
 	id := uuid.NewString()
 	if name == "" {
 		name = id
 	}
-	if !consumerName.MatchString(name) {
-		return nil, resource.Errorf(maestroapi.ReasonMalformed, "consumer name %q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
+	if err := CheckConsumerName(name); err != nil {
+		return nil, err
 	}
 	if labels == nil {
 		labels = map[string]string{}
@@ -45,6 +54,29 @@ func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[stri
 		return nil, resource.Errorf(maestroapi.ReasonAlreadyExists, "consumer %s already exists", name)
 	}
 	return c, wrap(err, "creating consumer %s", name)
+}
+
+// EnsureConsumers registers the consumers of a list that are not registered yet, and returns their names. It changes and deletes no consumer. If
+// several replicas call it at the same time, one of them returns the name. If all consumers are registered, it only reads, so that a replica
+// also starts while the database accepts no writes. CheckConsumerName must accept the names.
+func (s *Store) EnsureConsumers(ctx context.Context, names []string) (created []string, err error) {
+	registered, err := s.ConsumerNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if slices.Contains(registered, name) {
+			continue
+		}
+		tag, err := s.pool.Exec(ctx, `insert into consumers (id, name, labels) values ($1, $2, '{}') on conflict (name) do nothing`, uuid.NewString(), name)
+		if err != nil {
+			return created, fmt.Errorf("creating consumer %s: %w", name, err)
+		}
+		if tag.RowsAffected() > 0 {
+			created = append(created, name)
+		}
+	}
+	return created, nil
 }
 
 // Consumer returns the consumer with an ID.

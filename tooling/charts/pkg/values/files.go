@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -74,6 +75,25 @@ func (c *computation) regionSettings() any {
 	c.mount("keys", c.vault("clusterService.pullSecret", reference), File{"pull-secret", c.text("clusterService", "pullSecret", "secret")})
 	settings["pullSecretFile"] = "/secrets/keys/pull-secret"
 	return settings
+}
+
+// consumers sets the management clusters of the region that the Maestro server registers. The server refuses works for others.
+func (c *computation) consumers() {
+	clusters := c.target.Configuration.Get("managementClusters")
+	if clusters == nil {
+		c.fail("managementClusters: the region has none")
+		return
+	}
+	var names []string
+	for i, cluster := range clusters.Items {
+		name := cluster.Get("name")
+		if name == nil {
+			c.fail("managementClusters[%d].name: is required, and no layer sets it", i)
+			return
+		}
+		names = append(names, fmt.Sprint(name.Value))
+	}
+	c.set["consumers"] = strings.Join(names, ",")
 }
 
 // shards returns the file of provision shards, one for each management cluster, and mounts the public keys of their agents.

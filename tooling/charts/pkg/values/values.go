@@ -151,6 +151,9 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		v.Identity.Secret = string(w.Peer) + "-identity"
 	}
 	c.flags()
+	if w.Peer == mesh.MaestroServer {
+		c.consumers()
+	}
 	v.Flags, v.Files = c.set, c.files()
 	v.Secrets.Volumes = c.volumes()
 	v.Network = c.network(v, mesh.Rules())
