@@ -1,0 +1,122 @@
+package judge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+)
+
+// Kind is the kind of a concern.
+type Kind string
+
+// The kinds of concerns.
+const (
+	ShardUnreachable     Kind = "shard_unreachable"
+	NameUnresolved       Kind = "name_unresolved"
+	WayBroken            Kind = "way_broken"
+	InsideUnreachable    Kind = "inside_unreachable"
+	APIUnreachable       Kind = "api_unreachable"
+	APIHangs             Kind = "api_hangs"
+	APIFails             Kind = "api_fails"
+	APIOverloaded        Kind = "api_overloaded"
+	EtcdFails            Kind = "etcd_fails"
+	KeyUnusable          Kind = "key_unusable"
+	TLSFails             Kind = "tls_fails"
+	CertificateExpired   Kind = "certificate_expired"
+	CertificateUntrusted Kind = "certificate_untrusted"
+	CertificateName      Kind = "certificate_name"
+	CertificateExpiring  Kind = "certificate_expiring"
+	ProbeRejected        Kind = "probe_rejected"
+	Slow                 Kind = "slow"
+)
+
+// Fault is who causes a concern and can end it.
+type Fault string
+
+// The faults.
+const (
+	Customer Fault = "customer"
+	Service  Fault = "service"
+)
+
+// Concern is one thing that is wrong with a cluster.
+type Concern struct {
+	Kind  Kind
+	Since time.Time
+	Fault Fault
+	// Evidence is what monitor saw, Help what an engineer or the customer does about it. Help is a sentence.
+	Evidence, Help string
+}
+
+// advice is the part of a concern that follows from its kind.
+type advice struct {
+	fault Fault
+	help  string
+}
+
+var advices = map[Kind]advice{
+	ShardUnreachable:     {Service, "Check the management cluster of the shard: its nodes, its network and its load balancer."},
+	NameUnresolved:       {Service, "Check the DNS record of the API and the condition ExternalDNSReachable of the HostedCluster."},
+	WayBroken:            {Service, "The control plane answers inside its management cluster. Check the router, the load balancer and the DNS record in front of it."},
+	InsideUnreachable:    {Service, "Customers reach the API. Check the network policies between monitor and the control plane."},
+	APIUnreachable:       {Service, "Check the pods of kube-apiserver and the router in the namespace of the control plane."},
+	APIHangs:             {Service, "The connection opens and nothing answers. Check CPU and memory of kube-apiserver, and restart it if it hangs."},
+	APIFails:             {Service, "Read the log of kube-apiserver; the evidence lists the health checks that failed."},
+	APIOverloaded:        {Customer, "Clients send more requests than the API server accepts. Find them in its audit log, or set a larger size class."},
+	EtcdFails:            {Service, "Check the pods and volumes of etcd in the namespace of the control plane."},
+	KeyUnusable:          {Customer, "The customer must restore the access of the cluster's identity to the key in the key vault."},
+	TLSFails:             {Service, "Check what listens at the address of the API: it does not complete a TLS handshake."},
+	CertificateExpired:   {Service, "Renew the serving certificate of the API server."},
+	CertificateUntrusted: {Service, "The API server presents a certificate of another authority. Check its serving certificate and what answers at its address."},
+	CertificateName:      {Service, "The API server presents a certificate for another name. Check its serving certificate and the router."},
+	CertificateExpiring:  {Service, "The renewal of the serving certificate is late. Check the issuer and the synchronization of its Secret."},
+	ProbeRejected:        {Service, "The API server does not allow anonymous health checks. Check its authorization and what answers at its address."},
+	Slow:                 {Service, "Check CPU, memory and etcd of the control plane, and its size class."},
+}
+
+// Kinds returns all kinds of concerns, in order of name.
+func Kinds() []Kind {
+	kinds := make([]Kind, 0, len(advices))
+	for kind := range advices {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func (v *Verdict) add(kind Kind, since time.Time, evidence string) {
+	a := advices[kind]
+	v.Concerns = append(v.Concerns, Concern{Kind: kind, Since: since, Fault: a.fault, Evidence: evidence, Help: a.help})
+}
+
+func (v *Verdict) has(kind Kind) bool {
+	return slices.ContainsFunc(v.Concerns, func(c Concern) bool { return c.Kind == kind })
+}
+
+// kindOf returns the concern that a failed probe shows.
+func kindOf(failure *fact.Result) Kind {
+	switch failure.Outcome {
+	case fact.DNS:
+		return NameUnresolved
+	case fact.Timeout:
+		return APIHangs
+	case fact.TLS, fact.Malformed:
+		return TLSFails
+	case fact.CertificateExpired:
+		return CertificateExpired
+	case fact.CertificateUntrusted:
+		return CertificateUntrusted
+	case fact.CertificateName:
+		return CertificateName
+	case fact.Overloaded:
+		return APIOverloaded
+	case fact.Etcd:
+		return EtcdFails
+	case fact.ServerError:
+		return APIFails
+	case fact.Rejected:
+		return ProbeRejected
+	}
+	return APIUnreachable
+}

@@ -1,0 +1,131 @@
+package judge
+
+import (
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+)
+
+// The numbers of equal results that change the state of a vantage, so that one lost packet is no outage and an API that
+// alternates is not reported as available.
+const (
+	// FailuresToBad is the number of consecutive failures after which the API is unavailable, and SuccessesToGood the
+	// number of successes after which it is available again.
+	FailuresToBad, SuccessesToGood = 2, 3
+	// slowToConcern is the number of consecutive slow successes that are a concern; slowAfter is when a success is slow.
+	slowToConcern = 3
+	slowAfter     = time.Second
+)
+
+// History holds the results of a cluster's probes, in constant space. The zero value has none.
+type History struct {
+	outside, inside series
+}
+
+// series are the results of one vantage.
+type series struct {
+	last, failure fact.Result
+	// seen is the time of the last result that reports something about the cluster, answered that of the last success.
+	seen, answered      time.Time
+	failures, successes int
+	bad                 bool
+	badSince            time.Time
+	slow                int
+	slowSince           time.Time
+	certificateEnd      time.Time
+}
+
+// Add adds the result of a probe. Results of one vantage must be added in order of time.
+func (h *History) Add(result fact.Result) {
+	s := h.of(result.Vantage)
+	s.last = result
+	if !result.CertificateEnd.IsZero() {
+		s.certificateEnd = result.CertificateEnd
+	}
+	switch result.Outcome {
+	case fact.Local:
+	case fact.OK:
+		s.succeed(&result)
+	default:
+		s.fail(&result)
+	}
+}
+
+func (s *series) succeed(result *fact.Result) {
+	s.failures, s.seen, s.answered = 0, result.Time, result.Time
+	if s.successes++; s.successes >= SuccessesToGood {
+		s.bad = false
+	}
+	if result.Duration < slowAfter {
+		s.slow = 0
+		return
+	}
+	if s.slow++; s.slow == 1 {
+		s.slowSince = result.Time
+	}
+}
+
+func (s *series) fail(result *fact.Result) {
+	s.failure, s.seen, s.successes, s.slow = *result, result.Time, 0, 0
+	if s.failures++; s.failures == 1 && !s.bad {
+		s.badSince = result.Time
+	}
+	if s.failures >= FailuresToBad {
+		s.bad = true
+	}
+}
+
+func (h *History) of(vantage fact.Vantage) *series {
+	if vantage == fact.Inside {
+		return &h.inside
+	}
+	return &h.outside
+}
+
+// Failing reports whether the last probe from a vantage failed, or the API is unavailable. The prober then repeats the probe
+// soon.
+func (h *History) Failing(vantage fact.Vantage) bool {
+	s := h.of(vantage)
+	return s.bad || s.failures > 0
+}
+
+// CertificateEnd returns the end of the serving certificate as last seen, from outside if possible. It is zero if none was
+// seen.
+func (h *History) CertificateEnd() time.Time {
+	if !h.outside.certificateEnd.IsZero() {
+		return h.outside.certificateEnd
+	}
+	return h.inside.certificateEnd
+}
+
+// state is the state of one vantage.
+type state struct {
+	// known is why the state is unknown, with a detail, or empty.
+	known         Reason
+	detail        string
+	bad, slow     bool
+	since         time.Time
+	slowSince     time.Time
+	last, failure fact.Result
+}
+
+func (h *History) state(now time.Time, vantage fact.Vantage) state {
+	s := h.of(vantage)
+	result := state{bad: s.bad, slow: s.slow >= slowToConcern, since: s.badSince, slowSince: s.slowSince, last: s.last, failure: s.failure}
+	switch {
+	case s.last.Outcome == fact.Local && now.Sub(s.last.Time) <= StaleAfter:
+		result.known, result.detail = ProbeFailed, s.last.Detail
+	case s.bad && now.Sub(s.seen) > StaleAfter, !s.bad && now.Sub(s.answered) > StaleAfter:
+		result.known = NotProbed
+	}
+	return result
+}
+
+// evidence returns the last failure for people.
+func (s *state) evidence() string {
+	text := string(s.failure.Vantage) + " " + string(s.failure.Check) + ": " + string(s.failure.Outcome)
+	if s.failure.Detail != "" {
+		text += " (" + s.failure.Detail + ")"
+	}
+	return text
+}

@@ -1,0 +1,194 @@
+// Package judge turns facts about a hosted cluster into a Verdict: whether its API is available, and its concerns. A concern
+// states what is wrong, since when, whose fault it is and what helps.
+//
+// The package is pure. A History keeps the results of a cluster's probes in constant space, and Judge decides from it, from
+// what Cluster Service reports and from what monitor can see. Judge never guesses: if monitor could not see the cluster, the
+// verdict is Unknown with the reason.
+package judge
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+)
+
+// The limits of a verdict.
+const (
+	// Grace is how long after the cluster became ready its failures do not count.
+	Grace = 15 * time.Minute
+	// StaleAfter is the age of the last probe from which on the state of the API is unknown.
+	StaleAfter = 90 * time.Second
+	// CertificateNotice is how long before its end a serving certificate is a concern.
+	CertificateNotice = 7 * 24 * time.Hour
+)
+
+// API is the state of a cluster's API.
+type API string
+
+// The states of an API.
+const (
+	Available   API = "available"
+	Unavailable API = "unavailable"
+	Unknown     API = "unknown"
+)
+
+// Reason is why the state of an API is unknown.
+type Reason string
+
+// The reasons.
+const (
+	// NotReady means that the cluster is not ready yet, or is being deleted.
+	NotReady Reason = "not_ready"
+	// NoEndpoint means that Cluster Service does not know the URL of the API or the authority of its certificate.
+	NoEndpoint Reason = "no_endpoint"
+	// Blocked means that the customer does not allow the vantage: the API is private or has authorized CIDRs.
+	Blocked Reason = "blocked"
+	// NotProbed means that there is no probe yet, or none within StaleAfter.
+	NotProbed Reason = "not_probed"
+	// ProbeFailed means that the last probe failed in monitor's own process or machine.
+	ProbeFailed Reason = "probe_failed"
+	// Blind means that monitor cannot see any cluster.
+	Blind Reason = "blind"
+)
+
+// Reasons returns all reasons.
+func Reasons() []Reason {
+	return []Reason{NotReady, NoEndpoint, Blocked, NotProbed, ProbeFailed, Blind}
+}
+
+// Period is a time in which failures are expected and do not count against the service level.
+type Period string
+
+// The periods. The empty value means that failures count.
+const (
+	// Creation is the time of Grace.
+	Creation Period = "creation"
+	// Upgrade is the time in which the release of the control plane changes.
+	Upgrade Period = "upgrade"
+)
+
+// Cluster is what Cluster Service reports about a cluster, as far as a verdict depends on it.
+type Cluster struct {
+	Shard string
+	// ReadySince is when the cluster became ready for the first time. It is zero if it did not, or is being deleted.
+	ReadySince time.Time
+	// Upgrading means that the release of the control plane changes.
+	Upgrading bool
+	// KeyInvalidSince is since when the customer's key for the encryption of etcd cannot be used, or the zero time. KeyMessage
+	// is the message of the condition.
+	KeyInvalidSince time.Time
+	KeyMessage      string
+	// Unprobed is why monitor does not probe the API from any vantage, or empty.
+	Unprobed Reason
+}
+
+// Verdict is the state of one cluster at a time.
+type Verdict struct {
+	API API
+	// Reason is set if the API's state is Unknown. Detail explains the reason for people; it may be empty.
+	Reason Reason
+	Detail string
+	// During is the period in which the verdict was made.
+	During Period
+	// Concerns are in order of importance. A verdict of Unknown can have concerns that do not depend on probes.
+	Concerns []Concern
+}
+
+// Counts reports whether the verdict counts for the service level: whether the state is known and no failure is expected.
+func (v *Verdict) Counts() bool { return v.API != Unknown && v.During == "" }
+
+// Judge decides about a cluster. view is what monitor can see at the time.
+func Judge(now time.Time, cluster *Cluster, history *History, view *blindness.View) Verdict {
+	v := Verdict{During: period(now, cluster)}
+	if !cluster.KeyInvalidSince.IsZero() {
+		v.add(KeyUnusable, cluster.KeyInvalidSince, cluster.KeyMessage)
+	}
+	outside, inside := history.state(now, fact.Outside), history.state(now, fact.Inside)
+	switch unprobed := cluster.Unprobed; {
+	case cluster.ReadySince.IsZero():
+		v.unknown(NotReady, "")
+	case view.Blind:
+		v.unknown(Blind, view.Reason)
+	case unprobed != "":
+		v.unknown(unprobed, "")
+	case outside.known == "" || inside.known == "":
+		v.decide(now, cluster, &outside, &inside, view)
+	default:
+		v.unknown(outside.known, outside.detail)
+	}
+	if !cluster.ReadySince.IsZero() {
+		v.judgeCertificate(now, history)
+	}
+	return v
+}
+
+func period(now time.Time, cluster *Cluster) Period {
+	switch {
+	case !cluster.ReadySince.IsZero() && now.Sub(cluster.ReadySince) < Grace:
+		return Creation
+	case cluster.Upgrading:
+		return Upgrade
+	}
+	return ""
+}
+
+func (v *Verdict) unknown(reason Reason, detail string) {
+	v.API, v.Reason, v.Detail = Unknown, reason, detail
+}
+
+// decide sets the state of an API of which at least one vantage is known.
+func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state, view *blindness.View) {
+	good := func(s *state) bool { return s.known == "" && !s.bad }
+	bad := func(s *state) bool { return s.known == "" && s.bad }
+	seen := outside
+	if outside.known != "" {
+		seen = inside
+	}
+	switch {
+	case good(outside), outside.known != "" && good(inside):
+		v.API = Available
+		if good(outside) && bad(inside) {
+			v.add(InsideUnreachable, inside.since, inside.evidence())
+		}
+	case bad(outside) && good(inside):
+		v.API = Unavailable
+		// An answer from outside shows that the way works; its content then is the concern.
+		if kind := kindOf(&outside.failure); outside.failure.Outcome.Reached() || outside.failure.Outcome == fact.DNS {
+			v.add(kind, outside.since, outside.evidence())
+		} else {
+			v.add(WayBroken, outside.since, outside.evidence())
+		}
+	default:
+		v.API = Unavailable
+		kind := kindOf(&seen.failure)
+		if since, ok := view.Shards[cluster.Shard]; ok && !seen.failure.Outcome.Reached() {
+			v.add(ShardUnreachable, since, "most clusters of the shard "+cluster.Shard+" stopped answering together")
+			return
+		}
+		if bad(inside) && inside.failure.Outcome.Reached() && !outside.failure.Outcome.Reached() {
+			// The inside probe got further, so that its result is closer to the cause.
+			kind, seen = kindOf(&inside.failure), inside
+		}
+		v.add(kind, seen.since, seen.evidence())
+	}
+	if v.API == Available && seen.slow {
+		v.add(Slow, seen.slowSince, fmt.Sprintf("the last probe took %s", seen.last.Duration.Round(time.Millisecond)))
+	}
+}
+
+// judgeCertificate adds a concern about a certificate that ends soon. An expired one is a concern as soon as it ends: the
+// kept connection of a prober does not notice.
+func (v *Verdict) judgeCertificate(now time.Time, history *History) {
+	end := history.CertificateEnd()
+	if end.IsZero() || v.has(CertificateExpired) {
+		return
+	}
+	switch left := end.Sub(now); {
+	case left <= 0:
+		v.add(CertificateExpired, end, "the certificate ended at "+end.UTC().Format(time.RFC3339))
+	case left <= CertificateNotice:
+		v.add(CertificateExpiring, end.Add(-CertificateNotice), "the certificate ends at "+end.UTC().Format(time.RFC3339))
+	}
+}

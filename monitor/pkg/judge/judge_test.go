@@ -1,0 +1,216 @@
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+)
+
+var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// results are probes at intervals of 10 s from start. Their durations are 10 ms.
+func results(vantage fact.Vantage, outcomes ...fact.Outcome) []fact.Result {
+	var all []fact.Result
+	for i, outcome := range outcomes {
+		all = append(all, fact.Result{Vantage: vantage, Check: fact.Livez, Outcome: outcome, Duration: 10 * time.Millisecond,
+			Time: start.Add(time.Duration(i) * 10 * time.Second)})
+	}
+	return all
+}
+
+func repeated(outcome fact.Outcome, count int) []fact.Outcome {
+	outcomes := make([]fact.Outcome, count)
+	for i := range outcomes {
+		outcomes[i] = outcome
+	}
+	return outcomes
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	ready := Cluster{Shard: "mgmt-1", ReadySince: start.Add(-24 * time.Hour)}
+	type want struct {
+		API    API
+		Reason Reason
+		During Period
+		Counts bool
+		Kinds  []Kind
+	}
+	down := func(kinds ...Kind) want { return want{API: Unavailable, Counts: true, Kinds: kinds} }
+	for reason, c := range map[string]struct {
+		cluster         Cluster
+		outside, inside []fact.Outcome
+		view            blindness.View
+		later           time.Duration
+		certificate     time.Duration
+		slow            bool
+		want            want
+	}{
+		"healthy":                                {cluster: ready, outside: repeated(fact.OK, 3), want: want{API: Available, Counts: true}},
+		"one success is enough at first":         {cluster: ready, outside: repeated(fact.OK, 1), want: want{API: Available, Counts: true}},
+		"one failure is not enough":              {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Refused}, want: want{API: Available, Counts: true}},
+		"one failure at first is no state":       {cluster: ready, outside: []fact.Outcome{fact.Refused}, want: want{API: Unknown, Reason: NotProbed}},
+		"two failures":                           {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Refused, fact.Refused}, want: down(APIUnreachable)},
+		"two successes after an outage":          {cluster: ready, outside: []fact.Outcome{fact.Refused, fact.Refused, fact.OK, fact.OK}, want: down(APIUnreachable)},
+		"three successes after an outage":        {cluster: ready, outside: []fact.Outcome{fact.Refused, fact.Refused, fact.OK, fact.OK, fact.OK}, want: want{API: Available, Counts: true}},
+		"etcd":                                   {cluster: ready, outside: repeated(fact.Etcd, 2), want: down(EtcdFails)},
+		"hangs":                                  {cluster: ready, outside: repeated(fact.Timeout, 2), want: down(APIHangs)},
+		"overload":                               {cluster: ready, outside: repeated(fact.Overloaded, 2), want: down(APIOverloaded)},
+		"other authority":                        {cluster: ready, outside: repeated(fact.CertificateUntrusted, 2), want: down(CertificateUntrusted)},
+		"way broken":                             {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), inside: repeated(fact.OK, 2), want: down(WayBroken)},
+		"name unresolved, inside good":           {cluster: ready, outside: repeated(fact.DNS, 2), inside: repeated(fact.OK, 2), want: down(NameUnresolved)},
+		"wrong certificate outside":              {cluster: ready, outside: repeated(fact.CertificateName, 2), inside: repeated(fact.OK, 2), want: down(CertificateName)},
+		"inside sees the cause":                  {cluster: ready, outside: repeated(fact.Refused, 2), inside: repeated(fact.Etcd, 2), want: down(EtcdFails)},
+		"inside fails, customers do not":         {cluster: ready, outside: repeated(fact.OK, 2), inside: repeated(fact.Refused, 2), want: want{API: Available, Counts: true, Kinds: []Kind{InsideUnreachable}}},
+		"private, inside good":                   {cluster: ready, inside: repeated(fact.OK, 2), want: want{API: Available, Counts: true}},
+		"private, inside bad":                    {cluster: ready, inside: repeated(fact.ServerError, 2), want: down(APIFails)},
+		"private without an inside vantage":      {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: Blocked}, want: want{API: Unknown, Reason: Blocked}},
+		"no authority known":                     {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: NoEndpoint}, want: want{API: Unknown, Reason: NoEndpoint}},
+		"not ready":                              {cluster: Cluster{}, outside: repeated(fact.OK, 2), want: want{API: Unknown, Reason: NotReady}},
+		"never probed":                           {cluster: ready, want: want{API: Unknown, Reason: NotProbed}},
+		"probed long ago":                        {cluster: ready, outside: repeated(fact.OK, 3), later: 2 * time.Minute, want: want{API: Unknown, Reason: NotProbed}},
+		"monitor out of descriptors":             {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
+		"blind":                                  {cluster: ready, outside: repeated(fact.Refused, 3), view: blindness.View{Blind: true, Reason: "Two shards."}, want: want{API: Unknown, Reason: Blind}},
+		"shard unreachable":                      {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
+		"other shard unreachable":                {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-2": start}}, want: down(APIUnreachable)},
+		"shard unreachable, this cluster answer": {cluster: ready, outside: repeated(fact.Etcd, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(EtcdFails)},
+		"new cluster":                            {cluster: Cluster{ReadySince: start.Add(-time.Minute)}, outside: repeated(fact.Refused, 2), want: want{API: Unavailable, During: Creation, Kinds: []Kind{APIUnreachable}}},
+		"upgrade":                                {cluster: Cluster{ReadySince: ready.ReadySince, Upgrading: true}, outside: repeated(fact.Refused, 2), want: want{API: Unavailable, During: Upgrade, Kinds: []Kind{APIUnreachable}}},
+		"key unusable":                           {cluster: Cluster{ReadySince: ready.ReadySince, KeyInvalidSince: start}, outside: repeated(fact.ServerError, 2), want: down(KeyUnusable, APIFails)},
+		"certificate ends soon":                  {cluster: ready, outside: repeated(fact.OK, 2), certificate: 6 * 24 * time.Hour, want: want{API: Available, Counts: true, Kinds: []Kind{CertificateExpiring}}},
+		"certificate ends later":                 {cluster: ready, outside: repeated(fact.OK, 2), certificate: 8 * 24 * time.Hour, want: want{API: Available, Counts: true}},
+		"certificate ended on a kept connection": {cluster: ready, outside: repeated(fact.OK, 2), certificate: time.Second, want: want{API: Available, Counts: true, Kinds: []Kind{CertificateExpired}}},
+		"certificate ended, seen by probes":      {cluster: ready, outside: repeated(fact.CertificateExpired, 2), certificate: time.Second, want: down(CertificateExpired)},
+		"slow":                                   {cluster: ready, outside: repeated(fact.OK, 3), slow: true, want: want{API: Available, Counts: true, Kinds: []Kind{Slow}}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			var history History
+			now := start
+			for _, result := range append(results(fact.Outside, c.outside...), results(fact.Inside, c.inside...)...) {
+				if c.certificate > 0 {
+					result.CertificateEnd = start.Add(c.certificate)
+				}
+				if c.slow {
+					result.Duration = 2 * time.Second
+				}
+				history.Add(result)
+				now = result.Time
+			}
+			v := Judge(now.Add(c.later), &c.cluster, &history, &c.view)
+			got := want{API: v.API, Reason: v.Reason, During: v.During, Counts: v.Counts()}
+			for _, concern := range v.Concerns {
+				got.Kinds = append(got.Kinds, concern.Kind)
+				if concern.Since.IsZero() || concern.Since.After(now.Add(c.later)) || concern.Fault == "" || concern.Help == "" {
+					t.Errorf("incomplete concern %+v", concern)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConcernBeginsWithFirstFailure(t *testing.T) {
+	t.Parallel()
+	var history History
+	for _, result := range results(fact.Outside, fact.OK, fact.Refused, fact.Etcd, fact.OK, fact.Etcd) {
+		history.Add(result)
+	}
+	v := Judge(start.Add(40*time.Second), &Cluster{ReadySince: start.Add(-time.Hour)}, &history, &blindness.View{})
+	if len(v.Concerns) != 1 || !v.Concerns[0].Since.Equal(start.Add(10*time.Second)) || v.Concerns[0].Kind != EtcdFails {
+		t.Errorf("concerns %+v, want one of etcd since the first failure", v.Concerns)
+	}
+}
+
+// TestVerdictIsHonest: for any facts, an unknown state has a reason and no other state has one; an available API has answered
+// within StaleAfter; an unavailable one has a concern; and nothing counts while monitor is blind.
+func TestVerdictIsHonest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var history History
+		now, answered := start, map[fact.Vantage]time.Time{}
+		seconds := func(name string, most int64) time.Duration {
+			return time.Duration(rapid.Int64Range(0, most).Draw(t, name)) * time.Second
+		}
+		cluster := Cluster{Shard: "s", Upgrading: rapid.Bool().Draw(t, "upgrading"),
+			Unprobed: rapid.SampledFrom([]Reason{"", "", "", Blocked, NoEndpoint}).Draw(t, "unprobed")}
+		if rapid.IntRange(0, 9).Draw(t, "ready") > 0 {
+			cluster.ReadySince = start.Add(-seconds("age", 3600))
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "probes") {
+			now = now.Add(seconds("pause", 60))
+			result := fact.Result{Time: now, Check: fact.Livez, Outcome: rapid.SampledFrom(append(fact.Outcomes(), repeated(fact.OK, 10)...)).Draw(t, "outcome"),
+				Vantage: rapid.SampledFrom([]fact.Vantage{fact.Outside, fact.Inside}).Draw(t, "vantage"), Duration: seconds("duration", 3)}
+			history.Add(result)
+			if result.Outcome == fact.OK {
+				answered[result.Vantage] = now
+			}
+			view := blindness.View{Blind: rapid.IntRange(0, 9).Draw(t, "blind") == 0}
+			if rapid.Bool().Draw(t, "shard") {
+				view.Shards = map[string]time.Time{"s": now}
+			}
+			later := now.Add(seconds("later", 100))
+			v := Judge(later, &cluster, &history, &view)
+			switch {
+			case (v.API == Unknown) != (v.Reason != ""):
+				t.Fatalf("state %s with reason %q", v.API, v.Reason)
+			case v.API == Available && later.Sub(answered[fact.Outside]) > StaleAfter && later.Sub(answered[fact.Inside]) > StaleAfter:
+				t.Fatal("available without an answer")
+			case v.API == Unavailable && len(v.Concerns) == 0:
+				t.Fatal("unavailable without a concern")
+			case view.Blind && v.API != Unknown, view.Blind && v.Counts():
+				t.Fatalf("blind, and the state is %s", v.API)
+			case cluster.ReadySince.IsZero() && v.API != Unknown:
+				t.Fatalf("not ready, and the state is %s", v.API)
+			}
+		}
+	})
+}
+
+// TestAlternatingAPIIsReportedOnce: an API that alternates faster than the hysteresis changes its state at most once.
+func TestAlternatingAPIIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	var history History
+	cluster, changes, last := Cluster{ReadySince: start.Add(-time.Hour)}, 0, API("")
+	for i := range 200 {
+		outcome := fact.OK
+		if i%4 < 2 {
+			outcome = fact.ServerError
+		}
+		now := start.Add(time.Duration(i) * 10 * time.Second)
+		history.Add(fact.Result{Vantage: fact.Outside, Outcome: outcome, Time: now})
+		if v := Judge(now, &cluster, &history, &blindness.View{}); v.API != last && v.API != Unknown {
+			last = v.API
+			changes++
+		}
+	}
+	if changes != 1 || last != Unavailable {
+		t.Errorf("the state changed %d times and is %s at the end, want once and unavailable", changes, last)
+	}
+}
+
+func TestEveryOutcomeAndKindIsJudged(t *testing.T) {
+	t.Parallel()
+	used := map[Kind]bool{ShardUnreachable: true, WayBroken: true, InsideUnreachable: true, KeyUnusable: true, CertificateExpiring: true, Slow: true}
+	for _, outcome := range fact.Outcomes() {
+		if outcome != fact.OK && outcome != fact.Local {
+			used[kindOf(&fact.Result{Outcome: outcome})] = true
+		}
+	}
+	for _, kind := range Kinds() {
+		if !used[kind] {
+			t.Errorf("no facts lead to the concern %s", kind)
+		}
+		delete(used, kind)
+	}
+	for kind := range used {
+		t.Errorf("the concern %s has no advice", kind)
+	}
+}
