@@ -50,7 +50,7 @@ Exit codes: 0 success, 1 a step failed, 2 wrong input or a refused rollout (noth
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &inputError{err} })
 	root.PersistentFlags().StringVar(&e.configDir, "config-dir", "", "`folder` with the configuration (default: config in the checkout)")
-	root.AddCommand(e.check(), e.graph(), e.planCommand(), e.runCommand(), e.statusCommand())
+	root.AddCommand(e.check(), e.graph(), e.planCommand(), e.runCommand(), e.statusCommand(), e.forgetCommand())
 	for _, c := range root.Commands() {
 		accepts := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {

@@ -138,6 +138,17 @@ func (s *Store) Put(id string, r Record) error {
 	return s.write(next)
 }
 
+// Delete deletes the record of a step, which has then not run. The change is on the disk when Delete returns.
+func (s *Store) Delete(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	steps := maps.Clone(s.file.Steps)
+	delete(steps, id)
+	next := s.file
+	next.Steps = steps
+	return s.write(next)
+}
+
 // Stores returns the keys of data stores and clusters at the last rollout.
 func (s *Store) Stores() map[string]map[string]string {
 	s.mu.Lock()
