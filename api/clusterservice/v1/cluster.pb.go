@@ -1183,8 +1183,11 @@ type ClusterStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase ClusterPhase           `protobuf:"varint,1,opt,name=phase,proto3,enum=hcpmesh.clusterservice.v1.ClusterPhase" json:"phase,omitempty"`
 	// The newest generation that has taken full effect. It equals the cluster's generation if no work remains.
-	ObservedGeneration int64        `protobuf:"varint,2,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
-	Conditions         []*Condition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	ObservedGeneration int64 `protobuf:"varint,2,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
+	// Placed and Applied are of Cluster Service. Available, Progressing, Degraded, EtcdAvailable, KubeAPIServerAvailable,
+	// DataPlaneConnectionAvailable and ExternalDNSReachable are those of the HostedCluster; the last four have no messages, and
+	// are absent while the HostedCluster does not exist.
+	Conditions []*Condition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The 32-character cluster ID. All names below Cluster Service derive from it.
 	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// The provision shard that hosts the cluster; empty until the cluster is placed.

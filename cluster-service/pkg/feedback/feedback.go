@@ -7,6 +7,7 @@ package feedback
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -231,7 +232,7 @@ type condition struct {
 	ObservedGeneration int64  `json:"observedGeneration"`
 }
 
-// readConditions stores the conditions that the state machines read. Of several conditions of one type the first counts.
+// readConditions stores the conditions in storedConditions. Of several conditions of one type the first counts.
 func (o *Observed) readConditions(v *workv1.FeedbackValue) {
 	for _, c := range list[condition](v, maxConditions) {
 		if _, seen := o.Conditions[c.Type]; seen || !storedConditions[c.Type] {
@@ -239,6 +240,9 @@ func (o *Observed) readConditions(v *workv1.FeedbackValue) {
 		}
 		if o.Conditions == nil {
 			o.Conditions = map[string]Condition{}
+		}
+		if slices.Contains(PartConditions, c.Type) {
+			c.Message = ""
 		}
 		o.Conditions[c.Type] = Condition{Status: clip(c.Status), Reason: clip(c.Reason), Message: clip(c.Message)}
 		switch c.Type {

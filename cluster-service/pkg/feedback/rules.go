@@ -62,7 +62,16 @@ const (
 	// DataEncrypted is true if all of etcd's data is encrypted with the customer's active key. Newer releases of HyperShift
 	// report it; the Go types do not have it yet.
 	DataEncrypted = "EtcdDataEncryptionUpToDate"
+	// EtcdAvailable, APIServerAvailable, DataPlaneConnection and DNSReachable tell which part of a cluster does not work.
+	EtcdAvailable       = string(hyperv1.EtcdAvailable)
+	APIServerAvailable  = string(hyperv1.KubeAPIServerAvailable)
+	DataPlaneConnection = string(hyperv1.DataPlaneConnectionAvailable)
+	DNSReachable        = string(hyperv1.ExternalDNSReachable)
 )
+
+// PartConditions are the conditions about parts of a HostedCluster. They are stored without messages: their reasons are
+// sufficient, and a message that changes would store the report again.
+var PartConditions = []string{EtcdAvailable, APIServerAvailable, DataPlaneConnection, DNSReachable}
 
 // ValidReleaseImage is a type of condition of HostedClusters and NodePools.
 const ValidReleaseImage = string(hyperv1.ValidReleaseImage)
@@ -93,7 +102,7 @@ const (
 var RevocationConditions = []string{SignerClassValid, certificatesv1alpha1.RootCertificatesRegeneratedType,
 	certificatesv1alpha1.NewCertificatesTrustedType, certificatesv1alpha1.LeafCertificatesRegeneratedType, PreviousCertificatesRevoked}
 
-// storedConditions are the types of conditions that the state machines read. Others are not stored.
+// storedConditions are the types of conditions that the state machines read or report. Others are not stored.
 var storedConditions = func() map[string]bool {
 	stored := map[string]bool{}
 	for _, name := range slices.Concat(
@@ -101,7 +110,7 @@ var storedConditions = func() map[string]bool {
 			ValidKMS, DataEncrypted, Upgradeable},
 		[]string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, UpdatingTemplate, AutoscalingEnabled, AutorepairEnabled, VersionSkew},
 		[]string{string(certificatesv1.CertificateApproved), CertificateDenied, CertificateFailed, RolloutComplete},
-		RevocationConditions, namespaceConditions) {
+		PartConditions, RevocationConditions, namespaceConditions) {
 		stored[name] = true
 	}
 	return stored

@@ -242,6 +242,10 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		observed = lost.conditions(seen)
 	case seen.Missing:
 		observed[0] = condition{feedback.Available, "False", "ControlPlaneMissing", "The control plane does not exist on the management cluster."}
+	default:
+		for _, part := range feedback.PartConditions {
+			observed = append(observed, observedCondition(part, seen))
+		}
 	}
 	before := s.Conditions
 	s.Conditions = setConditions(before, now, work.Generation, append([]condition{
