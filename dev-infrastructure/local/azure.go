@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"sigs.k8s.io/yaml"
 )
@@ -68,31 +69,16 @@ func (r *Region) azureEmulator() supervisor.Spec {
 	return spec
 }
 
-// The IDs of built-in roles of Azure, and of the role of Cluster Service in customers' subscriptions.
+// The IDs of built-in roles of Azure.
 const (
 	ownerRole               = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
 	dnsZoneContributorRole  = "befefa01-2a29-4197-83a8-272ff33ce314"
 	certificatesOfficerRole = "a4417e6f-fecd-4de8-b567-7b0420556985"
 	blobDataContributorRole = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-	customerResourcesRole   = "3d1f6a52-90c4-4b7e-8a35-6e2f0d9b7c18"
 )
 
 // demoSubscription is the subscription of the region's customer that exists from the start.
 const demoSubscription = "11111111-1111-1111-1111-111111111111"
-
-// customerActions returns what Cluster Service does in the subscriptions of customers: managed resource groups with a DNS zone, the security
-// groups of subnets, and the credentials and roles of the identities of clusters.
-func customerActions() []string {
-	const identities = "Microsoft.ManagedIdentity/userAssignedIdentities/"
-	return []string{
-		"Microsoft.Resources/subscriptions/resourceGroups/read", "Microsoft.Resources/subscriptions/resourceGroups/write", "Microsoft.Resources/subscriptions/resourceGroups/delete",
-		"Microsoft.Network/dnsZones/read", "Microsoft.Network/dnsZones/write", "Microsoft.Network/dnsZones/delete",
-		"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/read", "Microsoft.Network/virtualNetworks/subnets/write",
-		"Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/networkSecurityGroups/join/action",
-		identities + "read", identities + "federatedIdentityCredentials/read", identities + "federatedIdentityCredentials/write", identities + "federatedIdentityCredentials/delete",
-		"Microsoft.Authorization/roleAssignments/read", "Microsoft.Authorization/roleDefinitions/read",
-	}
-}
 
 // writeAzureSeed writes the resources and role assignments that the infrastructure of a region creates in Azure. In Azure, Cluster
 // Service gets its role in a customer's subscription when the customer registers the resource provider.
@@ -103,9 +89,9 @@ func (r *Region) writeAzureSeed(context.Context) error {
 		return map[string]string{"principalId": principal, "role": role, "scope": scope}
 	}
 	seed := map[string]any{
-		"roles": []any{map[string]any{"id": customerResourcesRole, "name": "Cluster Service in customers' subscriptions", "actions": customerActions()}},
+		"roles": []any{map[string]any{"id": customerrole.ID, "name": customerrole.Name, "actions": customerrole.Actions()}},
 		"assignments": []any{
-			assign(serviceObjectID, customerResourcesRole, "/"),
+			assign(serviceObjectID, customerrole.ID, "/"),
 			assign(serviceObjectID, dnsZoneContributorRole, group),
 			assign(serviceObjectID, certificatesOfficerRole, vault),
 			assign(serviceObjectID, blobDataContributorRole, account),

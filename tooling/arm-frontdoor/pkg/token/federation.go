@@ -64,8 +64,9 @@ func (i *Issuer) Exchange(tenant, clientID, assertion, scope string) (string, er
 		if err != nil {
 			return nil
 		}
-		for n := range i.clients {
-			client := &i.clients[n]
+		clients := i.clients()
+		for n := range clients {
+			client := &clients[n]
 			if client.Workload == subject && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
 				return client
 			}

@@ -84,3 +84,21 @@ func TestWorkloadsExchangeTheirTokens(t *testing.T) {
 		t.Errorf("a workload's client with an empty secret: %v, want %v", err, token.ErrInvalidClient)
 	}
 }
+
+// TestAddedClientsGetTokens checks that clients that are added later get tokens, as those from the start do.
+func TestAddedClientsGetTokens(t *testing.T) {
+	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{{TenantID: "t", ClientID: "first", ClientSecret: "one", ObjectID: "f"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const scope = "https://management.azure.com/.default"
+	if _, err := issuer.Issue("t", "second", "two", scope); !errors.Is(err, token.ErrInvalidClient) {
+		t.Errorf("a token for an unknown client: %v", err)
+	}
+	issuer.AddClients(token.Client{TenantID: "t", ClientID: "second", ClientSecret: "two", ObjectID: "s"})
+	for client, secret := range map[string]string{"first": "one", "second": "two"} {
+		if _, err := issuer.Issue("t", client, secret, scope); err != nil {
+			t.Errorf("a token for %s: %v", client, err)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -117,7 +118,11 @@ type claims struct {
 type Issuer struct {
 	// authority is the base URL of the tenants, for example https://127.0.0.1:18400.
 	authority string
-	clients   []Client
+
+	mu sync.RWMutex
+	// known are the clients. A slice that was returned is not changed.
+	known []Client
+
 	// audiences lists further audiences of tokens, besides ARM and the emulated services.
 	audiences []string
 	// Workloads verifies the tokens of workloads; nil accepts none.
@@ -141,8 +146,22 @@ func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) 
 	}
 	sum := sha256.Sum256(der)
 	return &Issuer{
-		authority: strings.TrimSuffix(authority, "/"), clients: clients, audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
+		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
 	}, nil
+}
+
+// AddClients adds clients, for example identities that infrastructure as code has created.
+func (i *Issuer) AddClients(clients ...Client) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known = slices.Concat(i.known, clients)
+}
+
+// clients returns the clients.
+func (i *Issuer) clients() []Client {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.known
 }
 
 // openSigningKey reads the key at path or creates it.
@@ -267,8 +286,9 @@ func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, er
 
 // findClient returns the client with the credentials, or nil.
 func (i *Issuer) findClient(tenant, clientID, secret string) *Client {
-	for n := range i.clients {
-		client := &i.clients[n]
+	clients := i.clients()
+	for n := range clients {
+		client := &clients[n]
 		if client.ClientSecret != "" && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) &&
 			subtle.ConstantTimeCompare([]byte(client.ClientSecret), []byte(secret)) == 1 {
 			return client
@@ -299,10 +319,11 @@ func (i *Issuer) issuerName(tenant string) string { return i.authority + "/" + t
 
 // HomeTenant returns the tenant in challenges to callers without a token: that of the first client, or "" without clients.
 func (i *Issuer) HomeTenant() string {
-	if len(i.clients) == 0 {
+	clients := i.clients()
+	if len(clients) == 0 {
 		return ""
 	}
-	return i.clients[0].TenantID
+	return clients[0].TenantID
 }
 
 // Configuration returns the OpenID Connect discovery document of a tenant.

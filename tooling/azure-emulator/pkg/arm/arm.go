@@ -48,6 +48,9 @@ type Options struct {
 	// AssumeCustomers creates networks and identities that do not exist when they are first requested, with the resource
 	// group and the role assignments that they need. A region for development has no customer who creates them.
 	AssumeCustomers bool
+	// OwnSubscriptions are the subscriptions of the service, in which the emulator assumes nothing: infrastructure as code creates what
+	// they contain.
+	OwnSubscriptions []string
 	// Location is the location of assumed resources.
 	Location string
 	// Roles are role definitions besides the built-in ones, and Assignments are role assignments besides those that clients create.
@@ -183,7 +186,7 @@ func (s *Server) respond(r *http.Request) (*response, error) {
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		resp, err := c.inTransaction(s.Store.View)
-		if !s.AssumeCustomers || !isNotFound(err) || !c.assumable() {
+		if !isNotFound(err) || !c.assumable() {
 			return resp, err
 		}
 	}
@@ -292,7 +295,7 @@ func (c *call) existing(k *resourceType) (*Resource, error) {
 	if err != nil || r != nil {
 		return r, err
 	}
-	if c.AssumeCustomers && k.assumable && c.tx.Writable() {
+	if c.assumes() && k.assumable && c.tx.Writable() {
 		return c.assumeRequested(k)
 	}
 	return nil, c.notFoundError(k)

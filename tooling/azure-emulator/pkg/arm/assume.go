@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -10,7 +11,12 @@ import (
 // this way.
 func (c *call) assumable() bool {
 	k := c.types[c.path.typeKey()]
-	return k != nil && k.assumable && c.path.name != ""
+	return c.assumes() && k != nil && k.assumable && c.path.name != ""
+}
+
+// assumes reports whether the resources of customers are assumed in the requested subscription.
+func (c *call) assumes() bool {
+	return c.AssumeCustomers && !slices.ContainsFunc(c.OwnSubscriptions, func(own string) bool { return strings.EqualFold(own, c.path.subscription) })
 }
 
 // assumeRequested creates the requested resource and its parents.

@@ -47,7 +47,7 @@ var federatedNamePattern = regexp.MustCompile(`^[A-Za-z0-9][-_A-Za-z0-9]{2,119}$
 // putFederated validates a federated credential.
 func putFederated(c *call, _, wanted *Resource) error {
 	identity, err := c.find(c.path.parentID())
-	if err == nil && identity == nil && c.AssumeCustomers {
+	if err == nil && identity == nil && c.assumes() {
 		identity, err = c.assumeID(c.path.parentID(), identityType)
 	}
 	if err != nil {

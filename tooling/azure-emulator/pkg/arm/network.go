@@ -166,7 +166,7 @@ func (c *call) checkSubnet(network, subnet *Resource) error {
 	if err != nil {
 		return err
 	}
-	if group == nil && c.AssumeCustomers {
+	if group == nil && c.assumes() {
 		group, err = c.assumeID(id, nsgType)
 		if err != nil {
 			return err

@@ -52,7 +52,9 @@ type Options struct {
 	OperationDelay time.Duration
 	// AssumeCustomers creates the networks and identities of customers when they are first requested.
 	AssumeCustomers bool
-	Location        string
+	// OwnSubscriptions are the subscriptions of the service, in which nothing is assumed.
+	OwnSubscriptions []string
+	Location         string
 	// CertificateLifetime is the validity period of the vault's certificates; 0 means that of their policy.
 	CertificateLifetime time.Duration
 	Seed                Seed
@@ -90,7 +92,7 @@ func Open(o Options) (*Emulator, error) {
 		return nil, err
 	}
 	e := &Emulator{options: o, store: opened, faults: faults.New(faults.Azure, o.FaultSeed)}
-	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location,
+	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, OwnSubscriptions: o.OwnSubscriptions, Location: o.Location,
 		Roles: o.Seed.Roles, Assignments: o.Seed.Assignments, Log: o.Log, Now: o.Now})
 	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime,
 		Reject: e.rejectCertificate, Access: e.arm, ID: o.Seed.Vault, Now: o.Now})

@@ -157,6 +157,21 @@ func TestAssumeCustomers(t *testing.T) {
 	}
 }
 
+// TestNothingIsAssumedInOwnSubscriptions reads resources of a customer and of the service that were not created.
+func TestNothingIsAssumedInOwnSubscriptions(t *testing.T) {
+	const own = "5a0e0b7e-3c3b-4c58-9d0f-0c6a5d3f1e02"
+	azure, ctx := start(t, emulator.Options{AssumeCustomers: true, OwnSubscriptions: []string{strings.ToUpper(own)}}), t.Context()
+	get := func(subscription string) error {
+		identities := ok(armmsi.NewUserAssignedIdentitiesClient(subscription, azure.Tokens, azure.Options()))(t)
+		_, err := identities.Get(ctx, "group", "identity", nil)
+		return err
+	}
+	if err := get(subscription); err != nil {
+		t.Errorf("an identity of a customer: %v", err)
+	}
+	wantError(t, get(own), http.StatusNotFound, "ResourceGroupNotFound")
+}
+
 // TestOperationCompletesAfterRestart stops the emulator during an operation and starts it again.
 func TestOperationCompletesAfterRestart(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
