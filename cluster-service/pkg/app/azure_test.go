@@ -25,9 +25,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/customerrole"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	azurearm "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
 
 const customerSubscription = "11111111-1111-1111-1111-111111111111"
@@ -36,7 +40,9 @@ const customerSubscription = "11111111-1111-1111-1111-111111111111"
 func (r *region) withAzure(options emulator.Options) *region {
 	r.t.Helper()
 	options.DataDir, options.AssumeCustomers = r.t.TempDir(), true
-	options.Seed = emulatortest.Seed("0ulz.westus3.aroapp-hcp.io")
+	seed := emulatortest.Seed("0ulz.westus3.aroapp-hcp.io")
+	seed.Roles, seed.Assignments = options.Seed.Roles, options.Seed.Assignments
+	options.Seed = seed
 	started, err := emulatortest.Start(options)
 	if err != nil {
 		r.t.Fatal(err)
@@ -48,6 +54,17 @@ func (r *region) withAzure(options emulator.Options) *region {
 	})
 	r.azure, r.azureWire = started, started.HTTP()
 	return r
+}
+
+// serviceRights returns the roles that the infrastructure of a region and the registrations of customers assign to Cluster Service. Without
+// them, the caller of the emulator may do everything, because tests are the customer too.
+func serviceRights() emulator.Seed {
+	seed := emulator.Seed{Roles: []rbac.Role{{ID: customerrole.ID, Name: customerrole.Name, Actions: customerrole.Actions()}}}
+	for role, scope := range map[string]string{customerrole.ID: "/subscriptions/" + customerSubscription, azurearm.DNSZoneContributorRole: emulatortest.Group,
+		azurearm.CertificatesOfficerRole: emulatortest.Vault, azurearm.BlobDataContributorRole: emulatortest.Account} {
+		seed.Assignments = append(seed.Assignments, azurearm.SeedAssignment{PrincipalID: entratest.ObjectID, Role: role, Scope: scope})
+	}
+	return seed
 }
 
 // azureSteps connects a Cluster Service to the region's Azure emulator and configures the renderer for it.
@@ -140,11 +157,11 @@ func (w *writes) Do(request *http.Request) (*http.Response, error) {
 }
 
 // TestAzureResources creates and deletes a cluster with all Azure resources, with immediate and with long-running
-// operations.
+// operations. Cluster Service has the rights that it has in a region.
 func TestAzureResources(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"AtOnce": 0, "Long": 40 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			r := newRegion(t).withAzure(emulator.Options{OperationDelay: delay})
+			r := newRegion(t).withAzure(emulator.Options{OperationDelay: delay, Seed: serviceRights()})
 			wire := &writes{next: r.azure.HTTP().Transport, made: map[string]int{}}
 			r.azureWire = wire
 			r.play()

@@ -179,11 +179,12 @@ func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthori
 
 // missing returns the first action of a role that an identity lacks on a scope, and "" when it has all of them.
 func (c *roleCheck) missing(ctx context.Context, id, role, scope string) (string, error) {
-	wanted, err := c.permissions(ctx, definitions+role)
+	parsed, err := arm.ParseResourceID(scope)
 	if err != nil {
 		return "", err
 	}
-	parsed, err := arm.ParseResourceID(scope)
+	// The service may read in the subscriptions of customers, and not at the scope of the tenant.
+	wanted, err := c.permissions(ctx, "/subscriptions/"+parsed.SubscriptionID+definitions+role)
 	if err != nil {
 		return "", err
 	}
