@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -38,11 +38,11 @@ var managementImages = []string{agentName, "hypershift-runtime", "kube-apiserver
 func startManagementCluster(ctx context.Context, t *testing.T) *region {
 	t.Helper()
 	return newRegion(ctx, t, stamp, managementImages, func(configured values.Target) kubernetes.Options {
-		mqttHost, _, err := net.SplitHostPort(textOf(t, configured, "eventGrid", "mqttAddress"))
+		hosts, err := standin.StampHosts(configured)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return kubernetes.Options{Hosts: []string{mqttHost}, Nodes: []kubernetes.Node{{Name: "node-1"}},
+		return kubernetes.Options{Hosts: hosts, Nodes: []kubernetes.Node{{Name: "node-1"}},
 			StorageClass: textOf(t, configured, "clusterService", "config", "etcd", "storageClass")}
 	})
 }

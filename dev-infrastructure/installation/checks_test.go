@@ -29,39 +29,14 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
-	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // shard is the management cluster of the region.
 const shard = "mgmt-usw3-1"
 
-// givenSecrets creates the files of secrets that come from elsewhere: the pull secret, the public key of the shard's agent, and the trust root
-// of releases.
-func (r *region) givenSecrets() map[string]string {
-	r.t.Helper()
-	pullSecret := filepath.Join(r.dir, "pull-secret")
-	private, public := r.shardKeys()
-	if err := os.WriteFile(pullSecret, []byte(`{"auths":{"registry.example":{}}}`), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := seal.CreatePair(private, public); err != nil {
-		r.t.Fatal(err)
-	}
-	return map[string]string{r.text("clusterService", "pullSecret", "secret"): pullSecret, r.shardKeySecret(): public,
-		r.text("clusterService", "releaseTrustRoot", "secret"): r.signReleases()}
-}
-
 // shardKeys returns the files of the shard's keys: the agent opens Secrets with the private one, which Cluster Service seals with the other.
-func (r *region) shardKeys() (private, public string) {
-	return filepath.Join(r.dir, shard+"-private.json"), filepath.Join(r.dir, shard+".json")
-}
-
-// shardKeySecret returns the name of the secret with the public key of the shard's agent.
-func (r *region) shardKeySecret() string {
-	cluster := r.target.Configuration.Get("managementClusters").Items[0]
-	return fmt.Sprint(cluster.Get("agent", "secretsPublicKey", "secret").Value)
-}
+func (r *region) shardKeys() (private, public string) { return r.outside.ShardKeys() }
 
 // registerConsumer registers a consumer through one pod, as hcpctl does, and again through the other, which has the same database. The consumer
 // of the configuration is registered before. A workload that no rule allows is refused.
@@ -178,7 +153,7 @@ func (r *region) token(clientID, secretFile, audience string) string {
 		r.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := r.httpClient(r.entra).Do(request)
+	response, err := r.outside.HTTPClient(r.entra.Address).Do(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,13 +7,10 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -153,57 +150,4 @@ func (r *region) useHostedCluster(controlPlane string) {
 		}
 		return err
 	})
-}
-
-// forwardPod forwards the connections of a port of the machine to a port of a ready pod with a label, and returns the address.
-func (r *region) forwardPod(namespace, label, port string) string {
-	r.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	dial := func() (net.Conn, error) {
-		list, err := r.cluster.Client().CoreV1().Pods(namespace).List(r.ctx, metav1.ListOptions{LabelSelector: label})
-		if err != nil {
-			return nil, err
-		}
-		for _, pod := range list.Items {
-			if isReady(&pod) {
-				return r.cluster.Dial(r.ctx, net.JoinHostPort(pod.Status.PodIP, port))
-			}
-		}
-		return nil, fmt.Errorf("no pod with %s is ready in %s", label, namespace)
-	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { relay(client, dial) })
-		}
-	})
-	r.t.Cleanup(func() {
-		_ = listener.Close()
-		running.Wait()
-	})
-	return listener.Addr().String()
-}
-
-// relay copies between a connection and a new one until one of them ends.
-func relay(client net.Conn, dial func() (net.Conn, error)) {
-	defer func() { _ = client.Close() }()
-	server, err := dial()
-	if err != nil {
-		return // the client sees that the connection is closed
-	}
-	var sending sync.WaitGroup
-	sending.Go(func() {
-		_, _ = io.Copy(server, client)
-		_ = server.Close()
-	})
-	_, _ = io.Copy(client, server)
-	_ = client.Close()
-	sending.Wait()
 }

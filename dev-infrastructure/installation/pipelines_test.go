@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
@@ -36,8 +36,11 @@ var deployedServices = []string{"admin", "backend", "cluster-service", "frontend
 type pipelines struct {
 	*region
 	// management is the management cluster of the region.
-	management        *region
-	program, stateDir string
+	management                *region
+	program, hcpctl, stateDir string
+	// azure is the Azure of the region, and proxy connects programs of the machine to admin and to hosted clusters.
+	azure *standin.Azure
+	proxy *standin.Proxy
 	// env is the environment of the program, and flags are those of plans.
 	env, flags []string
 }
@@ -45,21 +48,23 @@ type pipelines struct {
 // startStamp starts the management cluster of the region, with the authority and the MQTT broker of the region.
 func (r *region) startStamp() *region {
 	r.t.Helper()
-	host, port, err := net.SplitHostPort(r.text("eventGrid", "mqttAddress"))
-	if err != nil {
+	management := startManagementCluster(r.ctx, r.t)
+	management.authority, management.outside.Authority = r.authority, r.authority
+	if err := management.outside.ForwardBroker(r.ctx, r.mqtt); err != nil {
 		r.t.Fatal(err)
 	}
-	management := startManagementCluster(r.ctx, r.t)
-	management.authority = r.authority
-	management.forward(host, port, r.mqtt)
 	return management
 }
 
 // buildPipelines builds the program, and gives it the images, the clusters and an emulator of Azure.
-func (r *region) buildPipelines(management *region, openTofu string, azure *azuretest.Azure) *pipelines {
+func (r *region) buildPipelines(management *region, openTofu string) *pipelines {
 	r.t.Helper()
+	azure, err := r.outside.StartAzure(r.ctx, r.entra)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	built, kubeconfigs := r.t.TempDir(), r.t.TempDir()
-	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), stateDir: r.t.TempDir(), env: azure.Env}
+	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), stateDir: r.t.TempDir(), azure: azure, env: azure.Env}
 	if output, err := exec.CommandContext(r.ctx, "go", "build", "-o", p.program, "../../tooling/rollout/cmd/rollout").CombinedOutput(); err != nil {
 		r.t.Fatalf("%v: %s", err, output)
 	}
@@ -241,10 +246,11 @@ func TestPipelinesInstallServices(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), regionTimeout)
 	defer cancel()
 	r := startRegion(ctx, t, deployedServices...)
-	p := r.buildPipelines(r.startStamp(), openTofu, azuretest.Start(t, 0))
+	r.entra = r.startEntra()
+	p := r.buildPipelines(r.startStamp(), openTofu)
 
 	private, public := r.shardKeys()
-	p.prepareEngineer(r.startIngress())
+	p.prepareEngineer()
 	p.killWhileInstalling(private)
 	if status := p.record("maestro-server/deploy").Status; status != state.Running {
 		t.Fatalf("the step was %s when the rollout was killed", status)
@@ -253,8 +259,8 @@ func TestPipelinesInstallServices(t *testing.T) {
 	p.readOutput("region/infrastructure", "clientIds", &r.target.ClientIDs)
 	p.readOutput("region/infrastructure", "objectIds", &r.target.ObjectIDs)
 	p.readOutput("management-cluster@1/infrastructure", "clientIds", &p.management.target.ClientIDs)
-	r.entra = r.startEntra()
-	r.startCosmos(r.entra)
+	r.addWorkloads()
+	r.startCosmos()
 	var want []string
 	for _, service := range deployedServices {
 		r.supply(service)

@@ -3,12 +3,11 @@ package installation_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -45,8 +45,9 @@ type region struct {
 	secrets   *installation.Secrets
 	supplier  *installation.Supplier
 	installer *installation.Installer
-	// entra is the address of Entra ID on loopback.
-	entra string
+	// outside are the services of the machine, with Entra ID.
+	outside *standin.Services
+	entra   *standin.Entra
 	// mqtt is the address of the MQTT broker on loopback.
 	mqtt string
 }
@@ -76,21 +77,11 @@ func (r *region) identity(peer mesh.Peer, hosts ...string) string {
 // applyDefinition installs the CustomResourceDefinition of the kind that charts use on all clusters.
 func (r *region) applyDefinition(root string) {
 	r.t.Helper()
-	command := exec.CommandContext(r.ctx, "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator")
-	command.Dir, command.Env = filepath.Join(root, "tooling/third-party/crds"), append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
-	output, err := command.Output()
+	definitions, err := installation.Definitions(r.ctx, root)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(output, &module); err != nil {
-		r.t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(module.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.cluster.Apply(r.ctx, bytes.NewReader(text)); err != nil {
+	if err := r.cluster.Apply(r.ctx, bytes.NewReader(definitions)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -101,6 +92,7 @@ func TestServicesRunOnNodes(t *testing.T) {
 	t.Cleanup(cancel)
 	r := startRegion(ctx, t, "maestro-server", "cluster-service", "frontend", "backend", "admin")
 	r.entra = r.startEntra()
+	r.addWorkloads()
 	r.installer = &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: t.Output()}
 	if _, err := r.installer.Install(ctx, "cluster"); err != nil {
 		t.Fatal(err)
@@ -147,10 +139,15 @@ func startRegion(ctx context.Context, t *testing.T, images ...string) *region {
 			},
 		}
 	})
-	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir, Given: r.givenSecrets()}
+	given, err := r.outside.GivenSecrets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir, Given: given}
 	r.mqtt = r.startBroker()
-	r.startReleases()
-	r.startDatabases()
+	if err := errors.Join(r.outside.StartReleases(ctx), r.outside.StartDatabases(ctx)); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -185,6 +182,12 @@ func newRegion(ctx context.Context, t *testing.T, name string, images []string, 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.secrets.Close() })
+	r.outside = &standin.Services{Cluster: cluster, Target: configured, Authority: r.authority, Dir: r.dir}
+	t.Cleanup(func() {
+		if err := r.outside.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	r.applyDefinition(root)
 	return r
 }
@@ -254,7 +257,7 @@ func (r *region) installBeforeStore(service string) []corev1.Pod {
 		}
 		return nil
 	})
-	r.startCosmos(r.entra)
+	r.startCosmos()
 	<-installed
 	if err != nil {
 		r.printPods(service)

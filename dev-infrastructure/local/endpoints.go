@@ -32,6 +32,9 @@ type Endpoints struct {
 	// EngineerKubeconfigs are those of the engineer who is on call. What the engineer does with them is audited with the engineer's name.
 	EngineerKubeconfigs map[string]string `json:"engineerKubeconfigs"`
 	Kubectl             string            `json:"kubectl"`
+	// Proxy is the URL of the HTTP proxy through which clients reach the API servers of hosted clusters, if their names do not resolve on
+	// the machine. It is empty in a region of processes.
+	Proxy string `json:"proxy,omitempty"`
 
 	// The following fields are for tests that access the internal services.
 
@@ -140,6 +143,13 @@ func Describe(stateDir string) (Endpoints, error) {
 		return Endpoints{}, err
 	}
 	s := &state{dir: dir}
+	written, err := readEndpoints(s.path(endpointsFile))
+	if err != nil {
+		return Endpoints{}, err
+	}
+	if written != nil {
+		return *written, nil
+	}
 	data, err := os.ReadFile(s.path("region.json"))
 	if os.IsNotExist(err) {
 		return Endpoints{}, fmt.Errorf("%w in %s: it has no region yet; start one with `hcpctl region up`", control.ErrNotRunning, dir)
@@ -155,6 +165,43 @@ func Describe(stateDir string) (Endpoints, error) {
 		r.clusters = append(r.clusters, &managementCluster{name: name, index: i})
 	}
 	return r.Endpoints(), nil
+}
+
+// endpointsFile is the file in the state folder with the endpoints of a region that this package does not run, such as one on Kubernetes.
+const endpointsFile = "endpoints.json"
+
+// WriteEndpoints stores the endpoints of a region that another program runs, so that Describe returns them.
+func WriteEndpoints(stateDir string, e Endpoints) error {
+	data, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(stateDir, endpointsFile), data, 0o600)
+}
+
+// RemoveEndpoints removes the file of WriteEndpoints.
+func RemoveEndpoints(stateDir string) error {
+	err := os.Remove(filepath.Join(stateDir, endpointsFile))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	return err
+}
+
+// readEndpoints reads the file of WriteEndpoints; without a file it returns nil.
+func readEndpoints(path string) (*Endpoints, error) {
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	var e Endpoints
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the endpoints of the region: %w", err)
+	}
+	return &e, nil
 }
 
 // ProfilingSocket returns the Unix socket of a process of the region in stateDir, which exists if Config.Profiling is set.

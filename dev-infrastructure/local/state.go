@@ -92,6 +92,15 @@ func (s *state) writeLock(text string) error {
 
 func (s *state) close() { _ = s.lock.Close() }
 
+// Lock creates or locks a state folder for a region that another program runs. It returns *AlreadyRunning if a region uses the folder.
+func Lock(stateDir string) (release func(), err error) {
+	s, err := openState(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	return s.close, nil
+}
+
 // path returns the path of a file or folder in the state folder.
 func (s *state) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)

@@ -87,7 +87,7 @@ func (e *environment) requestAccess(ctx context.Context, client *adminclient.Cli
 		return nil, err
 	}
 	access.Cluster, access.Credential = operation.Target.ID, operation.ID
-	access.Server, access.Authority = issued.GetApiUrl(), issued.GetServingCertificateAuthority()
+	access.Server, access.Authority, access.Proxy = issued.GetApiUrl(), issued.GetServingCertificateAuthority(), e.hostedProxy(e.admin.Endpoint)
 	access.Certificate, access.Expires = issued.GetCertificate(), issued.GetExpirationTime().AsTime()
 	content, err := access.Encode()
 	if err != nil {
@@ -119,5 +119,9 @@ func (e *environment) pluginKubeconfig(file string, access *credential.Access, i
 	if folder, err := e.stateFolder(); err == nil {
 		arguments = append(arguments, "--state-dir", folder)
 	}
-	return credential.PluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), program, arguments)
+	kubeconfig, err := credential.PluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), program, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return credential.WithProxy(kubeconfig, access.Proxy)
 }

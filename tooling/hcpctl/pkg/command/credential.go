@@ -47,12 +47,28 @@ kubeconfig is a secret that gives full access to the cluster until the credentia
 			if err != nil {
 				return err
 			}
+			if kubeconfig, err = credential.WithProxy(kubeconfig, e.hostedProxy(e.arm.Endpoint)); err != nil {
+				return err
+			}
 			fmt.Fprintf(e.err, "cluster %s: credential expires at %s\n", names[0], issued.ExpirationTimestamp)
 			return e.writeSecret(file, kubeconfig)
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
 	return c
+}
+
+// hostedProxy returns the URL of the HTTP proxy to the API servers of hosted clusters, or "" if there is none. Only a local region, which has no
+// other endpoint, has one.
+func (e *environment) hostedProxy(endpoint string) string {
+	if endpoint != "" {
+		return ""
+	}
+	endpoints, err := e.endpoints()
+	if err != nil {
+		return ""
+	}
+	return endpoints.Proxy
 }
 
 func (e *environment) credentialRevoke() *cobra.Command {

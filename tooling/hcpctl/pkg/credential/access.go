@@ -30,6 +30,8 @@ type Access struct {
 	// Server is the URL of the API server, and Authority the PEM certificates with which it is verified. Earlier releases stored neither.
 	Server    string `json:"server,omitempty"`
 	Authority string `json:"authority,omitempty"`
+	// Proxy is the URL of the HTTP proxy through which clients reach Server; empty uses that of the environment.
+	Proxy string `json:"proxy,omitempty"`
 }
 
 // ReadAccess reads the file of an access.

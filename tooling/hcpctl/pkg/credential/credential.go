@@ -61,3 +61,28 @@ func WithKey(kubeconfig, keyPEM []byte) ([]byte, error) {
 	}
 	return nil, errors.New("invalid kubeconfig: it has no user")
 }
+
+// WithProxy returns a kubeconfig whose clients connect to its API servers through an HTTP proxy. Without a URL, it returns the kubeconfig
+// unchanged.
+func WithProxy(kubeconfig []byte, proxy string) ([]byte, error) {
+	if proxy == "" {
+		return kubeconfig, nil
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
+		return nil, fmt.Errorf("parsing the kubeconfig: %w", err)
+	}
+	clusters, _ := config["clusters"].([]any)
+	if len(clusters) == 0 {
+		return nil, errors.New("invalid kubeconfig: it has no cluster")
+	}
+	for _, item := range clusters {
+		named, _ := item.(map[string]any)
+		cluster, ok := named["cluster"].(map[string]any)
+		if !ok {
+			return nil, errors.New("invalid kubeconfig: it has an empty cluster")
+		}
+		cluster["proxy-url"] = proxy
+	}
+	return yaml.Marshal(config)
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -20,7 +21,15 @@ func (a *Access) Rejected(ctx context.Context) bool {
 	}
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM([]byte(a.Authority))
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+	proxy := http.ProxyFromEnvironment
+	if a.Proxy != "" {
+		location, err := url.Parse(a.Proxy)
+		if err != nil {
+			return false
+		}
+		proxy = http.ProxyURL(location)
+	}
+	transport := &http.Transport{Proxy: proxy, DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12,
 			// Certificates would leave out a certificate whose authority the server does not name, which is the one to ask about.
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }}}

@@ -1,0 +1,102 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ForwardPod forwards the connections of a port on loopback to a port of a ready pod with a label, and returns the address. Each connection
+// finds a pod by itself, so that it survives the replacement of pods.
+func (s *Services) ForwardPod(namespace, label, port string) (address string, err error) {
+	return s.forwardLocal(func(ctx context.Context) (net.Conn, error) { return s.DialPod(ctx, namespace, label, port) })
+}
+
+// DialPod connects to a port of a ready pod with a label.
+func (s *Services) DialPod(ctx context.Context, namespace, label, port string) (net.Conn, error) {
+	list, err := s.Cluster.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range list.Items {
+		if ready(&pod) {
+			return s.Cluster.Dial(ctx, net.JoinHostPort(pod.Status.PodIP, port))
+		}
+	}
+	return nil, fmt.Errorf("no pod with %s is ready in %s", label, namespace)
+}
+
+// ready reports whether a pod is ready and not being deleted.
+func ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// forwardLocal forwards the connections of a port on loopback to connections that dial opens, until Close.
+func (s *Services) forwardLocal(dial func(context.Context) (net.Conn, error)) (address string, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { relay(ctx, client, dial) })
+		}
+	})
+	s.onClose(func() error {
+		cancel()
+		err := listener.Close()
+		running.Wait()
+		return err
+	})
+	return listener.Addr().String(), nil
+}
+
+// relay copies between a connection and a new one until both directions or the context end. A connection that cannot be opened closes the
+// other.
+func relay(ctx context.Context, client net.Conn, dial func(context.Context) (net.Conn, error)) {
+	defer func() { _ = client.Close() }()
+	server, err := dial(ctx)
+	if err != nil {
+		return
+	}
+	copyBoth(ctx, client, server)
+}
+
+// copyBoth copies between two connections until both directions or the context end, and closes both.
+func copyBoth(ctx context.Context, client, server net.Conn) {
+	stop := context.AfterFunc(ctx, func() { _ = errors.Join(client.Close(), server.Close()) })
+	defer stop()
+	defer func() { _ = errors.Join(client.Close(), server.Close()) }()
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		_, _ = io.Copy(server, client)
+		endWrites(server)
+	})
+	_, _ = io.Copy(client, server)
+	endWrites(client)
+	sending.Wait()
+}
+
+// endWrites ends one direction of a connection.
+func endWrites(connection net.Conn) {
+	if half, ok := connection.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+		return
+	}
+	_ = connection.Close()
+}

@@ -1,0 +1,165 @@
+package standin
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// StartIngress serves admin on loopback, with a certificate for the name of its ingress and for 127.0.0.1, and returns the address.
+func (s *Services) StartIngress() (address string, err error) {
+	const server = "admin.admin.svc"
+	r := s.settings()
+	host := r.text("ingress", "admin", "host")
+	if r.err != nil {
+		return "", r.err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.Authority.CertificatePEM())
+	upstream := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: server},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return s.DialPod(ctx, string(mesh.Admin), "app.kubernetes.io/name="+string(mesh.Admin), "8444")
+		}}
+	listener, err := s.listenTLS(mesh.Admin, host)
+	if err != nil {
+		return "", err
+	}
+	s.serve(listener, &httputil.ReverseProxy{Transport: upstream, Rewrite: func(request *httputil.ProxyRequest) {
+		request.SetURL(&url.URL{Scheme: "https", Host: server})
+		request.Out.Host = request.In.Host
+	}})
+	return listener.Addr().String(), nil
+}
+
+// Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: that of admin's ingress, and those of the API servers of
+// hosted clusters, which the DNS zone of the clusters has. It connects to nothing else.
+type Proxy struct {
+	// URL is the URL of the proxy.
+	URL string
+	// Admin is the address of admin on loopback.
+	Admin string
+	// adminHost is the name of admin's ingress.
+	adminHost string
+	services  *Services
+	zone      string
+
+	mu sync.Mutex
+	// azure and management are nil until Clusters.
+	azure      *Azure
+	management *Services
+}
+
+// StartProxy serves admin on loopback, and an HTTP proxy to it.
+func (s *Services) StartProxy() (*Proxy, error) {
+	r := s.settings()
+	p := &Proxy{services: s, adminHost: r.text("ingress", "admin", "host"), zone: r.text("dns", "clustersZone")}
+	if r.err != nil {
+		return nil, r.err
+	}
+	var err error
+	if p.Admin, err = s.StartIngress(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p.URL = "http://" + listener.Addr().String()
+	// The proxy does not wait for its tunnels: HTTP's server does not know them.
+	ctx, cancel := context.WithCancel(context.Background())
+	var tunnels sync.WaitGroup
+	s.onClose(func() error {
+		cancel()
+		tunnels.Wait()
+		return nil
+	})
+	s.serve(listener, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { p.connect(ctx, &tunnels, w, request) }))
+	return p, nil
+}
+
+// Clusters makes the proxy connect to the API servers of hosted clusters on a management cluster.
+func (p *Proxy) Clusters(azure *Azure, management *Services) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.azure, p.management = azure, management
+}
+
+// connect opens a tunnel.
+func (p *Proxy) connect(ctx context.Context, tunnels *sync.WaitGroup, w http.ResponseWriter, request *http.Request) {
+	if request.Method != http.MethodConnect {
+		http.Error(w, "this proxy supports CONNECT only", http.StatusMethodNotAllowed)
+		return
+	}
+	server, err := p.dial(request.Context(), request.Host)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	client, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		_ = server.Close()
+		return
+	}
+	tunnels.Go(func() {
+		if _, err := client.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); err != nil {
+			_ = client.Close()
+			_ = server.Close()
+			return
+		}
+		copyBoth(ctx, client, server)
+	})
+}
+
+// dial connects to a name and a port.
+func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	azure, management := p.azure, p.management
+	p.mu.Unlock()
+	switch record, isCluster := strings.CutSuffix(host, "."+p.zone); {
+	case host == p.adminHost && port == "443":
+		return (&net.Dialer{}).DialContext(ctx, "tcp", p.Admin)
+	case isCluster && azure != nil:
+		name, err := azure.resolve(ctx, record)
+		if err != nil {
+			return nil, err
+		}
+		// The name is that of a Service of the management cluster.
+		service, namespace, _ := strings.Cut(strings.TrimSuffix(name, ".svc"), ".")
+		return management.DialPod(ctx, namespace, "app="+service, hostedPort)
+	}
+	return nil, fmt.Errorf("this proxy connects to admin and to the API servers of hosted clusters only, and not to %s", address)
+}
+
+// hostedPort is the port of hosted API servers in their pods.
+const hostedPort = "6443"
+
+// resolve returns the name to which a record of the zone of clusters refers.
+func (a *Azure) resolve(ctx context.Context, record string) (string, error) {
+	r := a.services.settings()
+	id := r.regionGroup() + "/providers/Microsoft.Network/dnsZones/" + r.text("dns", "clustersZone") + "/CNAME/" + record
+	if r.err != nil {
+		return "", r.err
+	}
+	var found struct {
+		Properties struct {
+			CNAMERecord struct {
+				CNAME string `json:"cname"`
+			} `json:"CNAMERecord"`
+		} `json:"properties"`
+	}
+	err := a.call(ctx, http.MethodGet, id, dnsVersion, nil, &found)
+	return found.Properties.CNAMERecord.CNAME, err
+}

@@ -1,0 +1,45 @@
+package standin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+// ShardKeys returns the files of the keys of the region's management cluster: its agent opens Secrets with the private one, and Cluster
+// Service seals them with the public one.
+func (s *Services) ShardKeys() (private, public string) {
+	return filepath.Join(s.Dir, "agent-private.json"), filepath.Join(s.Dir, "agent-public.json")
+}
+
+// GivenSecrets creates the files of secrets that come from elsewhere, for the Supplier of a region: the pull secret, the public key of the
+// agent, the trust root of releases and the token of the ticket system.
+func (s *Services) GivenSecrets() (map[string]string, error) {
+	r := s.settings()
+	clusters := s.Target.Configuration.Get("managementClusters")
+	if clusters == nil || len(clusters.Items) == 0 {
+		return nil, fmt.Errorf("%s has no management cluster", s.Target.Name)
+	}
+	agent := fmt.Sprint(clusters.Items[0].Get("agent", "secretsPublicKey", "secret").Value)
+	pullSecret := filepath.Join(s.Dir, "pull-secret")
+	given := map[string]string{r.text("clusterService", "pullSecret", "secret"): pullSecret, r.text("admin", "ticketValidator", "token", "secret"): s.ticketTokenFile()}
+	if err := os.WriteFile(pullSecret, []byte(`{"auths":{"registry.example":{}}}`), 0o600); err != nil {
+		return nil, err
+	}
+	private, public := s.ShardKeys()
+	if err := seal.CreatePair(private, public); err != nil {
+		return nil, err
+	}
+	given[agent] = public
+	if _, err := s.ticketToken(); err != nil {
+		return nil, err
+	}
+	trustRoot, err := s.SignReleases()
+	if err != nil {
+		return nil, err
+	}
+	given[r.text("clusterService", "releaseTrustRoot", "secret")] = trustRoot
+	return given, r.err
+}

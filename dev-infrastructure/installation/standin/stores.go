@@ -1,0 +1,161 @@
+package standin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/entra"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
+)
+
+// maxSessions bounds the sessions of a client of the broker.
+const maxSessions = 10
+
+// StartBroker serves MQTT on loopback, and in the cluster under the name of the Event Grid namespace. It returns the address on loopback.
+func (s *Services) StartBroker(ctx context.Context) (address string, err error) {
+	r := s.settings()
+	host, port := r.mqtt()
+	source := r.text("maestro", "sourceId")
+	if r.err != nil {
+		return "", r.err
+	}
+	dir, err := s.Identity(mesh.EventGridEmulator, host, "127.0.0.1")
+	if err != nil {
+		return "", err
+	}
+	identity, err := broker.LoadIdentity(dir)
+	if err != nil {
+		return "", err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	b, err := broker.Start(listener, broker.Options{TLS: identity.TLS(), Source: source, MaxSessions: maxSessions, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return "", err
+	}
+	s.onClose(func() error {
+		_ = b.Close()
+		return nil
+	})
+	return b.Addr(), s.Forward(ctx, host, port, b.Addr())
+}
+
+// ForwardBroker serves the MQTT broker of another cluster under the name of the Event Grid namespace.
+func (s *Services) ForwardBroker(ctx context.Context, address string) error {
+	r := s.settings()
+	host, port := r.mqtt()
+	if r.err != nil {
+		return r.err
+	}
+	return s.Forward(ctx, host, port, address)
+}
+
+// StartDatabases serves PostgreSQL under the names of the flexible servers. It authenticates the certificates of the services and of their
+// migrations. The data is temporary.
+func (s *Services) StartDatabases(ctx context.Context) error {
+	r := s.settings()
+	hosts := r.postgres()
+	databases := []postgresserver.Database{{
+		Name:    r.text("postgres", "maestro", "database"),
+		Owner:   postgresserver.Role{Name: r.text("maestro", "server", "databaseOwnerRole"), Certificate: string(mesh.MaestroMigration)},
+		Runtime: postgresserver.Role{Name: r.text("maestro", "server", "databaseRole"), Certificate: string(mesh.MaestroServer)},
+	}, {
+		Name:    r.text("postgres", "clusterService", "database"),
+		Owner:   postgresserver.Role{Name: r.text("clusterService", "databaseOwnerRole"), Certificate: string(mesh.ClusterServiceMigration)},
+		Runtime: postgresserver.Role{Name: r.text("clusterService", "databaseRole"), Certificate: string(mesh.ClusterService)},
+	}}
+	if r.err != nil {
+		return r.err
+	}
+	identity, err := s.Identity(mesh.PostgreSQL, append(hosts, "127.0.0.1")...)
+	if err != nil {
+		return err
+	}
+	// The user of PostgreSQL must be able to enter the folder.
+	data, err := os.MkdirTemp("", "hcpmesh-postgres-")
+	if err != nil {
+		return err
+	}
+	s.onClose(func() error { return os.RemoveAll(data) })
+	if err := os.Chmod(data, 0o755); err != nil {
+		return err
+	}
+	server, err := postgresserver.Start(ctx, postgresserver.Options{
+		DataDir: filepath.Join(data, "server"), Throwaway: true, Databases: databases,
+		TLS: &postgresserver.TLS{CertificateFile: filepath.Join(identity, mesh.CertificateFile), KeyFile: filepath.Join(identity, mesh.KeyFile), CAFile: filepath.Join(identity, mesh.CAFile)},
+	})
+	if err != nil {
+		return err
+	}
+	s.onClose(func() error {
+		server.Kill()
+		return nil
+	})
+	if err := server.Provision(ctx); err != nil {
+		return err
+	}
+	location, err := url.Parse(server.URL(databases[0].Name, databases[0].Runtime))
+	if err != nil {
+		return err
+	}
+	for _, host := range hosts {
+		if err := s.Forward(ctx, host, "5432", location.Host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartCosmos serves the Cosmos DB account under its name, with the containers and the roles of the services that the infrastructure of a
+// region creates. The object IDs of the services are those of the target.
+func (s *Services) StartCosmos(ctx context.Context, e *Entra) error {
+	r := s.settings()
+	content := account.Account{Name: r.text("cosmos", "account"), Tenant: r.text("tenantId")}
+	store := account.Database{Name: database.DatabaseName}
+	for _, container := range database.Containers() {
+		properties, err := json.Marshal(container)
+		if err != nil {
+			return err
+		}
+		store.Containers = append(store.Containers, properties)
+	}
+	content.Databases = []account.Database{store}
+	for _, role := range database.Roles() {
+		for _, grant := range role.Grants {
+			id := role.Service + grant.Scope()
+			content.RoleDefinitions = append(content.RoleDefinitions, rbac.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
+			content.RoleAssignments = append(content.RoleAssignments, rbac.RoleAssignment{RoleDefinitionID: id, Scope: grant.Scope(),
+				PrincipalID: s.Target.ObjectIDs[r.text(role.Service, "managedIdentity")]})
+		}
+	}
+	o := emulator.Options{DataDir: filepath.Join(s.Dir, "cosmos"), Account: content, Endpoint: r.text("cosmos", "endpoint"), Region: r.text("region"), Logger: slog.New(slog.DiscardHandler),
+		Tokens: &entra.Verifier{Authority: r.text("endpoints", "authority"), Tenant: content.Tenant, Client: s.HTTPClient(e.Address)}}
+	host := strings.TrimPrefix(r.storeAudience(), "https://")
+	if r.err != nil {
+		return r.err
+	}
+	cosmos, err := emulator.Open(o)
+	if err != nil {
+		return err
+	}
+	s.onClose(cosmos.Close)
+	_, err = s.serveHTTPS(ctx, mesh.CosmosEmulator, cosmos, host)
+	return err
+}
+
+// storeAudience returns the audience of tokens for the Cosmos DB account.
+func (r *settings) storeAudience() string { return "https://" + r.host("cosmos", "endpoint") }
