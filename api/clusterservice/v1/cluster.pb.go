@@ -1214,8 +1214,11 @@ type ClusterStatus struct {
 	Identities map[string]*UserAssignedIdentity `protobuf:"bytes,33,rep,name=identities,proto3" json:"identities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When a restart of the control plane was last requested, to end the requests of revoked credentials; absent if never.
 	ControlPlaneRestartTime *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=control_plane_restart_time,json=controlPlaneRestartTime,proto3" json:"control_plane_restart_time,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// The PEM certificates of the authorities that signed the API server's serving certificate. Clients verify the server with
+	// them. Empty until the management cluster has reported them.
+	ServingCertificateAuthority string `protobuf:"bytes,35,opt,name=serving_certificate_authority,json=servingCertificateAuthority,proto3" json:"serving_certificate_authority,omitempty"`
+	unknownFields               protoimpl.UnknownFields
+	sizeCache                   protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
@@ -1365,6 +1368,13 @@ func (x *ClusterStatus) GetControlPlaneRestartTime() *timestamppb.Timestamp {
 		return x.ControlPlaneRestartTime
 	}
 	return nil
+}
+
+func (x *ClusterStatus) GetServingCertificateAuthority() string {
+	if x != nil {
+		return x.ServingCertificateAuthority
+	}
+	return ""
 }
 
 // LayerProgress is the progress of a resource in one layer.
@@ -1634,7 +1644,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x10vault_visibility\x18\x04 \x01(\x0e2%.hcpmesh.clusterservice.v1.VisibilityR\x0fvaultVisibility\"E\n" +
 	"\x11ImageDigestMirror\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
-	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xa4\b\n" +
+	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xe8\b\n" +
 	"\rClusterStatus\x12=\n" +
 	"\x05phase\x18\x01 \x01(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -1661,7 +1671,8 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"identities\x18! \x03(\v28.hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntryR\n" +
 	"identities\x12W\n" +
-	"\x1acontrol_plane_restart_time\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\x17controlPlaneRestartTime\x1an\n" +
+	"\x1acontrol_plane_restart_time\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\x17controlPlaneRestartTime\x12B\n" +
+	"\x1dserving_certificate_authority\x18# \x01(\tR\x1bservingCertificateAuthority\x1an\n" +
 	"\x0fIdentitiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12E\n" +
 	"\x05value\x18\x02 \x01(\v2/.hcpmesh.clusterservice.v1.UserAssignedIdentityR\x05value:\x028\x01\"\x87\x01\n" +

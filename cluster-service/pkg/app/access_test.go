@@ -219,6 +219,9 @@ func TestBreakGlassLifecycle(t *testing.T) {
 	if issued.GetApiUrl() != ready.GetStatus().GetApiUrl() || !strings.Contains(issued.GetServingCertificateAuthority(), "BEGIN CERTIFICATE") {
 		t.Errorf("issued with API URL %q and serving CA %q", issued.GetApiUrl(), issued.GetServingCertificateAuthority())
 	}
+	if authority := ready.GetStatus().GetServingCertificateAuthority(); authority != issued.GetServingCertificateAuthority() {
+		t.Errorf("the cluster has the serving CA %q, the credential %q", authority, issued.GetServingCertificateAuthority())
+	}
 	if left := time.Until(issued.GetExpirationTime().AsTime()); left < 23*time.Hour || left > 24*time.Hour {
 		t.Errorf("the certificate is valid for %s, want a day", left)
 	}

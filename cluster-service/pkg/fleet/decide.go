@@ -205,6 +205,9 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 		}
 		s.ApiUrl = fmt.Sprintf("https://%s:%d", host, seen.EndpointPort)
 	}
+	if seen.ServingCA != "" {
+		s.ServingCertificateAuthority = seen.ServingCA
+	}
 	s.ActiveVersions = activeVersions(seen, s.ActiveVersions)
 	s.Identities = t.identitiesRead()
 

@@ -6,17 +6,9 @@ import (
 
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-)
-
-// The Secret and key that hold the certificate authority of an API server without a serving certificate of its own.
-const (
-	rootCASecret = "root-ca"
-	rootCAKey    = "ca.crt"
 )
 
 // certificateRequest returns the CertificateSigningRequest of a credential. It is not in a namespace; the name of its signer
@@ -72,20 +64,4 @@ func (r *Renderer) breakGlassMetadata(cluster *fleet.Cluster, name, namespace st
 	metadata := r.metadata(cluster, name, namespace)
 	metadata.Labels["api.openshift.com/type"] = "break-glass-credential"
 	return metadata
-}
-
-// addServingCA adds the Secret with the certificate authority of the API server's certificate, which the agent only reads.
-func (b *Bundle) addServingCA(r *Renderer, cluster *fleet.Cluster) error {
-	name, key := rootCASecret, rootCAKey
-	if r.Config.ServingCertificates != nil {
-		name, key = servingCertName, corev1.TLSCertKey
-	}
-	secret, err := manifest(&corev1.Secret{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Secret"),
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: fleet.ControlPlaneNamespace(r.Environment, cluster)}})
-	if err != nil {
-		return err
-	}
-	config := manifestConfig(secret)
-	config.FeedbackRules = feedback.ServingCARules(key)
-	return b.addReadOnly(secret, config)
 }

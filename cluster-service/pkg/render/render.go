@@ -138,8 +138,12 @@ func (r *Renderer) Bundle(t *fleet.ClusterAggregate, w *fleet.Work) (*Bundle, er
 			return nil, err
 		}
 	}
-	if w.Kind == fleet.CredentialWork {
-		if err := bundle.addServingCA(r, t.Cluster); err != nil {
+	if w.Kind == fleet.HostedCluster || w.Kind == fleet.CredentialWork {
+		authority, config, err := r.servingCA(t.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		if err := bundle.addReadOnly(authority, config); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +216,7 @@ func (r *Renderer) typed(t *fleet.ClusterAggregate, w *fleet.Work) (main metav1.
 }
 
 // digest covers the objects, the feedback rules of the main object, a hash of the pull secret, the ID of the key that seals it, and
-// what is read of the control plane's namespace. The hash does not help to guess the pull secret, which is long and random.
+// what is read of the control plane's namespace and of the API server's authority. The hash does not help to guess the pull secret, which is long and random.
 func (r *Renderer) digest(t *fleet.ClusterAggregate, w *fleet.Work, main *unstructured.Unstructured, rest []*unstructured.Unstructured) (string, error) {
 	parts := []any{main, rest, manifestConfig(main)}
 	if w.Kind == fleet.HostedCluster {
@@ -221,11 +225,15 @@ func (r *Renderer) digest(t *fleet.ClusterAggregate, w *fleet.Work, main *unstru
 		if err != nil {
 			return "", err
 		}
+		authority, authorityConfig, err := r.servingCA(t.Cluster)
+		if err != nil {
+			return "", err
+		}
 		keyID := ""
 		if key := r.ShardKeys[t.Cluster.Shard]; key != nil { // Bundle reports a missing key
 			keyID = key.ID()
 		}
-		parts = append(parts, hex.EncodeToString(sum[:]), keyID, namespace, config)
+		parts = append(parts, hex.EncodeToString(sum[:]), keyID, namespace, config, authority, authorityConfig)
 	}
 	text, err := json.Marshal(parts) // encoding/json sorts the keys of maps
 	if err != nil {

@@ -5,7 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	workv1 "open-cluster-management.io/api/work/v1"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
@@ -70,4 +73,27 @@ func (r *Renderer) servingCertificate(t *fleet.ClusterAggregate) []metav1.Object
 			SecretObject: secretObject{Type: corev1.SecretTypeTLS,
 				Data: []secretSource{{source, corev1.TLSCertKey}, {source, corev1.TLSPrivateKeyKey}}}}}
 	return []metav1.Object{class, sync}
+}
+
+// The Secret and key that hold the certificate authority of an API server without a serving certificate of its own.
+const (
+	rootCASecret = "root-ca"
+	rootCAKey    = "ca.crt"
+)
+
+// servingCA returns the Secret with the certificate authority of the API server's certificate, and which of its values the agent
+// reports: the certificates, and no key. The agent only reads it.
+func (r *Renderer) servingCA(c *fleet.Cluster) (*unstructured.Unstructured, workv1.ManifestConfigOption, error) {
+	name, key := rootCASecret, rootCAKey
+	if r.Config.ServingCertificates != nil {
+		name, key = servingCertName, corev1.TLSCertKey
+	}
+	secret, err := manifest(&corev1.Secret{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Secret"),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: fleet.ControlPlaneNamespace(r.Environment, c)}})
+	if err != nil {
+		return nil, workv1.ManifestConfigOption{}, err
+	}
+	config := manifestConfig(secret)
+	config.FeedbackRules = feedback.ServingCARules(key)
+	return secret, config, nil
 }
