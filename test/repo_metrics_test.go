@@ -29,6 +29,7 @@ const (
 	maxShards     = 100
 	maxKeys       = 10
 	maxComponents = 50
+	maxClusters   = 10_000
 )
 
 // labelBounds are the most values that a process may export for each label. An entry "metric label" has precedence over one
@@ -39,6 +40,7 @@ var labelBounds = map[string]int{
 	"cause":              5,
 	"class":              5,
 	"code":               40,
+	"cluster_uid":        maxClusters,
 	"component":          maxComponents,
 	"consumer":           maxShards,
 	"destination":        2,
@@ -60,6 +62,7 @@ var labelBounds = map[string]int{
 	"reason":             15,
 	"request":            10,
 	"resource":           15,
+	"resource_id":        maxClusters,
 	"responder":          2,
 	"result":             3,
 	"route":              80,
@@ -71,6 +74,7 @@ var labelBounds = map[string]int{
 	"step":               30,
 	"type":               20,
 	"user_agent":         13,
+	"version":            200,
 
 	"backend_operation_duration_seconds status": 3,
 	"backend_operations_ended_total kind":       6,
@@ -80,6 +84,18 @@ var labelBounds = map[string]int{
 	"backend_operations_in_flight request":      6,
 	"backend_operations_oldest_seconds kind":    6,
 	"backend_operations_oldest_seconds request": 6,
+
+	"monitor_cluster_concern concern": 17,
+	"monitor_cluster_concern fault":   2,
+	"monitor_probes_total outcome":    17,
+}
+
+// seriesBounds are the most series of metrics whose labels depend on each other: a cluster has one resource ID, shard and version, one
+// reason for which its state is unknown, and at most three concerns.
+var seriesBounds = map[string]int{
+	"monitor_cluster_api_unknown": maxClusters,
+	"monitor_cluster_concern":     3 * maxClusters,
+	"monitor_cluster_info":        maxClusters,
 }
 
 // metric is a metric that a module declares.
@@ -101,6 +117,7 @@ func (m *metric) row() string {
 		labels = append(labels, fmt.Sprintf("`%s` (%d)", label, m.bound(label)))
 		series *= m.bound(label)
 	}
+	series = cmp.Or(seriesBounds[m.name], series)
 	return fmt.Sprintf("| `%s` | %s | %s | %d | %s |\n", m.name, m.kind, strings.Join(labels, ", "), series, m.help)
 }
 
@@ -122,6 +139,11 @@ func TestMetricsPage(t *testing.T) {
 			}
 		}
 		rows[m.module] = append(rows[m.module], m.row())
+	}
+	for name := range seriesBounds {
+		if declared[name] == "" {
+			t.Errorf("seriesBounds: no module declares %s", name)
+		}
 	}
 	for label := range labelBounds {
 		if !used[label] {

@@ -27,6 +27,7 @@ const (
 	Frontend          Peer = "frontend"
 	Backend           Peer = "backend"
 	Admin             Peer = "admin"
+	Monitor           Peer = "monitor"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
 	MaestroAgent      Peer = "maestro-agent"
@@ -44,7 +45,7 @@ const (
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
-	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
 		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 

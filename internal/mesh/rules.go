@@ -78,8 +78,8 @@ func Rules() []Rule {
 	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), adminRules(), brokerRules())
 }
 
-// clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, and the backend
-// to do everything that operations need.
+// clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, monitor to watch,
+// and the backend to do everything that operations need.
 func clusterServiceRules() []Rule {
 	// The backend restores lost clusters; what they are restored to is not the frontend's decision.
 	apply := append(grants(Backend), Grant{Client: Frontend, Condition: Condition{Absent: "recovery"}})
@@ -87,7 +87,8 @@ func clusterServiceRules() []Rule {
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Frontend, Backend),
 		"DeleteCluster", "ApplyNodePool", "DeleteNodePool", "ApplyExternalAuth", "DeleteExternalAuth")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend),
-		"GetNodePool", "GetExternalAuth", "GetClusterRecovery", "GetBreakGlassRevocation", "Watch")...)
+		"GetNodePool", "GetExternalAuth", "GetClusterRecovery", "GetBreakGlassRevocation")...)
+	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Monitor), "Watch")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Admin),
 		"GetCluster", "ListClusters", "ListNodePools", "ListExternalAuths", "ListInventory",
 		"ListBreakGlassCredentials", "ListBreakGlassRevocations")...)

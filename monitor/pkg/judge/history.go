@@ -9,9 +9,11 @@ import (
 // The numbers of equal results that change the state of a vantage, so that one lost packet is no outage and an API that
 // alternates is not reported as available.
 const (
-	// FailuresToBad is the number of consecutive failures after which the API is unavailable, and SuccessesToGood the
-	// number of successes after which it is available again.
+	// FailuresToBad is the number of consecutive failures after which the API is unavailable, if dwell lies between the first
+	// and the last one: within dwell, package blindness detects that all clusters fail. SuccessesToGood is the number of
+	// successes after which the API is available again.
 	FailuresToBad, SuccessesToGood = 2, 3
+	dwell                          = 5 * time.Second
 	// slowToConcern is the number of consecutive slow successes that are a concern; slowAfter is when a success is slow.
 	slowToConcern = 3
 	slowAfter     = time.Second
@@ -70,7 +72,7 @@ func (s *series) fail(result *fact.Result) {
 	if s.failures++; s.failures == 1 && !s.bad {
 		s.badSince = result.Time
 	}
-	if s.failures >= FailuresToBad {
+	if s.failures >= FailuresToBad && result.Time.Sub(s.badSince) >= dwell {
 		s.bad = true
 	}
 }

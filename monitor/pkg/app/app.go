@@ -1,0 +1,84 @@
+// Package app wires monitor. The list of clusters comes from Cluster Service's watch (package roster). Replicas share the clusters
+// in groups by leases in Cosmos DB (package internal/partition), and each probes those of its groups (package observer).
+//
+// The process keeps no state that it cannot restore. It may be killed at any time; the next process or another replica
+// continues, and a cluster is unknown until its next probe.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/partition"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
+)
+
+// Run connects to Cosmos DB and Cluster Service and works until ctx ends.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	transport, err := options.Mesh.Load(mesh.Monitor)
+	if err != nil {
+		return err
+	}
+	p.Metrics.MustRegister(transport.Collectors()...)
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	db, err := database.Open(ctx, options.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return Work(ctx, p, db, connection, options)
+}
+
+// Work works with existing connections until ctx ends. Tests call it directly.
+func Work(ctx context.Context, p *process.Process, leaser partition.Leaser, connection grpc.ClientConnInterface, options Options) error {
+	addresses, err := options.addresses()
+	if err != nil {
+		return fmt.Errorf("--egress-addresses: %w", err)
+	}
+	prober := probe.New(probe.Options{Vantage: fact.Outside, Connections: options.Connections})
+	defer prober.Close()
+	watch := observer.New(prober, observer.NewMetrics(p.Metrics), nil, p.Log)
+	clusters := roster.New(clusterservicev1.NewClusterServiceClient(connection), watch, roster.Options{Addresses: addresses, Log: p.Log})
+	owner := partition.NewOwner(partition.Options{Service: "monitor", Groups: observer.Groups, Replica: options.Replica, Duration: options.LeaseDuration, Log: p.Log})
+	owner.Subscribe(watch.GroupAcquired, watch.GroupLost)
+	p.Metrics.MustRegister(observer.NewCollector(watch))
+	gauge := func(options prometheus.GaugeOpts, value func() int) {
+		p.Metrics.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value()) }))
+	}
+	gauge(prometheus.GaugeOpts{Name: "monitor_groups_owned", Help: "Groups of clusters that this replica owns."}, owner.Owned)
+	gauge(prometheus.GaugeOpts{Name: "monitor_clusters", Help: "Clusters of the region, as Cluster Service reports them."}, clusters.Len)
+	gauge(prometheus.GaugeOpts{Name: "monitor_connections", Help: "Connections to API servers that are kept open."}, prober.Connections)
+	p.Ready("cluster-service", clusters.Ready)
+	p.Ready("leases", func(context.Context) error {
+		if owner.Owned() == 0 {
+			return errors.New("this replica owns no group of clusters yet")
+		}
+		return nil
+	})
+
+	p.Log.InfoContext(ctx, "started", logkey.Replica, options.Replica)
+	var wg sync.WaitGroup
+	wg.Go(func() { clusters.Run(ctx) })
+	wg.Go(func() { watch.Run(ctx) })
+	wg.Go(func() { _ = owner.Run(ctx, leaser) })
+	wg.Wait()
+	return ctx.Err()
+}

@@ -1,0 +1,84 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Options are the options of monitor.
+type Options struct {
+	Process  process.Options
+	Database database.Options
+	Mesh     mesh.Options
+	// ClusterServiceAddress is host:port.
+	ClusterServiceAddress string
+	// Replica names this process among the replicas.
+	Replica string
+	// LeaseDuration is how long after the last heartbeat another replica acquires a group.
+	LeaseDuration time.Duration
+	// Addresses are those from which API servers see monitor's connections, separated by commas.
+	Addresses string
+	// Connections is the maximum number of kept connections.
+	Connections int
+}
+
+// AddFlags registers the flags of the options.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	o.Database.AddFlags(flags)
+	o.Mesh.AddFlags(flags)
+	host, _ := os.Hostname()
+	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC API")
+	flags.StringVar(&o.Replica, "replica", host, "unique `name` of this replica; a restarted replica with the same name acquires its groups at once")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", 6*time.Second, "time after a replica's last heartbeat when other replicas acquire its groups")
+	flags.StringVar(&o.Addresses, "egress-addresses", "", "`addresses` from which API servers see monitor's connections, separated by commas; without them, clusters with authorized CIDRs are not probed")
+	flags.IntVar(&o.Connections, "max-connections", 10_000, "maximum `number` of connections to API servers that are kept open, 1 to 100000")
+}
+
+// Validate returns an error that names the first missing or invalid flag.
+func (o *Options) Validate() error {
+	if err := o.Database.Validate(); err != nil {
+		return err
+	}
+	if err := o.Mesh.Validate(); err != nil {
+		return err
+	}
+	if _, err := o.addresses(); err != nil {
+		return fmt.Errorf("--egress-addresses: %w", err)
+	}
+	switch {
+	case o.ClusterServiceAddress == "":
+		return errors.New("--cluster-service-address is required")
+	case o.Replica == "":
+		return errors.New("--replica is required: the host name is unknown")
+	case o.LeaseDuration < time.Second:
+		return fmt.Errorf("--lease-duration: %s is less than 1s", o.LeaseDuration)
+	case o.Connections < 1 || o.Connections > 100_000:
+		return fmt.Errorf("--max-connections: %d is not 1 to 100000", o.Connections)
+	}
+	return nil
+}
+
+func (o *Options) addresses() ([]netip.Addr, error) {
+	var addresses []netip.Addr
+	for text := range strings.SplitSeq(o.Addresses, ",") {
+		if text == "" && o.Addresses == "" {
+			break
+		}
+		address, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses, nil
+}

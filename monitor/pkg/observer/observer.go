@@ -1,0 +1,346 @@
+// Package observer probes the clusters of the groups that a replica owns, each at its time, and keeps what it saw: the history of
+// each cluster, and what monitor can see at all. Verdicts are computed when they are read.
+//
+// Data flows in from the roster (Set, Remove) and from the leases (GroupAcquired, GroupLost). A cluster of a lost group is
+// forgotten at once, with its connection and its history. All work follows from events: a tick of the wheel costs nothing for
+// clusters that are not due.
+package observer
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/partition"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/wheel"
+)
+
+// Groups is the number of groups of clusters. It must not change while replicas with another number run.
+const Groups = 256
+
+// The times of probes.
+const (
+	// Interval is the time between two probes of a cluster. Its phase follows from the UID.
+	Interval = 30 * time.Second
+	// confirmPause follows a result that may change the state of an API: the next ones decide.
+	confirmPause = 2 * time.Second
+	// alertInterval is the time between two probes of an API that is unavailable or was so within alertPeriod.
+	alertInterval = 10 * time.Second
+	alertPeriod   = 5 * time.Minute
+	// readyzEvery is the number of probes of which one requests readyz.
+	readyzEvery = 4
+)
+
+// The bounds of the observer.
+const (
+	tick = 100 * time.Millisecond
+	// maxProbes is the number of concurrent probes, and maxShardProbes that of one provision shard: an unreachable shard, whose
+	// probes take long, does not delay the others.
+	maxProbes, maxShardProbes = 64, 16
+	// delayed is the pause before a probe is tried again that exceeded a bound.
+	delayed = time.Second
+	// slots is the number of lists of the wheel; with tick they cover more than the longest interval.
+	slots = 512
+)
+
+// Prober sends probes. *probe.Prober implements it.
+type Prober interface {
+	Probe(ctx context.Context, target probe.Target, check fact.Check) fact.Result
+	Forget(cluster string)
+}
+
+// Observer probes clusters. It is safe for concurrent use.
+type Observer struct {
+	prober  Prober
+	metrics *Metrics
+	now     func() time.Time
+	log     *slog.Logger
+
+	mu       sync.Mutex
+	owned    map[partition.Group]bool
+	entries  map[partition.Group]map[string]roster.Entry
+	clusters map[string]*cluster
+	wheel    *wheel.Wheel[string]
+	detector *blindness.Detector
+	blind    bool
+	running  int
+	perShard map[string]int
+}
+
+// cluster is a cluster of an owned group.
+type cluster struct {
+	entry   roster.Entry
+	history judge.History
+	// probing is set while a probe runs. probes counts them; failures and expected are those failures that count for the service
+	// level, and those that do not.
+	probing                    bool
+	probes, failures, expected float64
+	last                       fact.Result
+	// state is the last known state of the API, and changed since when.
+	state   judge.API
+	changed time.Time
+}
+
+// New returns an Observer that owns no group. now is the clock; nil means time.Now.
+func New(prober Prober, metrics *Metrics, now func() time.Time, log *slog.Logger) *Observer {
+	if now == nil {
+		now = time.Now
+	}
+	return &Observer{prober: prober, metrics: metrics, now: now, log: log, owned: map[partition.Group]bool{},
+		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: wheel.New[string](tick, slots, now()),
+		detector: blindness.New(), perShard: map[string]int{}}
+}
+
+// Run probes until ctx ends. It returns after all probes have ended.
+func (o *Observer) Run(ctx context.Context) {
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			o.begin(ctx, &probes)
+		}
+	}
+}
+
+// begin starts the probes that are due.
+func (o *Observer) begin(ctx context.Context, probes *sync.WaitGroup) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	for _, uid := range o.wheel.Advance(now) {
+		c := o.clusters[uid]
+		shard := c.entry.Cluster.Shard
+		if c.probing || o.running >= maxProbes || o.perShard[shard] >= maxShardProbes {
+			o.metrics.delayed.Inc()
+			o.wheel.Schedule(uid, now.Add(delayed))
+			continue
+		}
+		c.probing = true
+		o.running++
+		o.perShard[shard]++
+		target, check := c.entry.Target, checkOf(c)
+		probes.Go(func() {
+			result := o.prober.Probe(ctx, target, check)
+			o.record(ctx, c, shard, &result)
+		})
+	}
+	o.noteView(ctx, o.detector.View(now))
+}
+
+func checkOf(c *cluster) fact.Check {
+	if int(c.probes)%readyzEvery == readyzEvery-1 {
+		return fact.Readyz
+	}
+	return fact.Livez
+}
+
+// record stores the result of a probe and schedules the next one.
+func (o *Observer) record(ctx context.Context, c *cluster, shard string, result *fact.Result) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.probing = false
+	o.running--
+	if o.perShard[shard]--; o.perShard[shard] == 0 {
+		delete(o.perShard, shard)
+	}
+	uid := c.entry.UID
+	if o.clusters[uid] != c {
+		// The group was lost, or the cluster deleted, while the probe ran.
+		if o.clusters[uid] == nil {
+			o.prober.Forget(uid)
+		}
+		return
+	}
+	now := o.now()
+	c.last = *result
+	c.probes++
+	c.history.Add(*result)
+	o.metrics.observe(result)
+	if result.Outcome != fact.Local {
+		o.detector.Observe(now, uid, shard, result.Outcome.Reached())
+	}
+	view := o.detector.View(now)
+	o.noteView(ctx, view)
+	verdict := judge.Judge(now, &c.entry.Cluster, &c.history, &view)
+	switch {
+	case result.Outcome == fact.OK || result.Outcome == fact.Local:
+	case verdict.During != "" || view.Blind:
+		c.expected++
+	default:
+		c.failures++
+	}
+	o.noteVerdict(ctx, c, &verdict, now)
+	if c.entry.Cluster.Unprobed == "" {
+		o.wheel.Schedule(uid, nextProbe(c, now))
+	}
+}
+
+// nextProbe returns when a cluster is probed next.
+func nextProbe(c *cluster, now time.Time) time.Time {
+	failed, bad := c.last.Outcome != fact.OK, c.state == judge.Unavailable
+	switch {
+	case c.last.Outcome == fact.Local:
+		return now.Add(alertInterval)
+	case failed != bad:
+		return now.Add(confirmPause)
+	case !c.changed.IsZero() && now.Sub(c.changed) < alertPeriod:
+		return now.Add(alertInterval)
+	}
+	return wheel.Next(c.entry.UID, Interval, now)
+}
+
+// noteVerdict logs a changed state of an API.
+func (o *Observer) noteVerdict(ctx context.Context, c *cluster, verdict *judge.Verdict, now time.Time) {
+	if verdict.API == judge.Unknown || verdict.API == c.state {
+		return
+	}
+	before := c.state
+	c.state = verdict.API
+	if before == "" && verdict.API == judge.Available {
+		return // the first verdict of this replica
+	}
+	c.changed = now
+	log := o.log.With(logkey.ClusterUID, c.entry.UID, logkey.ResourceID, c.entry.ResourceID, logkey.Shard, c.entry.Cluster.Shard)
+	if verdict.API == judge.Available {
+		log.InfoContext(ctx, "the API of a cluster is available again")
+		return
+	}
+	concern := verdict.Concerns[len(verdict.Concerns)-1]
+	log.WarnContext(ctx, "the API of a cluster is unavailable", logkey.Reason, string(concern.Kind), logkey.Since, concern.Since.UTC().Format(time.RFC3339),
+		logkey.Message, concern.Evidence)
+}
+
+// noteView logs that monitor became blind, and that it sees again.
+func (o *Observer) noteView(ctx context.Context, view blindness.View) {
+	if view.Blind == o.blind {
+		return
+	}
+	if o.blind = view.Blind; o.blind {
+		o.log.ErrorContext(ctx, "monitor cannot see the clusters; all states are unknown", logkey.Reason, view.Reason)
+		return
+	}
+	o.log.InfoContext(ctx, "monitor sees the clusters again")
+}
+
+// Set implements roster.Listener.
+func (o *Observer) Set(entry roster.Entry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	group := partition.Of(entry.UID, Groups)
+	if o.entries[group] == nil {
+		o.entries[group] = map[string]roster.Entry{}
+	}
+	o.entries[group][entry.UID] = entry
+	if o.owned[group] {
+		o.watch(entry)
+	}
+}
+
+// Remove implements roster.Listener.
+func (o *Observer) Remove(uid string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	group := partition.Of(uid, Groups)
+	if delete(o.entries[group], uid); len(o.entries[group]) == 0 {
+		delete(o.entries, group)
+	}
+	o.forget(uid)
+}
+
+// GroupAcquired begins to observe the clusters of a group.
+func (o *Observer) GroupAcquired(group partition.Group) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.owned[group] = true
+	for _, entry := range o.entries[group] {
+		o.watch(entry)
+	}
+}
+
+// GroupLost forgets the clusters of a group.
+func (o *Observer) GroupLost(group partition.Group) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.owned, group)
+	for uid := range o.entries[group] {
+		o.forget(uid)
+	}
+}
+
+// watch adds or updates a cluster of an owned group.
+func (o *Observer) watch(entry roster.Entry) {
+	c := o.clusters[entry.UID]
+	if c == nil {
+		c = &cluster{}
+		o.clusters[entry.UID] = c
+	}
+	probed := c.entry.UID != "" && c.entry.Cluster.Unprobed == ""
+	c.entry = entry
+	switch {
+	case entry.Cluster.Unprobed != "":
+		o.wheel.Cancel(entry.UID)
+		o.detector.Forget(entry.UID)
+		o.prober.Forget(entry.UID)
+		c.history, c.last, c.state, c.changed = judge.History{}, fact.Result{}, "", time.Time{}
+	case !probed:
+		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, Interval, o.now()))
+	}
+}
+
+func (o *Observer) forget(uid string) {
+	c := o.clusters[uid]
+	if c == nil {
+		return
+	}
+	delete(o.clusters, uid)
+	o.wheel.Cancel(uid)
+	o.detector.Forget(uid)
+	if !c.probing { // record closes the connection of a running probe
+		o.prober.Forget(uid)
+	}
+}
+
+// Observation is what monitor states about one cluster at a time.
+type Observation struct {
+	Entry   roster.Entry
+	Verdict judge.Verdict
+	// Last is the last probe of this replica, or the zero value.
+	Last fact.Result
+	// Probes is the number of probes of this replica, Failures that of the failed ones which count for the service level, and
+	// Expected that of the other failed ones.
+	Probes, Failures, Expected float64
+	CertificateEnd             time.Time
+}
+
+// Observations returns the observations of all clusters of owned groups in order of UID, and what monitor can see.
+func (o *Observer) Observations() ([]Observation, blindness.View) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	view := o.detector.View(now)
+	all := make([]Observation, 0, len(o.clusters))
+	for _, c := range o.clusters {
+		all = append(all, Observation{Entry: c.entry, Verdict: judge.Judge(now, &c.entry.Cluster, &c.history, &view), Last: c.last,
+			Probes: c.probes, Failures: c.failures, Expected: c.expected, CertificateEnd: c.history.CertificateEnd()})
+	}
+	slices.SortFunc(all, func(a, b Observation) int {
+		if a.Entry.UID < b.Entry.UID {
+			return -1
+		}
+		return 1
+	})
+	return all, view
+}
