@@ -9,12 +9,15 @@
 #   build.sh maestro    also the published Maestro, with which ours is compared
 #   build.sh opentofu   also OpenTofu and its provider for Azure, for the templates of the infrastructure
 #   build.sh istio      also Istio's control plane (pilot-discovery) and istioctl, which validate and enforce the policies of the mesh
+#   build.sh observability
+#                       also Prometheus, promtool, Alertmanager and amtool, which test the alert rules
 #
 #   .build/third-party/<name>-<key>/     the result for one set of pins; <key> is a hash of go.mod, go.sum and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (KUBEBUILDER_ASSETS of the tests)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
 #   .build/third-party/opentofu/         links to tofu and to the folder in which it finds its provider
 #   .build/third-party/istio/            links to the programs of Istio
+#   .build/third-party/observability/    links to the programs of Prometheus and Alertmanager
 #
 # Programs are compiled with the same flags as ours, so that packages of the same version are compiled once for both.
 set -euo pipefail
@@ -67,6 +70,9 @@ coredns() {
 	go build -ldflags='-s -w -linkmode external -extldflags "-static -Wl,--no-warnings"' -o "$dir/coredns" "$dir/main.go"
 	rm "$dir/main.go"
 }
+
+# prometheus builds Prometheus and promtool with discovery from files and URLs only: the clients of clouds are half of the program.
+prometheus() { go build -tags remove_all_sd -ldflags='-s -w' -o "$dir/" $(go list tool); }
 
 # etcd builds etcd, whose main package is the root of its module and would be called v3.
 etcd() { go build -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
@@ -126,7 +132,15 @@ for extra in "$@"; do
 		ln -sfn "$dir"/* "$out/istio/"
 		continue
 		;;
-	*) echo "build.sh: unknown program $extra; it builds istio, kubectl, maestro, node and opentofu on request" >&2 && exit 2 ;;
+	observability)
+		mkdir -p "$out/observability"
+		build prometheus prometheus prometheus
+		ln -sfn "$dir"/* "$out/observability/"
+		build alertmanager alertmanager tools
+		ln -sfn "$dir"/* "$out/observability/"
+		continue
+		;;
+	*) echo "build.sh: unknown program $extra; it builds istio, kubectl, maestro, node, observability and opentofu on request" >&2 && exit 2 ;;
 	esac
 	ln -sfn "$dir"/* "$out/bin/"
 done
