@@ -31,6 +31,9 @@ type Metrics struct {
 	stuckSteps map[eventqueue.Resource]string
 }
 
+// durations are the upper bounds of durations of operations in seconds. The objectives of docs/slo.md are 20 and 25 minutes.
+var durations = []float64{0.1, 0.5, 2, 10, 60, 300, 600, 900, 1200, 1500, 1800, 2700, 3600, 7200}
+
 // NewMetrics creates and registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
@@ -44,7 +47,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "backend_reconcile_duration_seconds", Help: "Duration of one processing of a resource, by outcome.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"outcome"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "backend_operation_duration_seconds", Help: "Time from the acceptance of an operation to its end, by request and status.", Buckets: prometheus.ExponentialBuckets(0.05, 4, 10),
+			Name: "backend_operation_duration_seconds", Help: "Time from the acceptance of an operation to its end, by request and status.", Buckets: durations,
 		}, []string{"request", "status"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "backend_operations_ended_total", Help: "Operations that this replica has ended, by kind of resource, request, status and whose fault it is: none, customer, azure or service.",
