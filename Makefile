@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -98,6 +98,11 @@ infra-test: ## plan the infrastructure of all regions, and apply one to the Azur
 istio-test: third-party ## enforce the policies of the mesh with a real istiod, and validate Istio's objects of all charts with it
 	tooling/third-party/build.sh istio
 	HCPMESH_ISTIO=$(CURDIR)/.build/third-party/istio KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 30m -v -run '^TestIsti' ./tooling/mesh-policies/pkg/policy ./tooling/charts/pkg/chart
+
+# Prometheus and Alertmanager compile for about eight minutes of CPU time once, so `make test` uses promtool only if it was built.
+alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with promtool, also with changed thresholds
+	tooling/third-party/build.sh observability
+	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 30m -v -run 'Alert|Objectives' ./test -all-alerts
 
 # The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
 # captured data.

@@ -19,6 +19,7 @@ require (
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/internal/testing/databasetest v0.0.0
 	github.com/hcpmesh/hcpmesh/maestro v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/alerts v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/charts v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
@@ -75,6 +76,7 @@ require (
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
 	github.com/cyphar/filepath-securejoin v0.6.1 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
+	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/eclipse/paho.golang v0.23.0 // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
@@ -102,6 +104,7 @@ require (
 	github.com/google/cel-go v0.26.1 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
+	github.com/grafana/regexp v0.0.0-20240518133315-a468a5bfb3bc // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
 	github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator v0.0.0 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
@@ -127,6 +130,7 @@ require (
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/pressly/goose/v3 v3.26.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
+	github.com/prometheus/prometheus v0.301.0 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
@@ -150,6 +154,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.38.0 // indirect
 	go.opentelemetry.io/otel/trace v1.41.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.7.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
@@ -186,6 +191,7 @@ replace (
 	github.com/hcpmesh/hcpmesh/frontend => ../frontend
 	github.com/hcpmesh/hcpmesh/internal => ../internal
 	github.com/hcpmesh/hcpmesh/internal/testing/databasetest => ../internal/testing/databasetest
+	github.com/hcpmesh/hcpmesh/tooling/alerts => ../tooling/alerts
 	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor => ../tooling/arm-frontdoor
 	github.com/hcpmesh/hcpmesh/tooling/azure-emulator => ../tooling/azure-emulator
 	github.com/hcpmesh/hcpmesh/tooling/charts => ../tooling/charts

@@ -326,63 +326,6 @@ func TestDocumentLinksResolve(t *testing.T) {
 	})
 }
 
-// TestAlertsHaveRunbooks checks that every alert links to a runbook that exists.
-func TestAlertsHaveRunbooks(t *testing.T) {
-	runbook := regexp.MustCompile(`(?m)^\s+runbook: (\S+)$`)
-	walk(t, func(name string) {
-		if !strings.HasSuffix(name, ".rules.yaml") {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		named := runbook.FindAllStringSubmatch(string(text), -1)
-		if alerts := strings.Count(string(text), "- alert: "); alerts != len(named) {
-			t.Errorf("%s has %d alerts and %d runbooks", name, alerts, len(named))
-		}
-		for _, found := range named {
-			if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(found[1]))); err != nil {
-				t.Errorf("%s names the runbook %s, which does not exist", name, found[1])
-			}
-		}
-	})
-}
-
-// TestAlertsUseExportedMetrics checks that the expressions of alerts use metrics of docs/metrics.md.
-func TestAlertsUseExportedMetrics(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root(t), "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metric := regexp.MustCompile(`\b(?:admin|audit|backend|cluster_service|egress|frontend|maestro|hypershift|management_audit|workload)_[a-z_]+`)
-	expression, matchers := regexp.MustCompile(`(?m)^\s+expr: (.+)$`), regexp.MustCompile(`\{[^}]*\}`)
-	walk(t, func(name string) {
-		if !strings.HasSuffix(name, ".rules.yaml") {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := expression.FindAllStringSubmatch(string(text), -1)
-		if alerts := strings.Count(string(text), "- alert: "); alerts != len(found) {
-			t.Errorf("%s has %d alerts and %d expressions in one line", name, alerts, len(found))
-		}
-		for _, expr := range found {
-			used := metric.FindAllString(matchers.ReplaceAllString(expr[1], ""), -1)
-			if len(used) == 0 {
-				t.Errorf("%s: the expression %s uses no metric of a service", name, expr[1])
-			}
-			for _, m := range used {
-				if !strings.Contains(string(page), "| `"+m+"` |") {
-					t.Errorf("%s uses the metric %s, which no program exports", name, m)
-				}
-			}
-		}
-	})
-}
-
 func TestModulesHaveReadmes(t *testing.T) {
 	var missing []string
 	walk(t, func(name string) {

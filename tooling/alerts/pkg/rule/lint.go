@@ -1,0 +1,95 @@
+package rule
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// annotations are the annotations of each alert. The dashboard is missing because no dashboard exists yet.
+var annotations = []string{"command", "impact", "runbook", "summary"}
+
+var (
+	alertName     = regexp.MustCompile(`^([A-Z][a-z0-9]*|[A-Z]{2,5})+$`)
+	templateLabel = regexp.MustCompile(`\$labels\.([a-zA-Z_]+)`)
+)
+
+// Linter checks rule files.
+type Linter struct {
+	// Metrics are the metrics that programs export. Lint adds those of recording rules, so files with recording rules come first.
+	Metrics Metrics
+	// Runbook returns an error if a runbook, the path of a page with an optional #anchor, does not exist.
+	Runbook func(name string) error
+	// Command returns an error if a command line does not exist. It has placeholders in place of values of labels.
+	Command func(line string) error
+
+	alerts map[string]string
+}
+
+// Lint returns what is wrong with the rules of a file. It must see each file once, because names of alerts are unique.
+func (l *Linter) Lint(file File) []error {
+	if l.alerts == nil {
+		l.alerts, l.Metrics = map[string]string{}, maps.Clone(l.Metrics)
+	}
+	var found []error
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			for _, err := range l.rule(file.Name, rule) {
+				found = append(found, fmt.Errorf("%s: %s%s: %w", file.Name, rule.Record, rule.Alert, err))
+			}
+		}
+	}
+	return found
+}
+
+func (l *Linter) rule(file string, rule Rule) []error {
+	result, err := l.Metrics.Labels(rule.Expr)
+	if err != nil {
+		return []error{err}
+	}
+	all := append(result, slices.Sorted(maps.Keys(rule.Labels))...)
+	if rule.Record != "" {
+		l.Metrics[rule.Record] = Metric{Kind: recorded, Labels: slices.Compact(slices.Sorted(slices.Values(all)))}
+		return nil
+	}
+	var found []error
+	complain := func(format string, arguments ...any) { found = append(found, fmt.Errorf(format, arguments...)) }
+	if other, ok := l.alerts[rule.Alert]; ok {
+		complain("%s has an alert with the same name", other)
+	}
+	l.alerts[rule.Alert] = file
+	if !alertName.MatchString(rule.Alert) {
+		complain("the name is not in camel case")
+	}
+	if severity := rule.Labels["severity"]; !slices.Contains([]Severity{Page, Ticket, Heartbeat}, Severity(severity)) {
+		complain("the severity %q is not one of page, ticket and heartbeat", severity)
+	}
+	if keys := slices.Sorted(maps.Keys(rule.Annotations)); !slices.Equal(keys, annotations) {
+		complain("the annotations are %v; they must be %v", keys, annotations)
+	}
+	for key, text := range rule.Annotations {
+		for _, label := range templateLabel.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(all, label[1]) {
+				complain("the annotation %s uses the label %s, which the alert does not have: it has %v", key, label[1], all)
+			}
+		}
+	}
+	if summary := rule.Annotations["summary"]; strings.HasSuffix(summary, ".") || summary == "" {
+		complain("the summary %q must be a line without a period at its end", summary)
+	}
+	if impact := rule.Annotations["impact"]; !strings.HasSuffix(impact, ".") {
+		complain("the impact %q must be sentences", impact)
+	}
+	if err := l.Runbook(rule.Annotations["runbook"]); err != nil {
+		complain("runbook: %w", err)
+	}
+	if err := l.Command(template.ReplaceAllString(rule.Annotations["command"], "VALUE")); err != nil {
+		complain("command: %w", err)
+	}
+	return found
+}
+
+// template matches a value in the template of an annotation.
+var template = regexp.MustCompile(`\{\{[^}]*\}\}`)
