@@ -45,11 +45,14 @@ type Cluster struct {
 	mu sync.Mutex
 	// runs holds the last run of each node.
 	runs map[string]*nodeRun
+	// forwarded are the ports of hosts that ForwardHost forwards.
+	forwarded []forwardedPort
 
 	// stop ends background and the goroutines in running.
 	background context.Context
 	stop       context.CancelFunc
 	running    sync.WaitGroup
+	close      func() error
 }
 
 // Start starts a cluster and returns when its nodes are Ready and its DNS responds. It returns an error of Options.Check on a machine on
@@ -59,6 +62,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, failed error) {
 		return nil, err
 	}
 	c := &Cluster{options: options, runs: map[string]*nodeRun{}}
+	c.close = sync.OnceValue(c.end)
 	if err := c.createFolders(); err != nil {
 		return nil, err
 	}
@@ -207,8 +211,10 @@ func await(ctx context.Context, list cache.ListerWatcher, kind runtime.Object, f
 	return err
 }
 
-// Close kills the cluster. It returns when nothing of it is left but its folder.
-func (c *Cluster) Close() error {
+// Close kills the cluster. It returns when nothing of it is left but its folder. It may be called more than once.
+func (c *Cluster) Close() error { return c.close() }
+
+func (c *Cluster) end() error {
 	c.stop()
 	var failed error
 	if c.outer != nil {
@@ -263,7 +269,30 @@ func (c *Cluster) ForwardHost(ctx context.Context, host, port string, dial func(
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.forwarded = append(c.forwarded, forwardedPort{host, port, dial})
+	c.mu.Unlock()
 	c.forward(c.background, listener, dial)
+	return nil
+}
+
+// forwardedPort is a port of a host that ForwardHost forwards.
+type forwardedPort struct {
+	host, port string
+	dial       func(context.Context) (net.Conn, error)
+}
+
+// ForwardHostsOf forwards the hosts that another cluster forwards or has forwarded, which may be closed. A cluster that replaces a lost one uses the
+// same services.
+func (c *Cluster) ForwardHostsOf(ctx context.Context, other *Cluster) error {
+	other.mu.Lock()
+	forwarded := slices.Clone(other.forwarded)
+	other.mu.Unlock()
+	for _, f := range forwarded {
+		if err := c.ForwardHost(ctx, f.host, f.port, f.dial); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

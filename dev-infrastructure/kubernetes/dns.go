@@ -20,6 +20,8 @@ const (
 	corednsImage   = "images.local/coredns:1"
 	corednsLabel   = "k8s-app=kube-dns"
 	corednsSpace   = "kube-system"
+	// maxDNSPods is the largest number of pods of the DNS, as many as AKS has at least.
+	maxDNSPods = 2
 )
 
 //go:embed files/coredns.yaml
@@ -36,7 +38,7 @@ func (c *Cluster) installDNS(ctx context.Context) error {
 		hosts = append(hosts, hostIP(index)+" "+name)
 	}
 	var manifest strings.Builder
-	if err := parsed.Execute(&manifest, map[string]any{"Domain": clusterDomain, "IP": dnsIP, "Image": corednsImage, "Hosts": hosts}); err != nil {
+	if err := parsed.Execute(&manifest, map[string]any{"Domain": clusterDomain, "IP": dnsIP, "Image": corednsImage, "Hosts": hosts, "Replicas": min(len(c.options.Nodes), maxDNSPods)}); err != nil {
 		return err
 	}
 	return c.Apply(ctx, strings.NewReader(manifest.String()))

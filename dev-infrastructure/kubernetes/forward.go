@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // forward forwards the connections of a listener to connections that dial opens, until the context ends.
@@ -26,9 +27,20 @@ func (c *Cluster) forward(ctx context.Context, listener net.Listener, dial func(
 	})
 }
 
+// lostAfter is the time after which an accepted connection ends whose node was killed, as that of PostgreSQL for the sessions of services, so that
+// what the session holds is released. lostPeers are the probes of a connection without data that is not acknowledged.
+const lostAfter = 25 * time.Second
+
+var lostPeers = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+
 // relay copies between a connection and a new one until both directions end.
 func (c *Cluster) relay(ctx context.Context, client net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer func() { _ = client.Close() }()
+	if connection, ok := client.(*net.TCPConn); ok {
+		if err := errors.Join(connection.SetKeepAliveConfig(lostPeers), setUserTimeout(connection, lostAfter)); err != nil {
+			return
+		}
+	}
 	server, err := dial(ctx)
 	if err != nil {
 		return // the client sees that the connection is closed

@@ -176,6 +176,8 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 		echo "forwards $(cat /proc/sys/net/ipv4/ip_forward)"
 		(exec 3<>/dev/tcp/192.0.2.1/80) 2>&1 | grep -o unreachable
 		[ -e /home ] || echo "no /home"
+		grep -o "02:00:0a:4d:00:01" /proc/net/arp
+		echo "hardware address $(cat /sys/class/net/eth0/address)"
 		mkdir /sys/fs/cgroup/memory/probe && echo "own cgroups: $(ls -d /sys/fs/cgroup/memory/*/)"
 		(touch /usr/probe) 2>&1 | grep -o Read-only
 		echo "process $(ls -d /proc/1)"; echo done; exec sleep 100002`}})
@@ -183,7 +185,7 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"seen as 10.77.0.11", "host name inner", "panic is 10", "swappiness is protected", "forwards 1", "unreachable", "no /home", "own cgroups: /sys/fs/cgroup/memory/probe/", "Read-only"}
+	want := []string{"seen as 10.77.0.11", "host name inner", "panic is 10", "swappiness is protected", "forwards 1", "unreachable", "no /home", "02:00:0a:4d:00:01", "hardware address 02:00:0a:4d:00:0b", "own cgroups: /sys/fs/cgroup/memory/probe/", "Read-only"}
 	eventually.Before(ctx, t, "the probe's output", func() error {
 		output, err := os.ReadFile(filepath.Join(dir, "probe.log"))
 		if err == nil && !strings.Contains(string(output), "\ndone\n") {

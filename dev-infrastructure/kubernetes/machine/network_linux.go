@@ -28,9 +28,13 @@ func plug(name string, link Link, pid int) error {
 	if err := unplug(name); err != nil {
 		return err
 	}
+	hardware, err := hardwareAddress(link.Address)
+	if err != nil {
+		return err
+	}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MasterIndex = portName(name), bridge.Attrs().Index
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: linkName, PeerNamespace: netlink.NsPid(pid)}); err != nil {
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: linkName, PeerHardwareAddr: hardware, PeerNamespace: netlink.NsPid(pid)}); err != nil {
 		return fmt.Errorf("creating the link of %s: %w", name, err)
 	}
 	port, err := netlink.LinkByName(attributes.Name)
@@ -38,6 +42,20 @@ func plug(name string, link Link, pid int) error {
 		return err
 	}
 	return netlink.LinkSetUp(port)
+}
+
+// hardwareAddress returns the hardware address of the interface with an address. It follows from the address, because machines keep it in their
+// neighbor tables: one that starts again has it again, and a bridge does not take that of another port when a machine is lost.
+func hardwareAddress(cidr string) (net.HardwareAddr, error) {
+	ip, _, err := net.ParseCIDR(cidr)
+	if err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
+	ip4 := ip.To4()
+	if ip4 == nil {
+		return nil, fmt.Errorf("address %s: is not an address of IPv4", cidr)
+	}
+	return append(net.HardwareAddr{0x02, 0}, ip4...), nil // 02: administered locally
 }
 
 // unplug removes the port of a machine. The kernel removes it too, some time after the machine has terminated.
@@ -66,8 +84,12 @@ func configureNetwork(spec Spec) error {
 		return err
 	}
 	if spec.Bridge != nil {
+		hardware, err := hardwareAddress(spec.Bridge.Address)
+		if err != nil {
+			return err
+		}
 		attributes := netlink.NewLinkAttrs()
-		attributes.Name = spec.Bridge.Name
+		attributes.Name, attributes.HardwareAddr = spec.Bridge.Name, hardware
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
 			return fmt.Errorf("creating bridge %s: %w", spec.Bridge.Name, err)
 		}
