@@ -25,6 +25,7 @@ var mains = map[string]string{
 	"maestro-agent":      "maestro/cmd/maestro-agent",
 	"maestro-server":     "maestro/cmd/maestro-server",
 	"management-audit":   "tooling/management-audit/cmd/management-audit",
+	"monitor":            "monitor/cmd/monitor",
 	"update-graph":       "tooling/update-graph/cmd/update-graph",
 }
 

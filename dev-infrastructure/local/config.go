@@ -215,7 +215,7 @@ func (c *Config) managementClusters() []string {
 // processNames returns the names of all processes that a region can have.
 func (c *Config) processNames() []string {
 	names := []string{
-		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin",
+		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor",
 	}
 	for _, cluster := range c.managementClusters() {
 		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit")

@@ -110,6 +110,7 @@ func (r *Region) Endpoints() Endpoints {
 			"frontend":           r.address(frontendOps),
 			"backend":            r.address(backendOps),
 			"admin":              r.address(adminOps),
+			"monitor":            r.address(monitorOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
 			"azure-emulator":     r.address(azureOps),

@@ -32,6 +32,7 @@ func (r *Region) identities() []identity {
 		{"frontend", mesh.Frontend, loopback},
 		{"backend", mesh.Backend, nil},
 		{"admin", mesh.Admin, loopback},
+		{"monitor", mesh.Monitor, nil},
 		{"cluster-service", mesh.ClusterService, loopback},
 		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
 		{"cosmos-emulator", mesh.CosmosEmulator, loopback},

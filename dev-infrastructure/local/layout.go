@@ -39,6 +39,7 @@ const (
 	azurePort            service = 38
 	azureOps             service = 39
 	etcdOps              service = 48
+	monitorOps           service = 49
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -28,7 +28,7 @@ func (r *Region) specs() []supervisor.Spec {
 	for _, m := range r.clusters {
 		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m))
 	}
-	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
+	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
@@ -227,6 +227,18 @@ func (r *Region) backend() supervisor.Spec {
 	return r.withWorkload(spec)
 }
 
+func (r *Region) monitor() supervisor.Spec {
+	spec := r.ours("monitor", "monitor", monitorOps, append(r.cosmosFlags(),
+		"--identity-dir="+r.identityDir("monitor"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--replica=local",
+		// Hosted API servers listen on loopback.
+		"--egress-addresses=127.0.0.1",
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	return r.withWorkload(spec)
+}
+
 func (r *Region) frontend() supervisor.Spec {
 	spec := r.ours("frontend", "frontend", frontendOps, append(slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("frontend")),
 		"--listen="+r.address(frontendPort),
@@ -313,6 +325,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("frontend", "the frontend", frontendPort)
 	add("frontend", "the frontend's metrics", frontendOps)
 	add("backend", "the backend's metrics", backendOps)
+	add("monitor", "monitor's metrics", monitorOps)
 	add("admin", "admin's API", adminPort)
 	add("admin", "admin's metrics", adminOps)
 	add("cluster-service", "cluster-service", clusterServicePort)

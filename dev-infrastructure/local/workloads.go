@@ -41,6 +41,7 @@ const (
 var workloads = map[string]struct{ clientID, objectID string }{
 	"frontend": {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f01", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a01"},
 	"backend":  {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f02", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a02"},
+	"monitor":  {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f04", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a04"},
 	"admin":    {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f03", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a03"},
 }
 
@@ -138,7 +139,7 @@ func (r *Region) cosmosAccountFile() string { return r.state.path("cosmos-accoun
 // each service.
 func (r *Region) writeCosmosAccount(context.Context) error {
 	var definitions, assignments []any
-	for _, role := range database.Roles() {
+	for _, role := range append(database.Roles(), database.MonitorRole()) {
 		for _, grant := range role.Grants {
 			id := role.Service + grant.Scope()
 			definitions = append(definitions, map[string]any{"id": id, "roleName": id, "assignableScopes": []string{grant.Scope()}, "dataActions": grant.DataActions})

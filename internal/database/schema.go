@@ -82,7 +82,7 @@ func ignoreExists(err error) error {
 // Role is what one service may do with the data. The infrastructure of a region creates a custom role definition of Cosmos DB for
 // each grant and assigns it to the service's identity at the grant's container.
 type Role struct {
-	// Service is frontend, backend or admin.
+	// Service is frontend, backend, admin or monitor.
 	Service string
 	Grants  []Grant
 }
@@ -128,6 +128,12 @@ func Roles() []Role {
 			{billingContainer, []string{readItems}},
 		}},
 	}
+}
+
+// MonitorRole returns the rights of monitor. It is not one of Roles, because the infrastructure of a region has no identity for monitor
+// yet. The leases of all services are in one container, and Cosmos DB has no rights for a part of it.
+func MonitorRole() Role {
+	return Role{"monitor", []Grant{{"", []string{readMetadata}}, {leasesContainer, []string{createItems, replaceItems, executeQuery}}}}
 }
 
 // Scope returns the scope of a grant's role assignment, relative to the account.

@@ -95,12 +95,16 @@ func TestClusterLifecycle(t *testing.T) {
 
 	t.Run("documented log records", requireDocumentedRecords)
 
+	uid := uidOf(t, ctx, clusterService(t), id)
+	t.Run("monitor", func(t *testing.T) { awaitMonitored(t, ctx, uid) })
+
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		t.Errorf("GET after the deletion returned %v", err)
 	}
+	awaitNotMonitored(t, ctx, uid)
 }
 
 // hostedCluster returns a client of a hosted API server with the administrator's kubeconfig.

@@ -103,6 +103,8 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 	config.Build = true
 	if r.previous != "" {
 		config.Programs = with(r.previous)
+		// Its Cluster Service rejects the calls of a workload that it does not know.
+		config.Without = append(config.Without, "monitor")
 	}
 	began := time.Now()
 	started, err := local.Start(ctx, config)

@@ -53,9 +53,9 @@ func Work(ctx context.Context, p *process.Process, leaser partition.Leaser, conn
 	if err != nil {
 		return fmt.Errorf("--egress-addresses: %w", err)
 	}
-	prober := probe.New(probe.Options{Vantage: fact.Outside, Connections: options.Connections})
+	prober := probe.New(probe.Options{Vantage: fact.Outside, Connections: options.Connections, Dial: options.dial})
 	defer prober.Close()
-	watch := observer.New(prober, observer.NewMetrics(p.Metrics), nil, p.Log)
+	watch := observer.New(prober, observer.NewMetrics(p.Metrics), observer.Options{Interval: options.interval, Log: p.Log})
 	clusters := roster.New(clusterservicev1.NewClusterServiceClient(connection), watch, roster.Options{Addresses: addresses, Log: p.Log})
 	owner := partition.NewOwner(partition.Options{Service: "monitor", Groups: observer.Groups, Replica: options.Replica, Duration: options.LeaseDuration, Log: p.Log})
 	owner.Subscribe(watch.GroupAcquired, watch.GroupLost)

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -29,6 +31,11 @@ type Options struct {
 	Addresses string
 	// Connections is the maximum number of kept connections.
 	Connections int
+
+	// interval is the time between two probes of a cluster; 0 means the default. Tests set it.
+	interval time.Duration
+	// dial opens connections to API servers; nil means a net.Dialer. Tests set it.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // AddFlags registers the flags of the options.

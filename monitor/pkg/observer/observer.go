@@ -23,8 +23,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/wheel"
 )
 
-// Groups is the number of groups of clusters. It must not change while replicas with another number run.
-const Groups = 256
+// Groups is the number of groups of clusters. It must not change while replicas with another number run. Each group of a dead
+// replica costs its next owner one write, so more groups would make a takeover slower, and no region needs more replicas.
+const Groups = 64
 
 // The times of probes.
 const (
@@ -57,12 +58,22 @@ type Prober interface {
 	Forget(cluster string)
 }
 
+// Options are the options of an Observer.
+type Options struct {
+	// Interval replaces the time between two probes of a cluster if it is greater than 0.
+	Interval time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
 // Observer probes clusters. It is safe for concurrent use.
 type Observer struct {
-	prober  Prober
-	metrics *Metrics
-	now     func() time.Time
-	log     *slog.Logger
+	prober   Prober
+	metrics  *Metrics
+	interval time.Duration
+	now      func() time.Time
+	log      *slog.Logger
 
 	mu       sync.Mutex
 	owned    map[partition.Group]bool
@@ -89,12 +100,16 @@ type cluster struct {
 	changed time.Time
 }
 
-// New returns an Observer that owns no group. now is the clock; nil means time.Now.
-func New(prober Prober, metrics *Metrics, now func() time.Time, log *slog.Logger) *Observer {
+// New returns an Observer that owns no group.
+func New(prober Prober, metrics *Metrics, options Options) *Observer {
+	if options.Interval <= 0 {
+		options.Interval = Interval
+	}
+	now := options.Now
 	if now == nil {
 		now = time.Now
 	}
-	return &Observer{prober: prober, metrics: metrics, now: now, log: log, owned: map[partition.Group]bool{},
+	return &Observer{prober: prober, metrics: metrics, interval: options.Interval, now: now, log: options.Log, owned: map[partition.Group]bool{},
 		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: wheel.New[string](tick, slots, now()),
 		detector: blindness.New(), perShard: map[string]int{}}
 }
@@ -184,12 +199,12 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 	}
 	o.noteVerdict(ctx, c, &verdict, now)
 	if c.entry.Cluster.Unprobed == "" {
-		o.wheel.Schedule(uid, nextProbe(c, now))
+		o.wheel.Schedule(uid, o.nextProbe(c, now))
 	}
 }
 
 // nextProbe returns when a cluster is probed next.
-func nextProbe(c *cluster, now time.Time) time.Time {
+func (o *Observer) nextProbe(c *cluster, now time.Time) time.Time {
 	failed, bad := c.last.Outcome != fact.OK, c.state == judge.Unavailable
 	switch {
 	case c.last.Outcome == fact.Local:
@@ -199,7 +214,7 @@ func nextProbe(c *cluster, now time.Time) time.Time {
 	case !c.changed.IsZero() && now.Sub(c.changed) < alertPeriod:
 		return now.Add(alertInterval)
 	}
-	return wheel.Next(c.entry.UID, Interval, now)
+	return wheel.Next(c.entry.UID, o.interval, now)
 }
 
 // noteVerdict logs a changed state of an API.
@@ -283,11 +298,12 @@ func (o *Observer) GroupLost(group partition.Group) {
 // watch adds or updates a cluster of an owned group.
 func (o *Observer) watch(entry roster.Entry) {
 	c := o.clusters[entry.UID]
-	if c == nil {
+	known := c != nil
+	if !known {
 		c = &cluster{}
 		o.clusters[entry.UID] = c
 	}
-	probed := c.entry.UID != "" && c.entry.Cluster.Unprobed == ""
+	probed := known && c.entry.Cluster.Unprobed == ""
 	c.entry = entry
 	switch {
 	case entry.Cluster.Unprobed != "":
@@ -295,8 +311,10 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.detector.Forget(entry.UID)
 		o.prober.Forget(entry.UID)
 		c.history, c.last, c.state, c.changed = judge.History{}, fact.Result{}, "", time.Time{}
-	case !probed:
-		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, Interval, o.now()))
+	case !known:
+		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, o.interval, o.now()))
+	case !probed: // it became ready or was allowed: probe it at once
+		o.wheel.Schedule(entry.UID, o.now())
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *servers) connections() int {
 func run(t *testing.T, s *servers, clusters int) (o *Observer, registry *prometheus.Registry, uids []string) {
 	t.Helper()
 	registry = prometheus.NewRegistry()
-	o = New(s, NewMetrics(registry), nil, slog.New(slog.DiscardHandler))
+	o = New(s, NewMetrics(registry), Options{Log: slog.New(slog.DiscardHandler)})
 	registry.MustRegister(NewCollector(o))
 	for i := range clusters {
 		uids = append(uids, fmt.Sprintf("00000000-0000-4000-8000-%012d", i))

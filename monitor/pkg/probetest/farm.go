@@ -1,0 +1,170 @@
+// Package probetest provides a Farm: any number of API servers for tests, at one listener. They are distinguished by the name that
+// a client requests in the TLS handshake, and each can be made to fail.
+package probetest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/authority"
+)
+
+// Fault is what a server of a Farm does instead of answering 200.
+type Fault string
+
+// The faults.
+const (
+	// EtcdAway answers 500 and reports that the check of etcd failed.
+	EtcdAway Fault = "etcd-away"
+	// Hang reads requests and answers none.
+	Hang Fault = "hang"
+	// Overload answers 429.
+	Overload Fault = "overload"
+	// Expired presents an expired certificate to new connections, and closes the others.
+	Expired Fault = "expired"
+	// Closed closes connections.
+	Closed Fault = "closed"
+)
+
+// domain is the domain of the servers' names.
+const domain = "farm.test"
+
+// Farm serves any number of API servers.
+type Farm struct {
+	// Authorities verify the certificates of all servers, PEM.
+	Authorities string
+
+	address       string
+	valid, ending tls.Certificate
+	open          atomic.Int64
+	requests      atomic.Int64
+
+	mu     sync.Mutex
+	faults map[string]Fault
+}
+
+// New starts a Farm that ends with the test.
+func New(t testing.TB) *Farm {
+	t.Helper()
+	signer, err := authority.Open(t.TempDir(), "farm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Farm{Authorities: string(signer.CertificatePEM()), faults: map[string]Fault{}}
+	issue := func(lifetime time.Duration) tls.Certificate {
+		path := filepath.Join(t.TempDir(), "tls")
+		if err := signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "farm"}}, "*."+domain); err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.LoadX509KeyPair(path+".crt", path+".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	f.valid, f.ending = issue(30*24*time.Hour), issue(time.Nanosecond)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.address = listener.Addr().String()
+	config := &tls.Config{MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if f.fault(hello.ServerName) == Expired {
+			return &f.ending, nil
+		}
+		return &f.valid, nil
+	}}
+	var connections sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	connections.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			f.open.Add(1)
+			connections.Go(func() {
+				defer f.open.Add(-1)
+				stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+				defer stop()
+				defer func() { _ = conn.Close() }()
+				f.serve(tls.Server(conn, config))
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		cancel()
+		connections.Wait()
+	})
+	return f
+}
+
+// URL returns the URL of a server. Clients must use Dial.
+func (f *Farm) URL(name string) string { return "https://" + name + "." + domain + ":6443" }
+
+// Dial connects to the farm instead of an address.
+func (f *Farm) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, f.address)
+}
+
+// Break makes servers fail, or with an empty fault work again.
+func (f *Farm) Break(fault Fault, names ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range names {
+		if f.faults[name+"."+domain] = fault; fault == "" {
+			delete(f.faults, name+"."+domain)
+		}
+	}
+}
+
+// Open returns the number of open connections, and Requests that of all requests so far.
+func (f *Farm) Open() int64 { return f.open.Load() }
+
+// Requests returns the number of requests that the farm received.
+func (f *Farm) Requests() int64 { return f.requests.Load() }
+
+func (f *Farm) fault(host string) Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.faults[host]
+}
+
+func (f *Farm) serve(conn *tls.Conn) {
+	reader := bufio.NewReaderSize(conn, 512)
+	for {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		f.requests.Add(1)
+		status, body := "200 OK", "ok"
+		switch f.fault(conn.ConnectionState().ServerName) {
+		case EtcdAway:
+			status, body = "500 Internal Server Error", "[+]ping ok\n[-]etcd failed: reason withheld\n"+request.URL.Path[1:]+" check failed\n"
+		case Overload:
+			status, body = "429 Too Many Requests", ""
+		case Hang:
+			_, _ = io.Copy(io.Discard, reader)
+			return
+		case Expired, Closed:
+			return
+		}
+		if _, err := fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body); err != nil {
+			return
+		}
+	}
+}
