@@ -24,6 +24,7 @@ require (
 	github.com/hcpmesh/hcpmesh/tooling/charts v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/dashboards v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/prometheus/client_golang v1.24.0
@@ -104,6 +105,7 @@ require (
 	github.com/google/cel-go v0.26.1 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
+	github.com/grafana/grafana-foundation-sdk/go v0.0.12 // indirect
 	github.com/grafana/regexp v0.0.0-20240518133315-a468a5bfb3bc // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
 	github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator v0.0.0 // indirect
@@ -197,6 +199,7 @@ replace (
 	github.com/hcpmesh/hcpmesh/tooling/charts => ../tooling/charts
 	github.com/hcpmesh/hcpmesh/tooling/configure => ../tooling/configure
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../tooling/cosmos-emulator
+	github.com/hcpmesh/hcpmesh/tooling/dashboards => ../tooling/dashboards
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl => ../tooling/hcpctl
 	github.com/hcpmesh/hcpmesh/tooling/mesh-policies => ../tooling/mesh-policies
 )

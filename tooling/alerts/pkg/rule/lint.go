@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// annotations are the annotations of each alert. The dashboard is missing because no dashboard exists yet.
+// annotations are the annotations of each alert. No alert names a dashboard.
 var annotations = []string{"command", "impact", "runbook", "summary"}
 
 var (
@@ -51,6 +51,8 @@ func (l *Linter) rule(file string, rule Rule) []error {
 	}
 	all := append(result, slices.Sorted(maps.Keys(rule.Labels))...)
 	if rule.Record != "" {
+		// Several rules may record series of one metric, with different labels.
+		all = append(all, l.Metrics[rule.Record].Labels...)
 		l.Metrics[rule.Record] = Metric{Kind: recorded, Labels: slices.Compact(slices.Sorted(slices.Values(all)))}
 		return nil
 	}

@@ -1,0 +1,40 @@
+package boards
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/slo"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+)
+
+// objectives has a row for each service level objective.
+func objectives() *dashboard.Dashboard {
+	d := &dashboard.Dashboard{Name: "objectives", Title: "Service level objectives", Question: "Which promises to customers are kept, and how much of each error budget is left?"}
+	for _, o := range slo.Objectives() {
+		legend := "region"
+		if len(o.By) > 0 {
+			legend = "{{" + strings.Join(o.By, "}} {{") + "}}"
+		}
+		d.Rows = append(d.Rows, dashboard.Row{Title: o.Promise, Panels: []dashboard.Panel{
+			bad(number(o.Name+": budget", fmt.Sprintf("Share of the error budget of %d days that is left.", int(slo.Window.Hours()/24)), dashboard.Share,
+				query(fmt.Sprintf(`slo:error_budget:ratio{slo=%q}`, o.Name), legend)),
+				dashboard.Below(0), o.Runbook),
+			bad(graph(o.Name+": errors", "Share of events within an hour that were errors. At the limit, the budget would be spent in exactly its period.", dashboard.Share,
+				query(fmt.Sprintf(`slo:errors:increase1h{slo=%[1]q} / slo:events:increase1h{slo=%[1]q}`, o.Name), legend)),
+				dashboard.From(share(1-o.Target)), o.Runbook),
+			graph(o.Name+": events", "Events within an hour.", dashboard.Count,
+				query(fmt.Sprintf(`slo:events:increase1h{slo=%q}`, o.Name), legend)),
+		}})
+	}
+	return d
+}
+
+// share returns a share without the digits that only the binary representation adds.
+func share(value float64) float64 {
+	var rounded float64
+	if _, err := fmt.Sscan(fmt.Sprintf("%.6f", value), &rounded); err != nil {
+		panic(err) // the text is a number
+	}
+	return rounded
+}
