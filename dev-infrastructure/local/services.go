@@ -234,6 +234,7 @@ func (r *Region) monitor() supervisor.Spec {
 		"--replica=local",
 		// Hosted API servers listen on loopback.
 		"--egress-addresses=127.0.0.1",
+		"--anchors="+r.address(frontendPort)+","+r.address(clusterServicePort),
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	return r.withWorkload(spec)

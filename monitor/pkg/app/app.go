@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/anchor"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
@@ -79,6 +80,7 @@ func Work(ctx context.Context, p *process.Process, leaser partition.Leaser, conn
 	wg.Go(func() { clusters.Run(ctx) })
 	wg.Go(func() { watch.Run(ctx) })
 	wg.Go(func() { _ = owner.Run(ctx, leaser) })
+	wg.Go(func() { anchor.Run(ctx, anchor.Options{Addresses: options.anchors(), Report: watch.ObserveAnchor}) })
 	wg.Wait()
 	return ctx.Err()
 }

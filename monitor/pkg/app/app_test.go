@@ -34,10 +34,14 @@ import (
 var (
 	clusters = flag.Int("clusters", 300, "`number` of clusters")
 	interval = flag.Duration("interval", time.Second, "`time` between two probes of a cluster")
+	rounds   = flag.Int("rounds", 1, "`number` of times that TestReplicaIsReplacedAfterKill waits for a probe of each cluster")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if os.Getenv(replicaVariable) != "" {
+		os.Exit(runReplica())
+	}
 	os.Exit(leaktest.Check(m.Run()))
 }
 
@@ -302,7 +306,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		flags := flag.NewFlagSet("monitor", flag.ContinueOnError)
 		flags.SetOutput(io.Discard)
 		options.AddFlags(flags)
-		if err := flags.Parse([]string{"--cosmos-endpoint=https://cosmos", "--identity-dir=/identity", "--cluster-service-address=cluster-service:8443", "--replica=a", "--egress-addresses=192.0.2.1, 2001:db8::1"}); err != nil {
+		if err := flags.Parse([]string{"--cosmos-endpoint=https://cosmos", "--identity-dir=/identity", "--cluster-service-address=cluster-service:8443", "--replica=a", "--egress-addresses=192.0.2.1, 2001:db8::1", "--anchors=login.example.com:443"}); err != nil {
 			t.Fatal(err)
 		}
 		return options
@@ -316,6 +320,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"no Cluster Service":  func(o *Options) { o.ClusterServiceAddress = "" },
 		"no replica":          func(o *Options) { o.Replica = "" },
 		"a wrong address":     func(o *Options) { o.Addresses = "192.0.2.1,,192.0.2.2" },
+		"a wrong anchor":      func(o *Options) { o.Anchors = "login.example.com:443,login.example.com" },
 		"a short lease":       func(o *Options) { o.LeaseDuration = time.Millisecond },
 		"no connections":      func(o *Options) { o.Connections = 0 },
 		"too many connection": func(o *Options) { o.Connections = 1_000_000 },

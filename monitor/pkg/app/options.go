@@ -29,6 +29,8 @@ type Options struct {
 	LeaseDuration time.Duration
 	// Addresses are those from which API servers see monitor's connections, separated by commas.
 	Addresses string
+	// Anchors are the servers that tell whether monitor's own network works, each host:port, separated by commas.
+	Anchors string
 	// Connections is the maximum number of kept connections.
 	Connections int
 
@@ -48,6 +50,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Replica, "replica", host, "unique `name` of this replica; a restarted replica with the same name acquires its groups at once")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", 6*time.Second, "time after a replica's last heartbeat when other replicas acquire its groups")
 	flags.StringVar(&o.Addresses, "egress-addresses", "", "`addresses` from which API servers see monitor's connections, separated by commas; without them, clusters with authorized CIDRs are not probed")
+	flags.StringVar(&o.Anchors, "anchors", "", "`servers` host:port, separated by commas, that do not depend on hosted clusters; if none of them can be reached, monitor's own network is broken and it makes no statement about clusters")
 	flags.IntVar(&o.Connections, "max-connections", 10_000, "maximum `number` of connections to API servers that are kept open, 1 to 100000")
 }
 
@@ -61,6 +64,11 @@ func (o *Options) Validate() error {
 	}
 	if _, err := o.addresses(); err != nil {
 		return fmt.Errorf("--egress-addresses: %w", err)
+	}
+	for _, address := range o.anchors() {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			return fmt.Errorf("--anchors: %q is not host:port", address)
+		}
 	}
 	switch {
 	case o.ClusterServiceAddress == "":
@@ -77,15 +85,26 @@ func (o *Options) Validate() error {
 
 func (o *Options) addresses() ([]netip.Addr, error) {
 	var addresses []netip.Addr
-	for text := range strings.SplitSeq(o.Addresses, ",") {
-		if text == "" && o.Addresses == "" {
-			break
-		}
-		address, err := netip.ParseAddr(strings.TrimSpace(text))
+	for _, text := range list(o.Addresses) {
+		address, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, err
 		}
 		addresses = append(addresses, address)
 	}
 	return addresses, nil
+}
+
+func (o *Options) anchors() []string { return list(o.Anchors) }
+
+// list returns the values that commas separate, without spaces around them. An empty text has none.
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	values := strings.Split(text, ",")
+	for i := range values {
+		values[i] = strings.TrimSpace(values[i])
+	}
+	return values
 }

@@ -3,8 +3,8 @@
 //
 // A Detector receives whether each probe reached its server, and computes a View from the clusters that were probed within
 // the last seconds. Clusters fail together for two reasons. If most clusters of one provision shard fail, the shard is
-// unreachable. If clusters of several shards fail together, or a server that does not depend on any cluster (an anchor)
-// fails too, monitor is blind. With one shard and without anchors the two look the same, and the shard is reported.
+// unreachable. If clusters of several shards fail together, or no server can be reached that does not depend on any cluster (an
+// anchor), monitor is blind. With one shard and without anchors the two look the same, and the shard is reported.
 package blindness
 
 import (
@@ -46,7 +46,8 @@ type Detector struct {
 	clusters map[string]sample
 	shards   map[string]*count
 	// recent are the probes of the window in order of time. Probes that a later one of the cluster replaced are ignored.
-	recent  []event
+	recent []event
+	// anchors has the failure of each anchor, or an empty string.
 	anchors map[string]string
 	view    View
 }
@@ -95,9 +96,7 @@ func (d *Detector) Observe(at time.Time, cluster, shard string, reached bool) {
 
 // ObserveAnchor stores the last probe of an anchor. failure is empty if the anchor answered.
 func (d *Detector) ObserveAnchor(name, failure string) {
-	if d.anchors[name] = failure; failure == "" {
-		delete(d.anchors, name)
-	}
+	d.anchors[name] = failure
 }
 
 // Forget removes a cluster that is no longer probed.
@@ -160,9 +159,8 @@ func (d *Detector) expire(now time.Time) {
 
 // blindReason returns why monitor is blind, or an empty string. While it is blind, lower thresholds apply.
 func (d *Detector) blindReason() string {
-	if len(d.anchors) > 0 {
-		name := slices.Sorted(maps.Keys(d.anchors))[0]
-		return fmt.Sprintf("The anchor %s does not answer either: %s.", name, d.anchors[name])
+	if reason := d.anchorReason(); reason != "" {
+		return reason
 	}
 	share := blindShare
 	if d.view.Blind {
@@ -181,4 +179,18 @@ func (d *Detector) blindReason() string {
 	}
 	slices.Sort(failing)
 	return fmt.Sprintf("%d clusters of the shards %s stopped answering together.", unreached, strings.Join(failing, ", "))
+}
+
+// anchorReason returns why no anchor can be reached. It returns an empty string if there are no anchors, or if one can be reached.
+func (d *Detector) anchorReason() string {
+	for _, failure := range d.anchors {
+		if failure == "" {
+			return ""
+		}
+	}
+	if len(d.anchors) == 0 {
+		return ""
+	}
+	first := slices.Sorted(maps.Keys(d.anchors))[0]
+	return fmt.Sprintf("None of the %d anchors can be reached; %s: %s.", len(d.anchors), first, d.anchors[first])
 }

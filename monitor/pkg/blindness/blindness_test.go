@@ -106,17 +106,18 @@ func TestSomeBrokenClustersOnAllShardsAreNotBlindness(t *testing.T) {
 	}
 }
 
-func TestFailedAnchorMeansBlindness(t *testing.T) {
+func TestUnreachableAnchorsMeanBlindness(t *testing.T) {
 	t.Parallel()
 	f := newFleet(1, 3)
 	f.run(60, all)
-	f.detector.ObserveAnchor("frontend", "dial: timeout")
-	if view := f.run(20, none); !view.Blind || view.Reason != "The anchor frontend does not answer either: dial: timeout." {
-		t.Errorf("with a failed anchor: %+v", view)
+	f.detector.ObserveAnchor("a:443", "timeout")
+	f.detector.ObserveAnchor("b:443", "timeout")
+	if view := f.run(20, none); !view.Blind || view.Reason != "None of the 2 anchors can be reached; a:443: timeout." {
+		t.Errorf("without any anchor: %+v", view)
 	}
-	f.detector.ObserveAnchor("frontend", "")
+	f.detector.ObserveAnchor("b:443", "")
 	if view := f.run(20, none); view.Blind || len(view.Shards) != 1 {
-		t.Errorf("with an anchor that answers and a shard that does not: %+v", view)
+		t.Errorf("with one anchor and a shard that does not answer: %+v", view)
 	}
 }
 

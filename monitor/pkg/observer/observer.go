@@ -233,7 +233,7 @@ func (o *Observer) noteVerdict(ctx context.Context, c *cluster, verdict *judge.V
 		log.InfoContext(ctx, "the API of a cluster is available again")
 		return
 	}
-	concern := verdict.Concerns[len(verdict.Concerns)-1]
+	concern := verdict.Concerns[0]
 	log.WarnContext(ctx, "the API of a cluster is unavailable", logkey.Reason, string(concern.Kind), logkey.Since, concern.Since.UTC().Format(time.RFC3339),
 		logkey.Message, concern.Evidence)
 }
@@ -244,7 +244,7 @@ func (o *Observer) noteView(ctx context.Context, view blindness.View) {
 		return
 	}
 	if o.blind = view.Blind; o.blind {
-		o.log.ErrorContext(ctx, "monitor cannot see the clusters; all states are unknown", logkey.Reason, view.Reason)
+		o.log.WarnContext(ctx, "monitor cannot see the clusters; all states are unknown", logkey.Reason, view.Reason)
 		return
 	}
 	o.log.InfoContext(ctx, "monitor sees the clusters again")
@@ -273,6 +273,13 @@ func (o *Observer) Remove(uid string) {
 		delete(o.entries, group)
 	}
 	o.forget(uid)
+}
+
+// ObserveAnchor stores the outcome of a check of an anchor; see package anchor.
+func (o *Observer) ObserveAnchor(address, failure string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.detector.ObserveAnchor(address, failure)
 }
 
 // GroupAcquired begins to observe the clusters of a group.

@@ -49,10 +49,12 @@ type Farm struct {
 	address       string
 	valid, ending tls.Certificate
 	open          atomic.Int64
-	requests      atomic.Int64
+	accepted      atomic.Int64
 
 	mu     sync.Mutex
 	faults map[string]Fault
+	// last is the time of the last request to each host.
+	last map[string]time.Time
 }
 
 // New starts a Farm that ends with the test.
@@ -62,7 +64,7 @@ func New(t testing.TB) *Farm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Farm{Authorities: string(signer.CertificatePEM()), faults: map[string]Fault{}}
+	f := &Farm{Authorities: string(signer.CertificatePEM()), faults: map[string]Fault{}, last: map[string]time.Time{}}
 	issue := func(lifetime time.Duration) tls.Certificate {
 		path := filepath.Join(t.TempDir(), "tls")
 		if err := signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "farm"}}, "*."+domain); err != nil {
@@ -95,6 +97,7 @@ func New(t testing.TB) *Farm {
 				return
 			}
 			f.open.Add(1)
+			f.accepted.Add(1)
 			connections.Go(func() {
 				defer f.open.Add(-1)
 				stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -131,11 +134,29 @@ func (f *Farm) Break(fault Fault, names ...string) {
 	}
 }
 
-// Open returns the number of open connections, and Requests that of all requests so far.
+// Open returns the number of open connections.
 func (f *Farm) Open() int64 { return f.open.Load() }
 
-// Requests returns the number of requests that the farm received.
-func (f *Farm) Requests() int64 { return f.requests.Load() }
+// Accepted returns the number of connections that were opened so far.
+func (f *Farm) Accepted() int64 { return f.accepted.Load() }
+
+// LastRequest returns the time of the last request to a server, or the zero time.
+func (f *Farm) LastRequest(name string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last[name+"."+domain]
+}
+
+// Address returns the address of the listener.
+func (f *Farm) Address() string { return f.address }
+
+// received stores the time of a request and returns the fault of its server.
+func (f *Farm) received(host string) Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last[host] = time.Now()
+	return f.faults[host]
+}
 
 func (f *Farm) fault(host string) Fault {
 	f.mu.Lock()
@@ -150,9 +171,8 @@ func (f *Farm) serve(conn *tls.Conn) {
 		if err != nil {
 			return
 		}
-		f.requests.Add(1)
 		status, body := "200 OK", "ok"
-		switch f.fault(conn.ConnectionState().ServerName) {
+		switch f.received(conn.ConnectionState().ServerName) {
 		case EtcdAway:
 			status, body = "500 Internal Server Error", "[+]ping ok\n[-]etcd failed: reason withheld\n"+request.URL.Path[1:]+" check failed\n"
 		case Overload:
