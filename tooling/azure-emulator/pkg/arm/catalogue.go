@@ -5,6 +5,7 @@ import "regexp"
 // The api-versions of the catalogue, by provider. The templates of a region's infrastructure use them.
 const (
 	aksVersion      = "2024-05-01"
+	alertsVersion   = "2023-03-01"
 	cdnVersion      = "2024-02-01"
 	cosmosVersion   = "2024-05-15"
 	eventsVersion   = "2024-06-01-preview"
@@ -82,6 +83,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.ContainerRegistry/registries/cacheRules", registryVersion, false, true, storedType{immutable: []string{"sourceRepository", "targetRepository"}}},
 
 		{"Microsoft.Monitor/accounts", monitorVersion, true, false, storedType{computed: monitorWorkspace}},
+		{"Microsoft.AlertsManagement/prometheusRuleGroups", alertsVersion, true, false, storedType{}},
 	} {
 		stored := e.storedType
 		all = append(all, &resourceType{name: e.name, versions: []string{e.version}, tracked: e.tracked, longPut: e.long, longDelete: e.long,
