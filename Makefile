@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -103,6 +103,10 @@ istio-test: third-party ## enforce the policies of the mesh with a real istiod, 
 alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with promtool, also with changed thresholds
 	tooling/third-party/build.sh observability
 	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 30m -v -run 'Alert|Objectives' ./test -all-alerts
+
+drills: third-party postgresql ## make alerts fire in a local region, through a real Prometheus and Alertmanager, and end
+	tooling/third-party/build.sh observability
+	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 40m -v ./test/drills
 
 # The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
 # captured data.

@@ -1,0 +1,175 @@
+package drills
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/alertmanager"
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
+)
+
+// scale divides the windows and hold times of rules, and the times of Alertmanager, so that a drill takes seconds.
+const scale = 20
+
+var (
+	// window matches the range of a selector or subquery and an offset.
+	window = regexp.MustCompile(`\[([0-9]+[smhd])(?::([0-9]+[smhd]))?\]|offset ([0-9]+[smhd])`)
+	amount = regexp.MustCompile(`[0-9]+[smhd]`)
+	// waiting matches the times of a route of Alertmanager.
+	waiting = regexp.MustCompile(`((?:group_wait|group_interval|repeat_interval): )([0-9]+[smhd])`)
+	// listening matches the log record with the address of a server.
+	listening = regexp.MustCompile(`msg="Listening on" (?:component=[a-z]+ )?address=(\S+)`)
+)
+
+// shorten divides a duration by scale; at least a second remains of one that is not 0.
+func shorten(text string) string {
+	units := map[byte]int{'s': 1, 'm': 60, 'h': 3600, 'd': 86400}
+	var count int
+	if _, err := fmt.Sscanf(text[:len(text)-1], "%d", &count); err != nil || count == 0 {
+		return text
+	}
+	return fmt.Sprintf("%ds", max(1, count*units[text[len(text)-1]]/scale))
+}
+
+// startMonitoring starts Alertmanager with the configuration of a production environment, and Prometheus with all rules of the repository. ops
+// are the addresses of the processes.
+func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map[string]string, webhook string) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for _, receiver := range []string{alertmanager.Pages, alertmanager.Tickets, alertmanager.Heartbeats} {
+		write(receiver+"-url", webhook)
+	}
+	config := strings.ReplaceAll(alertmanager.Config(alertmanager.Environment{Name: "drill", Production: true}), alertmanager.Folder, dir)
+	config = waiting.ReplaceAllStringFunc(config, func(match string) string { return amount.ReplaceAllStringFunc(match, shorten) })
+	receiver := serve(t, ctx, filepath.Join(programs, "alertmanager"), "--config.file="+write("alertmanager.yaml", config), "--storage.path="+filepath.Join(dir, "alertmanager"),
+		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
+
+	var scrapes []map[string]any
+	for process, address := range ops {
+		scrapes = append(scrapes, map[string]any{"job_name": process, "static_configs": []any{map[string]any{"targets": []string{address}}}})
+	}
+	prometheus, err := json.MarshalIndent(map[string]any{
+		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"rule_files":     []string{write("rules.yaml", shortRules(t))},
+		"scrape_configs": scrapes,
+		"alerting":       map[string]any{"alertmanagers": []any{map[string]any{"static_configs": []any{map[string]any{"targets": []string{receiver}}}}}},
+	}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, ctx, filepath.Join(programs, "prometheus"), "--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"),
+		"--web.listen-address=127.0.0.1:0")
+}
+
+// shortRules returns all rules of the repository with short windows and hold times.
+func shortRules(t *testing.T) string {
+	t.Helper()
+	var groups []rule.Group
+	err := filepath.WalkDir(root(t), func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, rule.Suffix):
+			return nil
+		}
+		relative, err := filepath.Rel(root(t), name)
+		if err != nil {
+			return err
+		}
+		file, err := rule.Read(os.DirFS(root(t)), filepath.ToSlash(relative))
+		if err != nil {
+			return err
+		}
+		for _, group := range file.Groups {
+			group.Interval = ""
+			for i := range group.Rules {
+				r := &group.Rules[i]
+				r.Expr = window.ReplaceAllStringFunc(r.Expr, func(match string) string { return amount.ReplaceAllStringFunc(match, shorten) })
+				if r.For != "" {
+					r.For = shorten(r.For)
+				}
+			}
+			groups = append(groups, group)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule.Text("Rules with short times.", groups)
+}
+
+// serve starts a server and returns its address when it listens. It ends with the test.
+func serve(t *testing.T, ctx context.Context, program string, arguments ...string) string {
+	t.Helper()
+	log := &output{}
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = time.Minute
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		_ = command.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", filepath.Base(program), log)
+		}
+	})
+	address := ""
+	eventually.Holds(t, deadline, filepath.Base(program)+" listens", func() error {
+		found := listening.FindStringSubmatch(log.String())
+		if found == nil {
+			return fmt.Errorf("its log has no address: %s", log)
+		}
+		address = found[1]
+		return nil
+	})
+	return address
+}
+
+// output collects what a process writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+var _ io.Writer = (*output)(nil)
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
