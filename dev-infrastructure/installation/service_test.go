@@ -50,6 +50,8 @@ type region struct {
 	entra   *standin.Entra
 	// mqtt is the address of the MQTT broker on loopback.
 	mqtt string
+	// loadProgram is the program of the load, which pushLoad builds.
+	loadProgram string
 }
 
 // text returns a key of the configuration.
@@ -124,21 +126,14 @@ func TestServicesRunOnNodes(t *testing.T) {
 		}
 	}
 	r.rollOutUnderLoad()
+	r.drainAndLoseNode([]string{"maestro-server", "cluster-service", "frontend", "backend", "admin"})
 }
 
 // startRegion starts a cluster of two nodes with images, or skips the test where none can run. PostgreSQL, the broker and the update service
 // are outside of the cluster, under the names that they have in Azure and at OpenShift.
 func startRegion(ctx context.Context, t *testing.T, images ...string) *region {
 	t.Helper()
-	r := newRegion(ctx, t, target, images, func(configured values.Target) kubernetes.Options {
-		return kubernetes.Options{
-			Hosts: outsideHosts(t, configured), StorageClass: textOf(t, configured, "audit", "queueStorageClass"),
-			Nodes: []kubernetes.Node{
-				{Name: "node-1", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-1"}},
-				{Name: "node-2", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-2"}},
-			},
-		}
-	})
+	r := newRegion(ctx, t, target, images, func(configured values.Target) kubernetes.Options { return serviceClusterOptions(t, configured) })
 	given, err := r.outside.GivenSecrets()
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +144,18 @@ func startRegion(ctx context.Context, t *testing.T, images ...string) *region {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// serviceClusterOptions are the options of a service cluster.
+func serviceClusterOptions(t *testing.T, configured values.Target) kubernetes.Options {
+	t.Helper()
+	return kubernetes.Options{
+		Hosts: outsideHosts(t, configured), StorageClass: textOf(t, configured, "audit", "queueStorageClass"),
+		Nodes: []kubernetes.Node{
+			{Name: "node-1", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-1"}},
+			{Name: "node-2", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-2"}},
+		},
+	}
 }
 
 // newRegion starts a cluster with images and with the options for the configuration of a region or a stamp, or skips the test where none

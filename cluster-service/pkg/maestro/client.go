@@ -49,15 +49,16 @@ type Client struct {
 	log        *slog.Logger
 }
 
-// NewClient returns a client that connects on its first call. Nil credentials mean plain text, for servers behind a mesh.
-func NewClient(address, source string, transport credentials.TransportCredentials, log *slog.Logger) (*Client, error) {
+// NewClient returns a client that connects on its first call. Nil credentials mean plain text, for servers behind a mesh. Options are added to those of
+// the connection.
+func NewClient(address, source string, transport credentials.TransportCredentials, log *slog.Logger, options ...grpc.DialOption) (*Client, error) {
 	if transport == nil {
 		transport = insecure.NewCredentials()
 	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
+	conn, err := grpc.NewClient(address, append([]grpc.DialOption{grpc.WithTransportCredentials(transport),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage))}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to Maestro: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 type adminClient struct {
 	url, caFile string
 	tokens      tokenSource
+	ports       usedPorts
 }
 
 func (c *adminClient) addFlags(flags *flag.FlagSet) {
@@ -42,9 +43,9 @@ func (c *adminClient) calls() (map[string]call, error) {
 		}
 	}
 	// The keys of intents need no other service, the shards need Cluster Service, and elevations the store.
-	maps.Copy(all, bothWays("keys", config, get(adminv1.IntentKeysPath)))
-	maps.Copy(all, bothWays("shards", config, get("/admin/v1/shards")))
-	maps.Copy(all, bothWays("elevate", config, func() httpCall { return c.elevate }))
+	maps.Copy(all, bothWays("keys", &c.ports, config, get(adminv1.IntentKeysPath)))
+	maps.Copy(all, bothWays("shards", &c.ports, config, get("/admin/v1/shards")))
+	maps.Copy(all, bothWays("elevate", &c.ports, config, func() httpCall { return c.elevate }))
 	return all, nil
 }
 

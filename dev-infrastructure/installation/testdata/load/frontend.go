@@ -21,6 +21,7 @@ type frontendClient struct {
 	url, identityDir, subscription, location string
 	identity                                 *mesh.Identity
 	tokens                                   tokenSource
+	ports                                    usedPorts
 }
 
 func (c *frontendClient) addFlags(flags *flag.FlagSet) {
@@ -44,10 +45,10 @@ func (c *frontendClient) calls() (map[string]call, error) {
 		return nil, err
 	}
 	all, config := map[string]call{}, func() *tls.Config { return c.identity.ClientTLS(mesh.Frontend) }
-	maps.Copy(all, bothWays("operations", config, func() httpCall { return c.operations }))
-	maps.Copy(all, bothWays("clusters", config, func() httpCall { return c.clusters }))
-	maps.Copy(all, bothWays("versions", config, func() httpCall { return c.versions }))
-	maps.Copy(all, bothWays("register", config, c.newRegister))
+	maps.Copy(all, bothWays("operations", &c.ports, config, func() httpCall { return c.operations }))
+	maps.Copy(all, bothWays("clusters", &c.ports, config, func() httpCall { return c.clusters }))
+	maps.Copy(all, bothWays("versions", &c.ports, config, func() httpCall { return c.versions }))
+	maps.Copy(all, bothWays("register", &c.ports, config, c.newRegister))
 	return all, nil
 }
 

@@ -13,12 +13,12 @@ import (
 type httpCall func(context.Context, *http.Client) error
 
 // bothWays returns two calls: one on connections that it keeps, and one on a new connection for each request.
-func bothWays(kind string, config func() *tls.Config, newCall func() httpCall) map[string]call {
-	kept, first, second := &http.Client{Transport: &http.Transport{TLSClientConfig: config()}}, newCall(), newCall()
+func bothWays(kind string, ports *usedPorts, config func() *tls.Config, newCall func() httpCall) map[string]call {
+	kept, first, second := &http.Client{Transport: &http.Transport{TLSClientConfig: config(), DialContext: ports.dial}}, newCall(), newCall()
 	return map[string]call{
 		kind: func(ctx context.Context) error { return first(ctx, kept) },
 		kind + " on a new connection": func(ctx context.Context) error {
-			return second(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: config(), DisableKeepAlives: true}})
+			return second(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: config(), DialContext: ports.dial, DisableKeepAlives: true}})
 		},
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
@@ -23,6 +25,7 @@ type maestroClient struct {
 	grpcAddress, restURL, consumer        string
 	clusterServiceIdentity, adminIdentity string
 	clusterService, admin                 *mesh.Identity
+	ports                                 usedPorts
 }
 
 func (c *maestroClient) addFlags(flags *flag.FlagSet) {
@@ -56,14 +59,15 @@ func (c *maestroClient) calls() (map[string]call, error) {
 			return c.publish(ctx, on)
 		},
 	}
-	maps.Copy(calls, bothWays("list", func() *tls.Config { return c.admin.ClientTLS(mesh.MaestroServer) }, func() httpCall { return c.list }))
+	maps.Copy(calls, bothWays("list", &c.ports, func() *tls.Config { return c.admin.ClientTLS(mesh.MaestroServer) }, func() httpCall { return c.list }))
 	return calls, nil
 }
 
 // connect returns a client of the gRPC API, which connects with its first call.
 func (c *maestroClient) connect() (*maestro.Client, error) {
 	transport := credentials.NewTLS(c.clusterService.ClientTLS(mesh.MaestroServer))
-	return maestro.NewClient(c.grpcAddress, mesh.MaestroSource, transport, slog.New(slog.DiscardHandler))
+	dialer := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return c.ports.dial(ctx, "tcp", address) })
+	return maestro.NewClient(c.grpcAddress, mesh.MaestroSource, transport, slog.New(slog.DiscardHandler), dialer)
 }
 
 // publish creates a bundle.

@@ -25,7 +25,7 @@ const (
 	// callTimeout bounds a call. A call that takes longer has failed.
 	callTimeout = 10 * time.Second
 	// maxFailures bounds the failures that are kept.
-	maxFailures = 50
+	maxFailures = 500
 )
 
 // call makes one call. Its error means that the call failed.
