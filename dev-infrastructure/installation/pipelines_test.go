@@ -38,6 +38,8 @@ type pipelines struct {
 	// management is the management cluster of the region.
 	management                *region
 	program, hcpctl, stateDir string
+	// checkout is the checkout whose pipelines run, and kubeconfigs is the folder with the clusters' kubeconfigs.
+	checkout, kubeconfigs string
 	// azure is the Azure of the region, and proxy connects programs of the machine to admin and to hosted clusters.
 	azure *standin.Azure
 	proxy *standin.Proxy
@@ -64,7 +66,8 @@ func (r *region) buildPipelines(management *region, openTofu string) *pipelines 
 		r.t.Fatal(err)
 	}
 	built, kubeconfigs := r.t.TempDir(), r.t.TempDir()
-	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), stateDir: r.t.TempDir(), azure: azure, env: azure.Env}
+	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), checkout: r.root, kubeconfigs: kubeconfigs, stateDir: r.t.TempDir(),
+		azure: azure, env: azure.Env}
 	if output, err := exec.CommandContext(r.ctx, "go", "build", "-o", p.program, "../../tooling/rollout/cmd/rollout").CombinedOutput(); err != nil {
 		r.t.Fatalf("%v: %s", err, output)
 	}
@@ -84,8 +87,14 @@ func (r *region) buildPipelines(management *region, openTofu string) *pipelines 
 // start starts the program. Its output is in the log of the test, and its standard output in out.
 func (p *pipelines) start(out *bytes.Buffer, verb string) *spawn.Process {
 	p.t.Helper()
-	command := exec.Command(p.program, append([]string{verb, target, "--state-dir", p.stateDir, "-o", "json"}, p.flags...)...)
-	command.Dir, command.Env, command.Stdout, command.Stderr = p.root, p.env, out, p.t.Output()
+	return p.startProgram(out, append([]string{verb, target, "--state-dir", p.stateDir, "-o", "json"}, p.flags...)...)
+}
+
+// startProgram starts the program with arguments.
+func (p *pipelines) startProgram(out *bytes.Buffer, arguments ...string) *spawn.Process {
+	p.t.Helper()
+	command := exec.Command(p.program, arguments...)
+	command.Dir, command.Env, command.Stdout, command.Stderr = p.checkout, p.env, out, p.t.Output()
 	process, err := spawn.Start(command, syscall.SIGKILL)
 	if err != nil {
 		p.t.Fatal(err)
@@ -94,8 +103,17 @@ func (p *pipelines) start(out *bytes.Buffer, verb string) *spawn.Process {
 	return process
 }
 
-// run runs the program to its end and decodes its standard output.
+// run runs the program, which must succeed, and decodes its standard output.
 func (p *pipelines) run(verb string, into any) {
+	p.t.Helper()
+	if err := p.attempt(verb, into); err != nil {
+		p.printLogs()
+		p.t.Fatalf("rollout %s: %v", verb, err)
+	}
+}
+
+// attempt runs the program to its end and decodes its standard output.
+func (p *pipelines) attempt(verb string, into any) error {
 	p.t.Helper()
 	var out bytes.Buffer
 	process := p.start(&out, verb)
@@ -104,13 +122,10 @@ func (p *pipelines) run(verb string, into any) {
 	case <-p.ctx.Done():
 		p.t.Fatalf("rollout %s: %v", verb, p.ctx.Err())
 	}
-	if err := process.Err(); err != nil {
-		p.printLogs()
-		p.t.Fatalf("rollout %s: %v", verb, err)
-	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
-		p.t.Fatalf("rollout %s printed %q: %v", verb, out.String(), err)
+		p.t.Fatalf("rollout %s printed %q: %v, %v", verb, out.String(), err, process.Err())
 	}
+	return process.Err()
 }
 
 // printLogs prints the logs of the steps.
@@ -298,6 +313,7 @@ func TestPipelinesInstallServices(t *testing.T) {
 		}
 	}
 	p.expectNames()
+	p.rollBackUpgrade()
 }
 
 // expectNames expects that the services use the names of the infrastructure, as Azure would return them.

@@ -1,0 +1,174 @@
+package installation_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
+	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
+)
+
+// checkoutParts are the files and folders of a checkout that the program rollout reads.
+var checkoutParts = []string{"go.work", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts",
+	"admin/pipeline.yaml", "admin/deploy", "backend/pipeline.yaml", "backend/deploy", "cluster-service/pipeline.yaml", "cluster-service/deploy", "frontend/pipeline.yaml",
+	"frontend/deploy", "hypershift/pipeline.yaml", "hypershift/deploy", "maestro/agent/deploy", "maestro/server/deploy"}
+
+// copyCheckout makes the pipelines use a copy of the checkout, which a test can change.
+func (p *pipelines) copyCheckout() {
+	p.t.Helper()
+	copied := p.t.TempDir()
+	for _, part := range checkoutParts {
+		from, to := filepath.Join(p.root, filepath.FromSlash(part)), filepath.Join(copied, filepath.FromSlash(part))
+		info, err := os.Stat(from)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if info.IsDir() {
+			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+				p.t.Fatal(err)
+			}
+			continue
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.write(to, text)
+	}
+	p.checkout = copied
+}
+
+func (p *pipelines) write(file string, text []byte) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// change replaces a text in a file of the copied checkout.
+func (p *pipelines) change(name, before, after string) {
+	p.t.Helper()
+	file := filepath.Join(p.checkout, filepath.FromSlash(name))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(before)) {
+		p.t.Fatalf("%s has no %q", name, before)
+	}
+	p.write(file, bytes.Replace(text, []byte(before), []byte(after), 1))
+}
+
+// brokenImage pushes an image of the frontend whose program ends at once, and returns a list of images with it.
+func (p *pipelines) brokenImage() (file string) {
+	p.t.Helper()
+	list, err := imagelist.Load(filepath.Join(imagesDir, "images.json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	image, err := kubernetes.ProgramImage(p.loadProgram) // it does not know the flags of the frontend
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	broken := list.Images[string(mesh.Frontend)]
+	if err := p.cluster.Push(p.ctx, p.text("frontend", "image", "registry")+"/"+broken.Repository+":broken", image); err != nil {
+		p.t.Fatal(err)
+	}
+	broken.Digest = digest.String()
+	list.Images[string(mesh.Frontend)] = broken
+	text, err := json.Marshal(list)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	file = filepath.Join(p.t.TempDir(), "images.json")
+	p.write(file, text)
+	return file
+}
+
+// frontendImages returns the images of the frontend's pods.
+func (p *pipelines) frontendImages() map[string]string {
+	p.t.Helper()
+	images := map[string]string{}
+	for _, pod := range p.pods(string(mesh.Frontend)) {
+		images[pod.Name] = pod.Spec.Containers[0].Image
+	}
+	return images
+}
+
+// withoutInfrastructure returns steps without those that apply infrastructure, which depend on the whole configuration.
+func withoutInfrastructure(steps []string) []string {
+	return slices.DeleteFunc(slices.Clone(steps), func(step string) bool { return strings.HasSuffix(step, "/infrastructure") })
+}
+
+// rollBackUpgrade upgrades the frontend to an image whose pods never become ready, while ARM calls it. The rollout must fail and bring the
+// frontend back. The corrected upgrade must succeed. No call may fail.
+func (p *pipelines) rollBackUpgrade() {
+	p.t.Helper()
+	service := string(mesh.Frontend)
+	p.pushLoad()
+	p.copyCheckout()
+	// A shorter time, because the whole of it passes.
+	p.change("frontend/pipeline.yaml", "readyWithin: 4m", "readyWithin: 90s")
+	good := slices.Clone(p.flags)
+	l := p.frontendLoad()
+	l.logEndpoints(service)
+	l.start("node-1", "node-2")
+	before := p.frontendImages()
+
+	began := time.Now()
+	p.flags = append(slices.Clone(good), "--images", p.brokenImage())
+	var failed rolledOut
+	if err := p.attempt("run", &failed); err == nil || !slices.Equal(failed.Failed, []string{"frontend/deploy"}) || len(withoutInfrastructure(failed.Succeeded)) > 0 {
+		p.printLogs()
+		p.t.Fatalf("the rollout of a broken image: %+v, %v", failed, err)
+	}
+	p.t.Logf("the rollout of a broken image had failed and was rolled back after %v", time.Since(began).Round(time.Millisecond))
+	record := p.record("frontend/deploy")
+	if record.Status != state.RolledBack || !strings.Contains(record.Error, "Deployment frontend/frontend") {
+		p.t.Errorf("the step is %s: %s", record.Status, record.Error)
+	}
+	if diff := cmp.Diff(before, p.frontendImages()); diff != "" {
+		p.t.Errorf("the images after the rollback (-before +after):\n%s", diff)
+	}
+	if ready := p.readyPods(service); len(ready) != 2 {
+		p.t.Errorf("after the rollback, the ready pods are %v", ready)
+	}
+	l.continueCalls("after the rollback of the frontend")
+
+	p.flags = good
+	p.change("config/clouds/public/local.yaml", "frontend:\n", "frontend:\n  cosmosConnections: 32\n")
+	replaced := p.readyPods(service)
+	var corrected rolledOut
+	p.run("run", &corrected)
+	if !slices.Equal(withoutInfrastructure(corrected.Succeeded), []string{"frontend/deploy"}) {
+		p.t.Errorf("the corrected rollout: %+v", corrected)
+	}
+	for uid, name := range p.readyPods(service) {
+		if replaced[uid] != "" {
+			p.t.Errorf("the corrected rollout has not replaced %s", name)
+		}
+	}
+	list, err := p.cluster.Client().AppsV1().Deployments(service).List(p.ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || !strings.Contains(list.Items[0].String(), "--cosmos-max-connections=32") {
+		p.t.Errorf("the corrected rollout has not changed the frontend: %v", err)
+	}
+	l.continueCalls("after the corrected upgrade of the frontend")
+	l.stop("register")
+}
