@@ -314,6 +314,7 @@ func TestPipelinesInstallServices(t *testing.T) {
 	}
 	p.expectNames()
 	p.rollBackUpgrade()
+	p.loseServiceCluster()
 }
 
 // expectNames expects that the services use the names of the infrastructure, as Azure would return them.

@@ -124,12 +124,8 @@ func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 	if e.issuer, err = token.NewIssuer(r.text("endpoints", "authority"), dir, clients, audiences...); err != nil {
 		return nil, err
 	}
-	key, err := s.Cluster.TokenKey()
+	keyFile, err := s.writeTokenKey()
 	if err != nil {
-		return nil, err
-	}
-	keyFile := filepath.Join(dir, "workload-issuer.pub")
-	if err := os.WriteFile(keyFile, key, 0o600); err != nil {
 		return nil, err
 	}
 	if e.issuer.Workloads, err = token.OpenFederation(kubernetes.TokenIssuer, keyFile); err != nil {
@@ -150,6 +146,26 @@ func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 	})
 	s.serve(listener, e.registering(door))
 	return e, s.Forward(ctx, authority, "443", e.Address)
+}
+
+// writeTokenKey writes the key with which the tokens of the cluster's service accounts are verified, and returns its file.
+func (s *Services) writeTokenKey() (file string, err error) {
+	key, err := s.cluster().TokenKey()
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(s.Dir, "entra", "workload-issuer.pub")
+	return file, os.WriteFile(file, key, 0o600)
+}
+
+// TrustCluster accepts the tokens of the current cluster's service accounts in place of those of the cluster before Services.Move, as an apply of the
+// infrastructure does with the federated credentials.
+func (e *Entra) TrustCluster() error {
+	file, err := e.services.writeTokenKey()
+	if err != nil {
+		return err
+	}
+	return e.issuer.Workloads.Replace(file)
 }
 
 // frontDoor returns Azure Resource Manager.

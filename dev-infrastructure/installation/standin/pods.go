@@ -21,13 +21,14 @@ func (s *Services) ForwardPod(namespace, label, port string) (address string, er
 
 // DialPod connects to a port of a ready pod with a label.
 func (s *Services) DialPod(ctx context.Context, namespace, label, port string) (net.Conn, error) {
-	list, err := s.Cluster.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	cluster := s.cluster()
+	list, err := cluster.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
 		return nil, err
 	}
 	for _, pod := range list.Items {
 		if ready(&pod) {
-			return s.Cluster.Dial(ctx, net.JoinHostPort(pod.Status.PodIP, port))
+			return cluster.Dial(ctx, net.JoinHostPort(pod.Status.PodIP, port))
 		}
 	}
 	return nil, fmt.Errorf("no pod with %s is ready in %s", label, namespace)

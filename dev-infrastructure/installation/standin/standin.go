@@ -7,6 +7,7 @@
 package standin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,6 +31,7 @@ import (
 
 // Services are the services outside of one cluster. It is safe for concurrent use after the assignment of its fields.
 type Services struct {
+	// Cluster is the first cluster; Move replaces it.
 	Cluster *kubernetes.Cluster
 	// Target is the region, or a stamp for a management cluster.
 	Target    values.Target
@@ -41,6 +43,26 @@ type Services struct {
 
 	mu      sync.Mutex
 	closers []func() error
+	// moved is the cluster of the last Move; nil before the first one.
+	moved *kubernetes.Cluster
+}
+
+// Move makes the services available in another cluster, which takes the place of a lost one.
+func (s *Services) Move(ctx context.Context, to *kubernetes.Cluster) error {
+	if err := to.ForwardHostsOf(ctx, s.cluster()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved = to
+	return nil
+}
+
+// cluster returns the current cluster.
+func (s *Services) cluster() *kubernetes.Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.moved, s.Cluster)
 }
 
 // Close stops all services, the last one first.
@@ -165,7 +187,7 @@ func (s *Services) Identity(peer mesh.Peer, hosts ...string) (dir string, err er
 
 // Forward forwards a port of a host in the cluster to an address on loopback.
 func (s *Services) Forward(ctx context.Context, host, port, address string) error {
-	return s.Cluster.ForwardHost(ctx, host, port, func(ctx context.Context) (net.Conn, error) {
+	return s.cluster().ForwardHost(ctx, host, port, func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	})
 }

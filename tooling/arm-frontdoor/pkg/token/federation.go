@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -19,11 +20,31 @@ const exchangeAudience = "api://AzureADTokenExchange"
 // has the token's subject.
 type Federation struct {
 	issuer string
-	key    *ecdsa.PublicKey
+	key    atomic.Pointer[ecdsa.PublicKey]
 }
 
 // OpenFederation returns a Federation for an issuer whose public key is in a PEM file.
 func OpenFederation(issuer, path string) (*Federation, error) {
+	f := &Federation{issuer: issuer}
+	if err := f.Replace(path); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Replace replaces the public key by that in a PEM file, for example of a cluster that takes the place of a lost one. Tokens of the earlier key
+// are refused from then on.
+func (f *Federation) Replace(path string) error {
+	key, err := readKey(path)
+	if err != nil {
+		return err
+	}
+	f.key.Store(key)
+	return nil
+}
+
+// readKey reads an EC public key from a PEM file.
+func readKey(path string) (*ecdsa.PublicKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -40,13 +61,13 @@ func OpenFederation(issuer, path string) (*Federation, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s contains a %T, want an EC public key", path, parsed)
 	}
-	return &Federation{issuer: issuer, key: key}, nil
+	return key, nil
 }
 
 // subject returns the subject of a workload's token.
 func (f *Federation) subject(assertion string, i *Issuer) (string, error) {
 	var claims jwt.RegisteredClaims
-	_, err := jwt.ParseWithClaims(assertion, &claims, func(*jwt.Token) (any, error) { return f.key, nil }, jwt.WithValidMethods([]string{"ES256"}),
+	_, err := jwt.ParseWithClaims(assertion, &claims, func(*jwt.Token) (any, error) { return f.key.Load(), nil }, jwt.WithValidMethods([]string{"ES256"}),
 		jwt.WithIssuer(f.issuer), jwt.WithAudience(exchangeAudience), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.now))
 	if err == nil && claims.Subject == "" {
 		err = errors.New("the token has no subject")

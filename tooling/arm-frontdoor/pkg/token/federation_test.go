@@ -27,14 +27,17 @@ func TestWorkloadsExchangeTheirTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "issuer.pub")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(key *ecdsa.PrivateKey) {
+		der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write(key)
 	const store = "https://store.example"
 	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
 		{TenantID: "t", ClientID: "frontend", ObjectID: "f", Workload: "sa:frontend", Audiences: []string{store}},
@@ -82,6 +85,21 @@ func TestWorkloadsExchangeTheirTokens(t *testing.T) {
 	}
 	if _, err := issuer.Issue("t", "frontend", "", store+"/.default"); !errors.Is(err, token.ErrInvalidClient) {
 		t.Errorf("a workload's client with an empty secret: %v, want %v", err, token.ErrInvalidClient)
+	}
+
+	// Another cluster takes the place of the first one.
+	write(other)
+	if err := issuer.Workloads.Replace(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := issuer.Exchange("t", "frontend", sign(other, func(*jwt.RegisteredClaims) {}), store+"/.default"); err != nil {
+		t.Errorf("a token of the new cluster: %v", err)
+	}
+	if _, err := issuer.Exchange("t", "frontend", valid, store+"/.default"); !errors.Is(err, token.ErrInvalidClient) {
+		t.Errorf("a token of the replaced cluster: %v, want %v", err, token.ErrInvalidClient)
+	}
+	if err := issuer.Workloads.Replace(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that does not exist: %v", err)
 	}
 }
 

@@ -1,0 +1,153 @@
+package installation_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// afterLoss is the namespace of a bundle that the Maestro server accepts right before the loss of the service cluster.
+const afterLoss = "ocm-test-2"
+
+// serviceClusterSteps are the steps that deploy to the service cluster.
+var serviceClusterSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "maestro-server/deploy", "service-cluster/namespaces"}
+
+// loseServiceCluster destroys the service cluster with all its nodes, volumes and etcd, and deploys a new one with the pipelines over the same databases,
+// the same broker and the same management cluster. Nothing that was accepted may be lost.
+func (p *pipelines) loseServiceCluster() {
+	p.t.Helper()
+	m := p.startServiceClusterSource()
+	kept := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, ".data.value",
+		object("v1", "Namespace", "", worksSpace, nil), configMap("one"))
+	m.awaitStatus(kept, m.publish("create", kept), "the status of a bundle before the loss", reports("one"))
+	bundles := p.countBundles()
+
+	// The server accepts a change and a new bundle, and does not live long enough to wait for their statuses.
+	kept["Manifests"].([]map[string]any)[1] = configMap("two")
+	changed := m.publish("update", kept)
+	accepted := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": afterLoss, "name": workName}, ".data.value", object("v1", "Namespace", "", afterLoss, nil),
+		object("v1", "ConfigMap", afterLoss, workName, map[string]any{"data": map[string]any{"value": "three"}}))
+	created := m.publish("create", accepted)
+	lost := time.Now()
+	since := func() time.Duration { return time.Since(lost).Round(time.Millisecond) }
+	p.destroyServiceCluster()
+	p.t.Logf("the service cluster was destroyed after %v", since())
+	p.startNewServiceCluster()
+	p.t.Logf("a new cluster was ready %v after the loss", since())
+	p.forget("service-cluster")
+	p.runAndSupply(serviceClusterSteps)
+	p.t.Logf("the services were deployed %v after the loss of the service cluster", since())
+
+	m.awaitStatus(kept, changed, "the status of the bundle that was changed before the loss", reports("two"))
+	m.awaitStatus(accepted, created, "the status of the bundle that was created before the loss", reports("three"))
+	p.t.Logf("the bundles that were accepted before the loss were applied %v after it", since())
+	if count := p.countBundles(); count != bundles+1 {
+		p.t.Errorf("%d bundles exist after the loss, want %d", count, bundles+1)
+	}
+	p.listShards(p.onTwoNodes("cluster-service"))
+	p.countGroups(p.onTwoNodes("backend"))
+	p.callFrontend(p.onTwoNodes("frontend"))
+	p.callAdmin(p.onTwoNodes("admin"))
+	m.deleteBundle(kept, worksSpace)
+	m.deleteBundle(accepted, afterLoss)
+}
+
+// startServiceClusterSource starts a source of the Maestro server in the service cluster, whose bundles are applied on the management cluster.
+func (p *pipelines) startServiceClusterSource() *maestro {
+	p.t.Helper()
+	m := &maestro{region: p.management}
+	m.startSource(p.forwardPod("maestro-server", "app.kubernetes.io/name=maestro-server", "8090"))
+	return m
+}
+
+// destroyServiceCluster kills the nodes and the control plane, and removes all data of the cluster.
+func (p *pipelines) destroyServiceCluster() {
+	p.t.Helper()
+	dir := filepath.Dir(filepath.Dir(p.cluster.Kubeconfig()))
+	if err := errors.Join(p.secrets.Close(), p.cluster.Close(), os.RemoveAll(dir)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// startNewServiceCluster starts a cluster without charts in the place of the destroyed one. It has other authorities, so Entra ID accepts the tokens of
+// its service accounts, and the pipelines get its kubeconfig.
+func (p *pipelines) startNewServiceCluster() {
+	p.t.Helper()
+	cluster := startClusterWith(p.ctx, p.t, serviceClusterOptions(p.t, p.target))
+	if _, err := installation.PushImages(p.ctx, cluster, imagesDir, deployedServices...); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.outside.Move(p.ctx, cluster); err != nil {
+		p.t.Fatal(err)
+	}
+	p.cluster = cluster
+	if err := p.entra.TrustCluster(); err != nil {
+		p.t.Fatal(err)
+	}
+	var err error
+	if p.secrets, err = installation.KeepSecrets(p.ctx, cluster.Client(), slog.New(slog.NewTextHandler(p.t.Output(), nil))); err != nil {
+		p.t.Fatal(err)
+	}
+	secrets := p.secrets
+	p.t.Cleanup(func() { _ = secrets.Close() })
+	p.supplier.Secrets = secrets
+	p.applyDefinition(p.root)
+	link := filepath.Join(p.kubeconfigs, p.text("serviceCluster", "name")+".kubeconfig")
+	if err := errors.Join(os.Remove(link), os.Symlink(cluster.Kubeconfig(), link)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// forget makes the next rollout run the steps of a group and of its children.
+func (p *pipelines) forget(group string) {
+	p.t.Helper()
+	var out bytes.Buffer
+	process := p.startProgram(&out, "forget", target, group, "--state-dir", p.stateDir)
+	if err := process.Err(); err != nil {
+		p.t.Fatalf("rollout forget %s: %v", group, err)
+	}
+	p.t.Logf("rollout forget %s:\n%s", group, out.String())
+}
+
+// runAndSupply runs the program, creates the Secrets of the services when it has created their namespaces, and expects the steps that run.
+func (p *pipelines) runAndSupply(want []string) {
+	p.t.Helper()
+	var out bytes.Buffer
+	process := p.start(&out, "run")
+	for _, service := range deployedServices {
+		eventually.Before(p.ctx, p.t, "the namespace of "+service, func() error {
+			select {
+			case <-process.Exited():
+				p.printLogs()
+				p.t.Fatalf("the rollout ended before: %v", process.Err())
+			default:
+			}
+			space, err := p.cluster.Client().CoreV1().Namespaces().Get(p.ctx, service, metav1.GetOptions{})
+			if err == nil && space.Status.Phase != corev1.NamespaceActive {
+				err = fmt.Errorf("it is %s", space.Status.Phase)
+			}
+			return err
+		})
+		p.supply(service)
+	}
+	if err := process.Err(); err != nil {
+		p.printLogs()
+		p.t.Fatalf("rollout run: %v", err)
+	}
+	var result rolledOut
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil || !slices.Equal(withoutInfrastructure(result.Succeeded), want) {
+		p.t.Errorf("the rollout to the new cluster: %+v, %v, want %v to succeed", result, err, want)
+	}
+}
