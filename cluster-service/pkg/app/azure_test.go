@@ -139,14 +139,20 @@ func everything() []string {
 	return all
 }
 
-// writes counts the mutating requests by method and path.
+// writes counts the mutating requests by method and path. It lists the requests whose URL HTTP/1.1 does not permit.
 type writes struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	made map[string]int
+	next      http.RoundTripper
+	mu        sync.Mutex
+	made      map[string]int
+	malformed []string
 }
 
 func (w *writes) Do(request *http.Request) (*http.Response, error) {
+	if strings.Contains(request.URL.RawQuery, " ") {
+		w.mu.Lock()
+		w.malformed = append(w.malformed, request.URL.RawQuery)
+		w.mu.Unlock()
+	}
 	// The Key Vault client first sends a request without a token to discover the authority.
 	if request.Method != http.MethodGet && request.Method != http.MethodHead && request.Header.Get("Authorization") != "" {
 		w.mu.Lock()
@@ -193,6 +199,9 @@ func TestAzureResources(t *testing.T) {
 				if !steps["azure/"+string(kind)] {
 					t.Errorf("azure/%s is not done in the deletion graph: %v", kind, steps)
 				}
+			}
+			if len(wire.malformed) > 0 {
+				t.Errorf("malformed queries: %q", wire.malformed)
 			}
 			for what, times := range wire.made {
 				once := times == 1

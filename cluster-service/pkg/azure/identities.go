@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -193,8 +194,9 @@ func (c *roleCheck) missing(ctx context.Context, id, role, scope string) (string
 		return "", err
 	}
 	var granted []*armauthorization.Permission
+	// The SDK does not encode the filter, and HTTP/1.1 permits no space in the URL.
 	pager := assignments.NewListForScopePager(scope, &armauthorization.RoleAssignmentsClientListForScopeOptions{
-		Filter: to.Ptr("atScope() and assignedTo('" + c.azure.PrincipalID(id) + "')")})
+		Filter: to.Ptr(url.PathEscape("atScope() and assignedTo('" + c.azure.PrincipalID(id) + "')"))})
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
