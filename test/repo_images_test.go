@@ -12,19 +12,20 @@ import (
 
 // programsWithoutImage are the programs that run in a checkout, or outside of Kubernetes.
 var programsWithoutImage = map[string]string{
-	"dev-infrastructure/kubernetes/cmd/kubernetes-node": "starts the nodes on which images run",
-	"dev-infrastructure/kubernetes/cmd/pause":           "the nodes import it before they can pull images",
-	"monitor/cmd/monitor":                               "under construction: only local regions start it",
-	"tooling/charts/cmd/charts":                         "runs in a checkout",
-	"tooling/configure/cmd/configure":                   "runs in a checkout",
-	"tooling/image-sync/cmd/image-sync":                 "runs in a pipeline's checkout",
-	"tooling/image-updater/cmd/image-updater":           "runs in a checkout",
-	"tooling/images/cmd/images":                         "runs in a checkout",
-	"tooling/infrastructure/cmd/infrastructure":         "runs in a checkout",
-	"tooling/mesh-policies/cmd/mesh-policies":           "runs in a checkout",
-	"tooling/registry/cmd/registry":                     "serves the images to the nodes",
-	"tooling/rollout/cmd/rollout":                       "runs in a checkout",
-	"tooling/supplychain/cmd/supplychain":               "runs in a checkout",
+	"dev-infrastructure/installation/cmd/kubernetes-region": "runs in a checkout",
+	"dev-infrastructure/kubernetes/cmd/kubernetes-node":     "starts the nodes on which images run",
+	"dev-infrastructure/kubernetes/cmd/pause":               "the nodes import it before they can pull images",
+	"monitor/cmd/monitor":                                   "under construction: only local regions start it",
+	"tooling/charts/cmd/charts":                             "runs in a checkout",
+	"tooling/configure/cmd/configure":                       "runs in a checkout",
+	"tooling/image-sync/cmd/image-sync":                     "runs in a pipeline's checkout",
+	"tooling/image-updater/cmd/image-updater":               "runs in a checkout",
+	"tooling/images/cmd/images":                             "runs in a checkout",
+	"tooling/infrastructure/cmd/infrastructure":             "runs in a checkout",
+	"tooling/mesh-policies/cmd/mesh-policies":               "runs in a checkout",
+	"tooling/registry/cmd/registry":                         "serves the images to the nodes",
+	"tooling/rollout/cmd/rollout":                           "runs in a checkout",
+	"tooling/supplychain/cmd/supplychain":                   "runs in a checkout",
 }
 
 // TestProgramsHaveImages checks that every program is in an image of tooling/images/images.yaml or has a reason to be in none.

@@ -32,6 +32,8 @@ type Endpoints struct {
 	// EngineerKubeconfigs are those of the engineer who is on call. What the engineer does with them is audited with the engineer's name.
 	EngineerKubeconfigs map[string]string `json:"engineerKubeconfigs"`
 	Kubectl             string            `json:"kubectl"`
+	// ServiceCluster is the administrator's kubeconfig of the service cluster; a region of processes has none.
+	ServiceCluster string `json:"serviceCluster,omitempty"`
 	// Proxy is the URL of the HTTP proxy through which clients reach the API servers of hosted clusters, if their names do not resolve on
 	// the machine. It is empty in a region of processes.
 	Proxy string `json:"proxy,omitempty"`

@@ -41,7 +41,7 @@ func (s *Services) StartIngress() (address string, err error) {
 }
 
 // Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: that of admin's ingress, and those of the API servers of
-// hosted clusters, which the DNS zone of the clusters has. It connects to nothing else.
+// hosted clusters, in the DNS zone of the clusters and on their management cluster. It connects to nothing else.
 type Proxy struct {
 	// URL is the URL of the proxy.
 	URL string
@@ -136,11 +136,25 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The name is that of a Service of the management cluster.
-		service, namespace, _ := strings.Cut(strings.TrimSuffix(name, ".svc"), ".")
-		return management.DialPod(ctx, namespace, "app="+service, hostedPort)
+		return management.dialHosted(ctx, name)
+	case management != nil && isHosted(host):
+		return management.dialHosted(ctx, host)
 	}
 	return nil, fmt.Errorf("this proxy connects to admin and to the API servers of hosted clusters only, and not to %s", address)
+}
+
+// isHosted reports whether a name is that of the Service of a hosted API server on its management cluster.
+func isHosted(name string) bool {
+	return strings.HasPrefix(name, "kube-apiserver.") && strings.HasSuffix(name, ".svc")
+}
+
+// dialHosted connects to a pod of a hosted API server by the name of its Service.
+func (s *Services) dialHosted(ctx context.Context, name string) (net.Conn, error) {
+	service, namespace, ok := strings.Cut(strings.TrimSuffix(name, ".svc"), ".")
+	if !ok || !isHosted(name) {
+		return nil, fmt.Errorf("%s is no hosted API server", name)
+	}
+	return s.DialPod(ctx, namespace, "app="+service, hostedPort)
 }
 
 // hostedPort is the port of hosted API servers in their pods.

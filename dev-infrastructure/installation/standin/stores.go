@@ -3,6 +3,8 @@ package standin
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
@@ -64,6 +66,22 @@ func (s *Services) ForwardBroker(ctx context.Context, address string) error {
 	return s.Forward(ctx, host, port, address)
 }
 
+// databaseRecord is the file with the path of PostgreSQL's data, and databasePattern the form of its name.
+const databaseRecord, databasePattern = "postgres-data", "hcpmesh-postgres-"
+
+// RemoveData removes the data of Services in a folder whose process was killed, and the folder.
+func RemoveData(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, databaseRecord))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var removed error
+	if strings.HasPrefix(string(data), filepath.Join(os.TempDir(), databasePattern)) {
+		removed = os.RemoveAll(string(data))
+	}
+	return errors.Join(removed, os.RemoveAll(dir))
+}
+
 // StartDatabases serves PostgreSQL under the names of the flexible servers. It authenticates the certificates of the services and of their
 // migrations. The data is temporary.
 func (s *Services) StartDatabases(ctx context.Context) error {
@@ -86,12 +104,12 @@ func (s *Services) StartDatabases(ctx context.Context) error {
 		return err
 	}
 	// The user of PostgreSQL must be able to enter the folder.
-	data, err := os.MkdirTemp("", "hcpmesh-postgres-")
+	data, err := os.MkdirTemp("", databasePattern)
 	if err != nil {
 		return err
 	}
 	s.onClose(func() error { return os.RemoveAll(data) })
-	if err := os.Chmod(data, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(data, 0o755), os.WriteFile(filepath.Join(s.Dir, databaseRecord), []byte(data), 0o600)); err != nil {
 		return err
 	}
 	server, err := postgresserver.Start(ctx, postgresserver.Options{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 	"github.com/spf13/cobra"
 )
@@ -145,6 +146,9 @@ local region. The kubeconfig is a secret that gives full access to the cluster. 
 			}
 			kubeconfig, err := management.Kubeconfig(c.Context(), endpoints.Kubeconfigs, field(resource, "id"))
 			if err != nil {
+				return err
+			}
+			if kubeconfig, err = credential.WithProxy(kubeconfig, endpoints.Proxy); err != nil {
 				return err
 			}
 			return e.writeSecret(file, kubeconfig)

@@ -276,6 +276,8 @@ func TestErrorsNameTheProblem(t *testing.T) {
 		"every field error":  {"all that is wrong is said at once", []string{"cluster", "create", "a", "-f", file("location: mars\nproperties: {}\n")}, "location: InvalidRequestContent: Unsupported value: \"mars\"\n  properties.network.hostPrefix"},
 		"unknown field":      {"the SDK would leave it out without a word", []string{"cluster", "create", "a", "-f", file("location: westus3\nspec: {}\n")}, `unknown field "spec"`},
 		"missing state":      {"it states what to do", []string{"region", "status", "--state-dir", t.TempDir()}, "the region does not run"},
+		"unknown platform":   {"the platforms are named", []string{"region", "up", "--state-dir", t.TempDir(), "--on", "moon"}, `--on: "moon" is not one of processes, kubernetes`},
+		"other platform":     {"the flag is named", []string{"region", "up", "--state-dir", t.TempDir(), "--on", "kubernetes", "--faults"}, "--faults is for regions of processes"},
 		"unknown region key": {"the field is named", []string{"region", "up", "--state-dir", t.TempDir(), "--config", file("fidelty: status\n")}, `unknown field "fidelty"`},
 	}
 	for name, test := range tests {

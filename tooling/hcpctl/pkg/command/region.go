@@ -30,6 +30,7 @@ func (e *environment) region() *cobra.Command {
 
 // upOptions are the flags of `region up`.
 type upOptions struct {
+	on          string
 	config      string
 	basePort    int
 	fidelity    string
@@ -51,8 +52,12 @@ func (e *environment) regionUp() *cobra.Command {
 		Long: `Build missing programs, start the region and run it until it is interrupted.
 
 With --detach the command returns when the region is ready, and the region runs in the background until 'hcpctl region down'.
-The data of the region is kept; 'hcpctl region down --purge' removes it.`,
-		Args: cobra.NoArgs,
+The data of the region is kept; 'hcpctl region down --purge' removes it.
+
+With --on kubernetes, the pipelines of the repository deploy the images of 'make images' to a service cluster and a management cluster of
+real nodes. That needs Linux, root, 'make nodes images' and 'tooling/third-party/build.sh opentofu'. The clusters keep no data.`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(c *cobra.Command, _ []string) error { return o.checkPlatform(c) },
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case o.detachedRun:
@@ -64,6 +69,7 @@ The data of the region is kept; 'hcpctl region down --purge' removes it.`,
 		},
 	}
 	flags := c.Flags()
+	flags.StringVar(&o.on, "on", onProcesses, "`platform` of the region: processes, or kubernetes for clusters of real nodes on this machine")
 	flags.StringVar(&o.config, "config", "", "YAML `file` with the configuration of the region; flags override it")
 	flags.IntVar(&o.basePort, "base-port", local.DefaultBasePort, "first `port` of the region; 0 chooses free ports and keeps them")
 	flags.StringVar(&o.fidelity, "fidelity", string(local.FidelityProcess), "`fidelity` of hosted control planes: process or status")
@@ -115,6 +121,9 @@ func (e *environment) configuration(c *cobra.Command, o *upOptions) (local.Confi
 // runRegion starts the region and runs it until the context ends or a stop is requested. It calls ready once the region is
 // ready.
 func (e *environment) runRegion(c *cobra.Command, o *upOptions, ready func() error) error {
+	if o.on == onKubernetes {
+		return e.runOnKubernetes(c, ready)
+	}
 	config, err := e.configuration(c, o)
 	if err != nil {
 		return err
