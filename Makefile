@@ -140,7 +140,12 @@ deploy-test: nodes images ## run the tests of clusters of real Kubernetes nodes:
 	go test -count=1 -v ./dev-infrastructure/kubernetes/machine
 	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all
 	tooling/third-party/build.sh opentofu
-	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 60m -v ./dev-infrastructure/installation -nodes-all
+	rm -f .build/transcript.txt
+	export HCPMESH_TRANSCRIPT=$(CURDIR)/.build/transcript.txt HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu; \
+	status=0; \
+	go test -count=1 -timeout 60m -v ./dev-infrastructure/installation ./dev-infrastructure/installation/noderegion -p 1 -nodes-all || status=1; \
+	cat .build/transcript.txt; \
+	exit $$status
 
 # The packages whose HTTP traffic is recorded.
 recorded = ./frontend/pkg/server ./test/e2e

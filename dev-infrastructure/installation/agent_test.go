@@ -82,7 +82,7 @@ func TestManagementClusterRunsOnNode(t *testing.T) {
 		r.printPods(agentName)
 		t.Fatal(err)
 	}
-	t.Logf("the agent was ready after %v", time.Since(began).Round(time.Millisecond))
+	transcript(t, "the agent was ready after %v", time.Since(began).Round(time.Millisecond))
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.printPods(agentName)

@@ -21,6 +21,7 @@ require (
 	github.com/hcpmesh/hcpmesh/tooling/rollout v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/update-graph v0.0.0
 	github.com/prometheus/client_golang v1.24.0
+	golang.org/x/sync v0.22.0
 	google.golang.org/grpc v1.78.0
 	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
@@ -166,7 +167,6 @@ require (
 	golang.org/x/exp v0.0.0-20250620022241-b7579e27df2b // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.41.0 // indirect

@@ -69,7 +69,7 @@ func startClusterWith(ctx context.Context, t *testing.T, o kubernetes.Options) *
 			t.Error(err)
 		}
 	})
-	t.Logf("a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
+	transcript(t, "a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
 	return cluster
 }
 

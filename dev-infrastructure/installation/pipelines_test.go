@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -116,6 +117,7 @@ func (p *pipelines) run(verb string, into any) {
 func (p *pipelines) attempt(verb string, into any) error {
 	p.t.Helper()
 	var out bytes.Buffer
+	began := time.Now()
 	process := p.start(&out, verb)
 	select {
 	case <-process.Exited():
@@ -125,6 +127,7 @@ func (p *pipelines) attempt(verb string, into any) error {
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
 		p.t.Fatalf("rollout %s printed %q: %v, %v", verb, out.String(), err, process.Err())
 	}
+	transcript(p.t, "rollout %s: ended after %v", verb, time.Since(began).Round(time.Millisecond))
 	return process.Err()
 }
 
@@ -294,6 +297,7 @@ func TestPipelinesInstallServices(t *testing.T) {
 	r.callFrontend(r.onTwoNodes("frontend"))
 	r.callAdmin(r.onTwoNodes("admin"))
 	p.deliverWorks(public)
+	p.runCustomer()
 
 	before := p.deployed()
 	p.run("run", &second)

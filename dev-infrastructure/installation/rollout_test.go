@@ -211,7 +211,7 @@ func (l *load) continueCalls(after string) {
 	for _, address := range l.addresses {
 		tolerated := l.tolerated[address]
 		report := l.awaitCalls(address, after, func(report loadReport) bool { return report.failed() > tolerated })
-		l.t.Logf("%s, the load on %s at %s: %v succeeded, %v failed", after, l.service, address, report.Succeeded, report.Failed)
+		transcript(l.t, "%s, the load on %s at %s: %v succeeded, %v failed", after, l.service, address, report.Succeeded, report.Failed)
 		if count := report.failed(); count > tolerated {
 			l.t.Errorf("%s: %d calls of %s failed, want %d", after, count, l.service, tolerated)
 			for _, failure := range report.Failures[min(tolerated, len(report.Failures)):] {

@@ -115,7 +115,7 @@ func TestServicesRunOnNodes(t *testing.T) {
 		began := time.Now()
 		r.supply(service.name)
 		pods := service.install(service.name)
-		t.Logf("%s was ready after %v", service.name, time.Since(began).Round(time.Millisecond))
+		transcript(t, "%s was installed and ready after %v", service.name, time.Since(began).Round(time.Millisecond))
 		service.check(pods)
 	}
 	r.renewIdentity()
