@@ -7,14 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -32,8 +36,7 @@ func (p *pipelines) loseServiceCluster() {
 	kept := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, ".data.value",
 		object("v1", "Namespace", "", worksSpace, nil), configMap("one"))
 	m.awaitStatus(kept, m.publish("create", kept), "the status of a bundle before the loss", reports("one"))
-	bundles := p.countBundles()
-
+	stopWaiting := p.beginCluster()
 	// The server accepts a change and a new bundle, and does not live long enough to wait for their statuses.
 	kept["Manifests"].([]map[string]any)[1] = configMap("two")
 	changed := m.publish("update", kept)
@@ -43,25 +46,69 @@ func (p *pipelines) loseServiceCluster() {
 	lost := time.Now()
 	since := func() time.Duration { return time.Since(lost).Round(time.Millisecond) }
 	p.destroyServiceCluster()
+	stopWaiting()
 	p.t.Logf("the service cluster was destroyed after %v", since())
 	p.startNewServiceCluster()
 	p.t.Logf("a new cluster was ready %v after the loss", since())
 	p.forget("service-cluster")
 	p.runAndSupply(serviceClusterSteps)
-	p.t.Logf("the services were deployed %v after the loss of the service cluster", since())
+	transcript(p.t, "the services were deployed %v after the loss of the service cluster", since())
 
 	m.awaitStatus(kept, changed, "the status of the bundle that was changed before the loss", reports("two"))
 	m.awaitStatus(accepted, created, "the status of the bundle that was created before the loss", reports("three"))
-	p.t.Logf("the bundles that were accepted before the loss were applied %v after it", since())
-	if count := p.countBundles(); count != bundles+1 {
-		p.t.Errorf("%d bundles exist after the loss, want %d", count, bundles+1)
-	}
+	transcript(p.t, "the bundles that were accepted before the loss were applied %v after it", since())
+	p.endCluster()
+	transcript(p.t, "the cluster that was being created was complete %v after the loss", since())
 	p.listShards(p.onTwoNodes("cluster-service"))
 	p.countGroups(p.onTwoNodes("backend"))
 	p.callFrontend(p.onTwoNodes("frontend"))
 	p.callAdmin(p.onTwoNodes("admin"))
 	m.deleteBundle(kept, worksSpace)
 	m.deleteBundle(accepted, afterLoss)
+	p.hcpctlOrFail("cluster", "delete", "demo")
+	if left := p.clusterSpaces(); len(left) > 0 {
+		p.t.Errorf("the deleted clusters left the namespaces %v on the management cluster", left)
+	}
+	if count := p.countBundles(); count != 0 {
+		p.t.Errorf("%d bundles exist, and all were deleted", count)
+	}
+}
+
+// beginCluster requests a cluster through ARM as a customer, and returns when its first works are applied. The returned function ends the program that waits
+// for the cluster.
+func (p *pipelines) beginCluster() (stop func()) {
+	p.t.Helper()
+	before := len(p.clusterSpaces())
+	command := exec.Command(p.hcpctl, "region", "demo", "--state-dir="+p.dir)
+	command.Stdout, command.Stderr = p.t.Output(), p.t.Output()
+	process, err := spawn.Start(command, syscall.SIGKILL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(process.Kill)
+	eventually.Before(p.ctx, p.t, "the first works of a cluster", func() error {
+		select {
+		case <-process.Exited():
+			p.t.Fatalf("the customer's program ended before: %v", process.Err())
+		default:
+		}
+		if len(p.clusterSpaces()) == before {
+			return errors.New("there is no namespace of the cluster")
+		}
+		return nil
+	})
+	return process.Kill
+}
+
+// endCluster waits for the cluster of beginCluster, and uses it.
+func (p *pipelines) endCluster() {
+	p.t.Helper()
+	p.hcpctlOrFail("cluster", "watch", "demo")
+	kubeconfig := filepath.Join(p.dir, "demo.kubeconfig")
+	p.hcpctlOrFail("cluster", "kubeconfig", "demo", "-f", kubeconfig)
+	if output, err := p.hosted(kubeconfig, "get", "namespaces", "--output=name"); err != nil || !strings.Contains(output, "namespace/kube-system") {
+		p.t.Errorf("the namespaces of the cluster: %q, %v", output, err)
+	}
 }
 
 // startServiceClusterSource starts a source of the Maestro server in the service cluster, whose bundles are applied on the management cluster.
