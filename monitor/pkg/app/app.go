@@ -64,6 +64,7 @@ func Work(ctx context.Context, p *process.Process, leaser partition.Leaser, conn
 	gauge := func(options prometheus.GaugeOpts, value func() int) {
 		p.Metrics.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value()) }))
 	}
+	gauge(prometheus.GaugeOpts{Name: "monitor_groups", Help: "Groups into which the clusters of the region are divided."}, func() int { return observer.Groups })
 	gauge(prometheus.GaugeOpts{Name: "monitor_groups_owned", Help: "Groups of clusters that this replica owns."}, owner.Owned)
 	gauge(prometheus.GaugeOpts{Name: "monitor_clusters", Help: "Clusters of the region, as Cluster Service reports them."}, clusters.Len)
 	gauge(prometheus.GaugeOpts{Name: "monitor_connections", Help: "Connections to API servers that are kept open."}, prober.Connections)
