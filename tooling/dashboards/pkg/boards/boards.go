@@ -5,7 +5,7 @@ import "github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 
 // All returns the dashboards of a region.
 func All() []*dashboard.Dashboard {
-	return []*dashboard.Dashboard{region(), objectives(), operations(), shards(), transport(), capacity(), access()}
+	return []*dashboard.Dashboard{region(), hosted(), objectives(), operations(), shards(), transport(), capacity(), access()}
 }
 
 // graph returns a panel with values over time.
