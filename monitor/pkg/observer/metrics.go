@@ -63,8 +63,8 @@ func NewCollector(observer *Observer) *Collector {
 		expected:         prometheus.NewDesc("monitor_cluster_expected_failures_total", "Failed probes of a cluster that do not count: after its creation, during an upgrade, and while monitor was blind.", []string{"cluster_uid"}, nil),
 		certificate:      prometheus.NewDesc("monitor_cluster_certificate_end_seconds", "End of validity of the serving certificate of a cluster as a Unix time in seconds.", []string{"cluster_uid"}, nil),
 		concern:          prometheus.NewDesc("monitor_cluster_concern", "Since when a cluster has a concern, as a Unix time in seconds; absent without the concern. At most three for a cluster.", []string{"cluster_uid", "concern", "fault"}, nil),
-		expectedClusters: prometheus.NewDesc("monitor_clusters_expected", "Ready clusters of this replica, by provision shard.", []string{"shard"}, nil),
-		probedClusters:   prometheus.NewDesc("monitor_clusters_probed", "Ready clusters of this replica with a probe in the last 90 s, by provision shard.", []string{"shard"}, nil),
+		expectedClusters: prometheus.NewDesc("monitor_clusters_expected", "Ready clusters of this replica that customers allow monitor to probe, by provision shard.", []string{"shard"}, nil),
+		probedClusters:   prometheus.NewDesc("monitor_clusters_probed", "Those of monitor_clusters_expected with a probe in the last 90 s, by provision shard.", []string{"shard"}, nil),
 		blind:            prometheus.NewDesc("monitor_blind", "Whether monitor cannot see the clusters.", nil, nil),
 		unreachable:      prometheus.NewDesc("monitor_shard_unreachable", "Since when most clusters of a provision shard do not answer, as a Unix time in seconds; absent if they do.", []string{"shard"}, nil),
 	}
@@ -86,7 +86,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for i := range all {
 		o := &all[i]
 		c.collectCluster(metrics, o)
-		if shard := o.Entry.Cluster.Shard; !o.Entry.Cluster.ReadySince.IsZero() {
+		if shard := o.Entry.Cluster.Shard; !o.Entry.Cluster.ReadySince.IsZero() && o.Entry.Cluster.Unprobed != judge.Blocked {
 			expected[shard]++
 			probed[shard] += int(number(!o.Last.Time.IsZero() && now.Sub(o.Last.Time) <= judge.StaleAfter))
 		}

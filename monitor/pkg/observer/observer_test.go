@@ -71,6 +71,13 @@ func (s *servers) Forget(uid string) {
 	delete(s.kept, uid)
 }
 
+// count returns the number of probes of a cluster.
+func (s *servers) count(uid string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.probes[uid])
+}
+
 func (s *servers) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,6 +280,24 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]int {
 	return series
 }
 
+// sum returns the sum of the values of a gauge.
+func sum(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0.0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == name {
+				total += metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return total
+}
+
 func TestDeletedClustersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,6 +312,9 @@ func TestDeletedClustersLeaveNothing(t *testing.T) {
 				t.Fatalf("%s has %d series, want at most 10", uid, series[uid])
 			}
 		}
+		if expected, probed := sum(t, registry, "monitor_clusters_expected"), sum(t, registry, "monitor_clusters_probed"); expected != 500 || probed != 500 {
+			t.Errorf("%v clusters are expected and %v were probed, want 500 without the blocked one", expected, probed)
+		}
 		for _, uid := range append(uids, "blocked") {
 			o.Remove(uid)
 		}
@@ -296,6 +324,8 @@ func TestDeletedClustersLeaveNothing(t *testing.T) {
 				t.Errorf("%d series %s are left", count, name)
 			}
 		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		if o.wheel.Len()+len(o.clusters)+len(o.entries)+len(o.perShard)+o.running+s.connections() != 0 {
 			t.Errorf("left: %d times, %d clusters, %d entries, %v, %d probes, %d connections", o.wheel.Len(), len(o.clusters), len(o.entries), o.perShard, o.running, s.connections())
 		}
@@ -348,11 +378,11 @@ func TestUnprobedClusterIsUnknown(t *testing.T) {
 		blocked := entry(uids[0], "mgmt-0")
 		blocked.Cluster.Unprobed = judge.Blocked
 		o.Set(blocked)
-		probes := len(s.probes[uids[0]])
+		probes := s.count(uids[0])
 		time.Sleep(10 * time.Minute)
 		all, _ := o.Observations()
-		if v := all[0].Verdict; v.API != judge.Unknown || v.Reason != judge.Blocked || len(s.probes[uids[0]]) != probes || s.connections() != 0 {
-			t.Errorf("blocked: %+v after %d probes more", v, len(s.probes[uids[0]])-probes)
+		if v := all[0].Verdict; v.API != judge.Unknown || v.Reason != judge.Blocked || s.count(uids[0]) != probes || s.connections() != 0 {
+			t.Errorf("blocked: %+v after %d probes more", v, s.count(uids[0])-probes)
 		}
 		o.Set(entry(uids[0], "mgmt-0"))
 		time.Sleep(Interval + time.Second)
