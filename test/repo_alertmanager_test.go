@@ -84,7 +84,7 @@ func TestAlertmanagerConfigurations(t *testing.T) {
 // TestInhibitionsNameAlerts checks that the sources and targets of inhibitions are alerts, that alerts have the labels that must be equal, and
 // that no alert about requests of customers is silenced by a cause.
 func TestInhibitionsNameAlerts(t *testing.T) {
-	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: func(string) error { return nil }, Command: checkCommand}
+	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: func(string) error { return nil }, Command: checkCommand, Dashboard: checkDashboard}
 	labels := map[string][]string{}
 	for _, file := range ruleFiles(t) {
 		linter.Lint(file)
@@ -93,7 +93,7 @@ func TestInhibitionsNameAlerts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			labels[alert.Alert] = found
+			labels[alert.Alert] = append(found, slices.Sorted(maps.Keys(alert.Labels))...)
 		}
 	}
 	for _, inhibition := range alertmanager.Inhibitions() {

@@ -22,7 +22,7 @@ const (
 func dashboardChecker(t *testing.T) *dashboard.Checker {
 	t.Helper()
 	runbook := func(name string) error { return findHeading(t, name) }
-	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: runbook, Command: checkCommand}
+	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: runbook, Command: checkCommand, Dashboard: checkDashboard}
 	for _, file := range ruleFiles(t) {
 		linter.Lint(file)
 	}

@@ -43,10 +43,12 @@ type Inhibition struct {
 // Inhibitions returns all inhibitions.
 func Inhibitions() []Inhibition {
 	return []Inhibition{
-		{Reason: "The faster alert of an objective includes the slower ones.", Source: ".+BurnFast", Target: ".+Burn(Slow|3d)", Equal: []string{"slo", "kind", "request", "consumer", "grpc_service"}},
-		{Reason: "The faster alert of an objective includes the slower ones.", Source: ".+BurnSlow", Target: ".+Burn3d", Equal: []string{"slo", "kind", "request", "consumer", "grpc_service"}},
+		{Reason: "The faster alert of an objective includes the slower ones.", Source: ".+BurnFast", Target: ".+Burn(Slow|3d)", Equal: []string{"slo", "kind", "request", "consumer", "grpc_service", "cluster_uid"}},
+		{Reason: "The faster alert of an objective includes the slower ones.", Source: ".+BurnSlow", Target: ".+Burn3d", Equal: []string{"slo", "kind", "request", "consumer", "grpc_service", "cluster_uid"}},
 		{Reason: "A component of the region is away, on which calls, deliveries and heartbeats of agents depend.", Source: "ComponentAway", SourceLabels: []string{`shard=""`},
 			Target: "CallsBurn.+|DeliveryBurn.+|DeliveriesStand|AgentSilent|AdminBurn.+"},
+		{Reason: "The agent, or the API server of its management cluster, is away.", Source: "ComponentAway", SourceLabels: []string{`shard!=""`},
+			Target: "AgentSilent|DeliveriesStand|DeliveryBurn.+", Equal: []string{"shard"}},
 		{Reason: "The process does not run, so it exports no metrics.", Source: "ComponentAway", SourceLabels: []string{`shard=""`}, Target: "TargetDown|MetricsMissing"},
 		{Reason: "No replica exports metrics, so each of them is down.", Source: "MetricsMissing", Target: "TargetDown"},
 		{Reason: "The APIs of a management cluster are away for one cause.", Source: "ShardAPIsDown", Target: "HostedAPIBurn(Fast|Slow)", Equal: []string{"shard"}},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// annotations are the annotations of each alert. No alert names a dashboard.
-var annotations = []string{"command", "impact", "runbook", "summary"}
+// annotations are the annotations of each alert.
+var annotations = []string{"command", "dashboard", "impact", "runbook", "summary"}
 
 var (
 	alertName     = regexp.MustCompile(`^([A-Z][a-z0-9]*|[A-Z]{2,5})+$`)
@@ -24,6 +24,8 @@ type Linter struct {
 	Runbook func(name string) error
 	// Command returns an error if a command line does not exist. It has placeholders in place of values of labels.
 	Command func(line string) error
+	// Dashboard returns an error if a dashboard, which is named like its UID in Grafana, does not exist.
+	Dashboard func(name string) error
 
 	alerts map[string]string
 }
@@ -89,6 +91,9 @@ func (l *Linter) rule(file string, rule Rule) []error {
 	}
 	if err := l.Command(template.ReplaceAllString(rule.Annotations["command"], "VALUE")); err != nil {
 		complain("command: %w", err)
+	}
+	if err := l.Dashboard(rule.Annotations["dashboard"]); err != nil {
+		complain("dashboard: %w", err)
 	}
 	return found
 }

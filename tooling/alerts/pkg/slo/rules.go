@@ -2,6 +2,7 @@ package slo
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -110,16 +111,21 @@ func (o *Objective) alert(b burn) rule.Rule {
 	if o.MinErrors > 0 {
 		condition += fmt.Sprintf(" and %s >= %d", o.series(errorsRecord+duration(b.long)), o.MinErrors)
 	}
+	labels := map[string]string{"severity": string(b.severity(o))}
+	if slices.Contains(o.By, "consumer") { // Maestro's name of a provision shard
+		labels["shard"] = "{{ $labels.consumer }}"
+	}
 	return rule.Rule{
 		Alert:  o.Alert + b.suffix,
 		Expr:   condition,
 		For:    duration(b.hold),
-		Labels: map[string]string{"severity": string(b.severity(o))},
+		Labels: labels,
 		Annotations: map[string]string{
-			"summary": fmt.Sprintf("%s: {{ $value | humanizePercentage }} within %s%s", o.Summary, duration(b.long), where),
-			"impact":  fmt.Sprintf("%s At this speed the errors of %d days are spent in %s.", o.Impact, int(Window.Hours()/24), spentIn(b)),
-			"command": o.Command,
-			"runbook": o.Runbook,
+			"summary":   fmt.Sprintf("%s: {{ $value | humanizePercentage }} within %s%s", o.Summary, duration(b.long), where),
+			"impact":    fmt.Sprintf("%s At this speed the errors of %d days are spent in %s.", o.Impact, int(Window.Hours()/24), spentIn(b)),
+			"command":   o.Command,
+			"runbook":   o.Runbook,
+			"dashboard": "objectives",
 		},
 	}
 }
