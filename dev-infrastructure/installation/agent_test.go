@@ -31,13 +31,10 @@ const stamp = target + "/1"
 // agentName is the chart, the namespace and the label of the pods of the agent.
 const agentName = string(mesh.MaestroAgent)
 
-// managementImages are the images of a management cluster.
-var managementImages = []string{agentName, "hypershift-runtime", "kube-apiserver", "etcd"}
-
 // startManagementCluster starts a cluster of one node with the images of a management cluster. It has neither namespaces nor charts yet.
 func startManagementCluster(ctx context.Context, t *testing.T) *region {
 	t.Helper()
-	return newRegion(ctx, t, stamp, managementImages, func(configured values.Target) kubernetes.Options {
+	return newRegion(ctx, t, stamp, installation.ManagementImages(), func(configured values.Target) kubernetes.Options {
 		hosts, err := standin.StampHosts(configured)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 )
 
+// ServiceImages returns the names of the images of a service cluster, which are those of its services.
+func ServiceImages() []string {
+	return []string{"admin", "backend", "cluster-service", "frontend", "maestro-server"}
+}
+
+// ManagementImages returns the names of the images of a management cluster.
+func ManagementImages() []string {
+	return []string{"maestro-agent", "hypershift-runtime", "kube-apiserver", "etcd"}
+}
+
 // PushImages pushes built images to the registry of a cluster, which has no port outside of the cluster's network. dir is the folder into
 // which `make images` builds; without names, all images in it are pushed. The nodes pull them by digest under any registry's name. What
 // the registry has is not sent again.

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -29,9 +30,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
-
-// deployedServices are the services that the pipelines install in a region of a machine.
-var deployedServices = []string{"admin", "backend", "cluster-service", "frontend", "maestro-server"}
 
 // pipelines runs the program rollout for a region.
 type pipelines struct {
@@ -141,7 +139,7 @@ func (p *pipelines) printLogs() {
 		text, err := os.ReadFile(file)
 		p.t.Logf("%s: %v\n%s", filepath.Base(file), err, text)
 	}
-	for _, service := range deployedServices {
+	for _, service := range installation.ServiceImages() {
 		p.printPods(service)
 	}
 	for _, program := range []string{agentName, hypershiftName} {
@@ -263,7 +261,7 @@ func TestPipelinesInstallServices(t *testing.T) {
 	openTofu := azuretest.Programs(t)
 	ctx, cancel := context.WithTimeout(t.Context(), regionTimeout)
 	defer cancel()
-	r := startRegion(ctx, t, deployedServices...)
+	r := startRegion(ctx, t, installation.ServiceImages()...)
 	r.entra = r.startEntra()
 	p := r.buildPipelines(r.startStamp(), openTofu)
 
@@ -280,7 +278,7 @@ func TestPipelinesInstallServices(t *testing.T) {
 	r.addWorkloads()
 	r.startCosmos()
 	var want []string
-	for _, service := range deployedServices {
+	for _, service := range installation.ServiceImages() {
 		r.supply(service)
 		want = append(want, service+"/deploy")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -107,7 +108,7 @@ func (p *pipelines) frontendImages() map[string]string {
 	p.t.Helper()
 	images := map[string]string{}
 	for _, pod := range p.pods(string(mesh.Frontend)) {
-		if isReady(&pod) {
+		if standin.PodReady(&pod) {
 			images[pod.Name] = pod.Spec.Containers[0].Image
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +26,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -175,7 +175,7 @@ func (l *load) start(nodes ...string) {
 	for _, node := range nodes {
 		eventually.Before(l.ctx, l.t, "the load on "+node, func() error {
 			pod, err := pods.Get(l.ctx, "load-"+node, metav1.GetOptions{})
-			if err == nil && !isReady(pod) {
+			if err == nil && !standin.PodReady(pod) {
 				err = fmt.Errorf("%s: %v", pod.Status.Phase, pod.Status.ContainerStatuses)
 			}
 			if err == nil {
@@ -281,12 +281,6 @@ func (l *load) stop(kind string) (succeeded int) {
 	return succeeded
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // logEndpoints logs each change of the endpoints and pods of a service with its time, until the test ends.
 func (r *region) logEndpoints(service string) {
 	r.t.Helper()
@@ -313,7 +307,7 @@ func (r *region) readyPods(service string) map[types.UID]string {
 	r.t.Helper()
 	uids := map[types.UID]string{}
 	for _, pod := range r.pods(service) {
-		if isReady(&pod) {
+		if standin.PodReady(&pod) {
 			uids[pod.UID] = pod.Name
 		}
 	}
@@ -440,7 +434,7 @@ func logEvents(t *testing.T, events watch.Interface) {
 			}
 			t.Logf("%s endpoints %v", now, states)
 		case *corev1.Pod:
-			t.Logf("%s %s %s on %s: ready=%t deletion=%v", now, event.Type, object.Name, object.Spec.NodeName, isReady(object), object.DeletionTimestamp)
+			t.Logf("%s %s %s on %s: ready=%t deletion=%v", now, event.Type, object.Name, object.Spec.NodeName, standin.PodReady(object), object.DeletionTimestamp)
 		}
 	}
 }

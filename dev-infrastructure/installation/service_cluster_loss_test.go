@@ -93,7 +93,7 @@ func (p *pipelines) beginCluster() (stop func()) {
 		default:
 		}
 		if len(p.clusterSpaces()) == before {
-			return errors.New("there is no namespace of the cluster")
+			return errors.New("the management cluster has no namespace for the cluster")
 		}
 		return nil
 	})
@@ -133,7 +133,7 @@ func (p *pipelines) destroyServiceCluster() {
 func (p *pipelines) startNewServiceCluster() {
 	p.t.Helper()
 	cluster := startClusterWith(p.ctx, p.t, serviceClusterOptions(p.t, p.target))
-	if _, err := installation.PushImages(p.ctx, cluster, imagesDir, deployedServices...); err != nil {
+	if _, err := installation.PushImages(p.ctx, cluster, imagesDir, installation.ServiceImages()...); err != nil {
 		p.t.Fatal(err)
 	}
 	if err := p.outside.Move(p.ctx, cluster); err != nil {
@@ -173,7 +173,7 @@ func (p *pipelines) runAndSupply(want []string) {
 	p.t.Helper()
 	var out bytes.Buffer
 	process := p.start(&out, "run")
-	for _, service := range deployedServices {
+	for _, service := range installation.ServiceImages() {
 		eventually.Before(p.ctx, p.t, "the namespace of "+service, func() error {
 			select {
 			case <-process.Exited():

@@ -255,7 +255,7 @@ func (r *region) installBeforeStore(service string) []corev1.Pod {
 			if err != nil {
 				return err
 			}
-			if status == http.StatusServiceUnavailable && strings.Contains(text, `"notReady":{"cosmos-db":`) && !isReady(&pod) {
+			if status == http.StatusServiceUnavailable && strings.Contains(text, `"notReady":{"cosmos-db":`) && !standin.PodReady(&pod) {
 				waiting++
 			}
 		}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/relay"
 )
 
 // forward forwards the connections of a listener to connections that dial opens, until the context ends.
@@ -27,8 +28,8 @@ func (c *Cluster) forward(ctx context.Context, listener net.Listener, dial func(
 	})
 }
 
-// lostAfter is the time after which an accepted connection ends whose node was killed, as that of PostgreSQL for the sessions of services, so that
-// what the session holds is released. lostPeers are the probes of a connection without data that is not acknowledged.
+// lostAfter is the time after which an accepted connection ends if its node was killed. PostgreSQL has the same limit for the sessions of
+// services, so that a lost session releases its locks. lostPeers are the probes of a connection without data that is not acknowledged.
 const lostAfter = 25 * time.Second
 
 var lostPeers = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
@@ -45,25 +46,7 @@ func (c *Cluster) relay(ctx context.Context, client net.Conn, dial func(context.
 	if err != nil {
 		return // the client sees that the connection is closed
 	}
-	defer func() { _ = server.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = errors.Join(client.Close(), server.Close()) })
-	defer stop()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		_, _ = io.Copy(server, client)
-		closeWrite(server)
-	}()
-	_, _ = io.Copy(client, server)
-	closeWrite(client)
-	<-sent
-}
-
-// closeWrite ends one direction of a connection.
-func closeWrite(connection net.Conn) {
-	if half, ok := connection.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
+	relay.Copy(ctx, client, server)
 }
 
 // lockFolder locks a folder against a second cluster. The lock ends with the process.

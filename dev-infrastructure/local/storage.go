@@ -165,18 +165,9 @@ func (r *Region) migrate(ctx context.Context, database *serviceDatabase, program
 	command.Env = append(os.Environ(), r.raceEnvironment()...)
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-process.Exited():
-	case <-ctx.Done():
-		process.Kill()
-		return ctx.Err()
-	}
+	err := spawn.Run(ctx, command)
 	_, _ = log.Write(output.Bytes())
-	if err := process.Err(); err != nil {
+	if err != nil {
 		lines := bytes.Split(bytes.TrimSpace(output.Bytes()), []byte("\n"))
 		return fmt.Errorf("%w: %s", err, lines[len(lines)-1])
 	}

@@ -4,6 +4,7 @@
 package spawn
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"runtime"
@@ -43,6 +44,22 @@ func Start(command *exec.Cmd, death syscall.Signal) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Run runs a command to its end and returns the result, like Run of exec.Cmd. If ctx ends before, Run kills the child and returns the
+// error of ctx.
+func Run(ctx context.Context, command *exec.Cmd) error {
+	process, err := Start(command, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-process.Exited():
+		return process.Err()
+	case <-ctx.Done():
+		process.Kill()
+		return ctx.Err()
+	}
 }
 
 // PID returns the process ID of the child.

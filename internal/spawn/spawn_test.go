@@ -2,6 +2,7 @@ package spawn_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -94,5 +95,34 @@ func TestErrReturnsHowTheChildTerminated(t *testing.T) {
 	}
 	if _, err := spawn.Start(exec.Command("/no/such/program"), syscall.SIGKILL); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that does not exist: %v", err)
+	}
+}
+
+// TestRun checks the result of a command that ends, and that the end of the context kills a command that does not.
+func TestRun(t *testing.T) {
+	if err := spawn.Run(t.Context(), exec.Command("true")); err != nil {
+		t.Error(err)
+	}
+	var failed *exec.ExitError
+	if err := spawn.Run(t.Context(), exec.Command("false")); !errors.As(err, &failed) || failed.ExitCode() != 1 {
+		t.Errorf("a failed command returned %v", err)
+	}
+	if err := spawn.Run(t.Context(), exec.Command("/no/such/program")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a program that does not exist: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	child := self("child")
+	output, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error)
+	go func() { result <- spawn.Run(ctx, child) }()
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("a canceled command returned %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,17 +41,7 @@ func (r *Region) command(ctx context.Context, part string, command *exec.Cmd) er
 	}
 	defer func() { _ = log.Close() }()
 	command.Stdout, command.Stderr = log, log
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-process.Exited():
-	case <-ctx.Done():
-		process.Kill()
-		return ctx.Err()
-	}
-	if err := process.Err(); err != nil {
+	if err := spawn.Run(ctx, command); err != nil {
 		return fmt.Errorf("%s: %w; its output is in %s", filepath.Base(command.Path), err, r.logFile(part))
 	}
 	return nil

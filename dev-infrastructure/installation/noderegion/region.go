@@ -29,7 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
 
-// The region and the stamp whose configuration is for a machine.
+// The targets of the configuration for regions on one machine: the region, and its stamp.
 const (
 	regionTarget = "public/local/westus3"
 	stampTarget  = regionTarget + "/1"
@@ -218,18 +218,9 @@ func text(target values.Target, path ...string) string {
 	return fmt.Sprint(n.Value)
 }
 
-// The programs whose images each cluster gets.
-func serviceImages() []string {
-	return []string{"admin", "backend", "cluster-service", "frontend", "maestro-server"}
-}
-
-func managementImages() []string {
-	return []string{"maestro-agent", "hypershift-runtime", "kube-apiserver", "etcd"}
-}
-
 // startCluster starts a cluster with the images and the definitions that its charts need.
 func (r *Region) startCluster(ctx context.Context, name string, target values.Target, definitions []byte) (*cluster, error) {
-	o, images := r.options.kubernetes(name), serviceImages()
+	o, images := r.options.kubernetes(name), installation.ServiceImages()
 	var err error
 	if name == "service" {
 		o.StorageClass = text(target, "audit", "queueStorageClass")
@@ -238,7 +229,7 @@ func (r *Region) startCluster(ctx context.Context, name string, target values.Ta
 			o.Nodes = append(o.Nodes, kubernetes.Node{Name: fmt.Sprintf("node-%d", i+1), Labels: map[string]string{"topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i+1)}})
 		}
 	} else {
-		images, o.Nodes, o.StorageClass = managementImages(), []kubernetes.Node{{Name: "node-1"}}, text(target, "clusterService", "config", "etcd", "storageClass")
+		images, o.Nodes, o.StorageClass = installation.ManagementImages(), []kubernetes.Node{{Name: "node-1"}}, text(target, "clusterService", "config", "etcd", "storageClass")
 		o.Hosts, err = standin.StampHosts(target)
 	}
 	if err != nil {

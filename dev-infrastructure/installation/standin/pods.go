@@ -2,15 +2,15 @@ package standin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/relay"
 )
 
 // ForwardPod forwards the connections of a port on loopback to a port of a ready pod with a label, and returns the address. Each connection
@@ -27,15 +27,15 @@ func (s *Services) DialPod(ctx context.Context, namespace, label, port string) (
 		return nil, err
 	}
 	for _, pod := range list.Items {
-		if ready(&pod) {
+		if PodReady(&pod) {
 			return cluster.Dial(ctx, net.JoinHostPort(pod.Status.PodIP, port))
 		}
 	}
 	return nil, fmt.Errorf("no pod with %s is ready in %s", label, namespace)
 }
 
-// ready reports whether a pod is ready and not being deleted.
-func ready(pod *corev1.Pod) bool {
+// PodReady reports whether a pod is ready and not being deleted.
+func PodReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
@@ -55,7 +55,7 @@ func (s *Services) forwardLocal(dial func(context.Context) (net.Conn, error)) (a
 			if err != nil {
 				return
 			}
-			running.Go(func() { relay(ctx, client, dial) })
+			running.Go(func() { connect(ctx, client, dial) })
 		}
 	})
 	s.onClose(func() error {
@@ -67,37 +67,13 @@ func (s *Services) forwardLocal(dial func(context.Context) (net.Conn, error)) (a
 	return listener.Addr().String(), nil
 }
 
-// relay copies between a connection and a new one until both directions or the context end. A connection that cannot be opened closes the
+// connect copies between a connection and a new one until both directions or the context end. A connection that cannot be opened closes the
 // other.
-func relay(ctx context.Context, client net.Conn, dial func(context.Context) (net.Conn, error)) {
+func connect(ctx context.Context, client net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer func() { _ = client.Close() }()
 	server, err := dial(ctx)
 	if err != nil {
 		return
 	}
-	copyBoth(ctx, client, server)
-}
-
-// copyBoth copies between two connections until both directions or the context end, and closes both.
-func copyBoth(ctx context.Context, client, server net.Conn) {
-	stop := context.AfterFunc(ctx, func() { _ = errors.Join(client.Close(), server.Close()) })
-	defer stop()
-	defer func() { _ = errors.Join(client.Close(), server.Close()) }()
-	var sending sync.WaitGroup
-	sending.Go(func() {
-		_, _ = io.Copy(server, client)
-		endWrites(server)
-	})
-	_, _ = io.Copy(client, server)
-	endWrites(client)
-	sending.Wait()
-}
-
-// endWrites ends one direction of a connection.
-func endWrites(connection net.Conn) {
-	if half, ok := connection.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-		return
-	}
-	_ = connection.Close()
+	relay.Copy(ctx, client, server)
 }

@@ -3,7 +3,6 @@ package standin
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/relay"
 )
 
 // StartIngress serves admin on loopback, with a certificate for the name of its ingress and for 127.0.0.1, and returns the address.
@@ -23,9 +23,7 @@ func (s *Services) StartIngress() (address string, err error) {
 	if r.err != nil {
 		return "", r.err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.Authority.CertificatePEM())
-	upstream := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: server},
+	upstream := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: server},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return s.DialPod(ctx, string(mesh.Admin), "app.kubernetes.io/name="+string(mesh.Admin), "8444")
 		}}
@@ -115,7 +113,7 @@ func (p *Proxy) connect(ctx context.Context, tunnels *sync.WaitGroup, w http.Res
 			_ = server.Close()
 			return
 		}
-		copyBoth(ctx, client, server)
+		relay.Copy(ctx, client, server)
 	})
 }
 
@@ -152,7 +150,7 @@ func isHosted(name string) bool {
 func (s *Services) dialHosted(ctx context.Context, name string) (net.Conn, error) {
 	service, namespace, ok := strings.Cut(strings.TrimSuffix(name, ".svc"), ".")
 	if !ok || !isHosted(name) {
-		return nil, fmt.Errorf("%s is no hosted API server", name)
+		return nil, fmt.Errorf("%s is not a hosted API server", name)
 	}
 	return s.DialPod(ctx, namespace, "app="+service, hostedPort)
 }

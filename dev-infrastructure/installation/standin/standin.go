@@ -245,11 +245,16 @@ func (s *Services) serve(listener net.Listener, handler http.Handler) {
 // drainTimeout bounds the requests that are in progress at Close, such as watches.
 const drainTimeout = 10 * time.Second
 
-// HTTPClient returns a client that trusts the region's authority and connects to an address for all names.
-func (s *Services) HTTPClient(address string) *http.Client {
+// roots returns the region's authority.
+func (s *Services) roots() *x509.CertPool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.Authority.CertificatePEM())
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	return roots
+}
+
+// HTTPClient returns a client that trusts the region's authority and connects to an address for all names.
+func (s *Services) HTTPClient(address string) *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}}

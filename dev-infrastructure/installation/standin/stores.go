@@ -69,7 +69,7 @@ func (s *Services) ForwardBroker(ctx context.Context, address string) error {
 // databaseRecord is the file with the path of PostgreSQL's data, and databasePattern the form of its name.
 const databaseRecord, databasePattern = "postgres-data", "hcpmesh-postgres-"
 
-// RemoveData removes the data of Services in a folder whose process was killed, and the folder.
+// RemoveData removes a folder of Services, with the data that they left if their process was killed.
 func RemoveData(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, databaseRecord))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
