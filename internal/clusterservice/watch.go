@@ -38,17 +38,7 @@ func changeOf[R any](resource R, read func(R) (Report, error)) Change {
 // Watch calls handle for every change after a revision, in order. It returns when the stream ends: with handle's error, or
 // with an *apierror.Error. The latter has ReasonRevisionCompacted if the changes after the revision are not stored any more.
 func (c *Client) Watch(ctx context.Context, after int64, handle func(Change) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.rpc.Watch(ctx, &clusterservicev1.WatchRequest{AfterRevision: after})
-	if err != nil {
-		return apierror.FromGRPC(err)
-	}
-	for {
-		message, err := stream.Recv()
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
+	return WatchMessages(ctx, c.rpc, after, func(message *clusterservicev1.WatchResponse) error {
 		var change Change
 		switch event := message.GetEvent().(type) {
 		case *clusterservicev1.WatchResponse_Cluster:
@@ -63,7 +53,24 @@ func (c *Client) Watch(ctx context.Context, after int64, handle func(Change) err
 			change = changeOf(event.BreakGlassRevocation, RevocationReport)
 		}
 		change.Revision = message.GetRevision()
-		if err := handle(change); err != nil {
+		return handle(change)
+	})
+}
+
+// WatchMessages is Watch for clients that need the messages themselves.
+func WatchMessages(ctx context.Context, rpc clusterservicev1.ClusterServiceClient, after int64, handle func(*clusterservicev1.WatchResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := rpc.Watch(ctx, &clusterservicev1.WatchRequest{AfterRevision: after})
+	if err != nil {
+		return apierror.FromGRPC(err)
+	}
+	for {
+		message, err := stream.Recv()
+		if err != nil {
+			return apierror.FromGRPC(err)
+		}
+		if err := handle(message); err != nil {
 			return err
 		}
 	}

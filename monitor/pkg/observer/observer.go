@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -361,11 +362,6 @@ func (o *Observer) Observations() ([]Observation, blindness.View) {
 		all = append(all, Observation{Entry: c.entry, Verdict: judge.Judge(now, &c.entry.Cluster, &c.history, &view), Last: c.last,
 			Probes: c.probes, Failures: c.failures, Expected: c.expected, CertificateEnd: c.history.CertificateEnd()})
 	}
-	slices.SortFunc(all, func(a, b Observation) int {
-		if a.Entry.UID < b.Entry.UID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b Observation) int { return strings.Compare(a.Entry.UID, b.Entry.UID) })
 	return all, view
 }

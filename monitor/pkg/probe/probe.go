@@ -8,6 +8,7 @@ package probe
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -77,7 +78,9 @@ type Prober struct {
 // connection is a kept connection. It belongs to the running probe, or to Prober.kept.
 type connection struct {
 	*tls.Conn
-	target         Target
+	target Target
+	// host is the header Host of requests.
+	host           string
 	opened         time.Time
 	certificateEnd time.Time
 }
@@ -200,7 +203,7 @@ func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Res
 	failed := func(step string, err error) (*connection, fact.Result) {
 		return nil, fact.Result{Vantage: p.options.Vantage, Outcome: outcomeOf(step, err), Detail: detail(step, err), CertificateEnd: endOfExpired(err)}
 	}
-	address, host, err := addressOf(target.URL)
+	u, err := parseURL(target.URL)
 	if err != nil {
 		return failed(stepTarget, err)
 	}
@@ -210,32 +213,25 @@ func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Res
 	}
 	connecting, cancel := context.WithTimeout(ctx, p.options.ConnectDeadline)
 	defer cancel()
-	raw, err := p.options.Dial(connecting, "tcp", address)
+	raw, err := p.options.Dial(connecting, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
 	if err != nil {
 		return failed(stepConnect, err)
 	}
-	conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Time: p.options.Now})
+	conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Time: p.options.Now})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return failed(stepHandshake, err)
 	}
-	return &connection{Conn: conn, target: target, opened: p.options.Now(), certificateEnd: endOf(conn.ConnectionState())}, fact.Result{}
+	return &connection{Conn: conn, target: target, host: u.Host, opened: p.options.Now(), certificateEnd: endOf(conn.ConnectionState())}, fact.Result{}
 }
 
-// addressOf returns the address to connect to and the name to verify.
-func addressOf(text string) (address, host string, err error) {
+// parseURL returns the URL of an API server.
+func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return "", "", err
+	if err == nil && (u.Scheme != "https" || u.Hostname() == "") {
+		err = fmt.Errorf("%q is not an https URL with a host", text)
 	}
-	if u.Scheme != "https" || u.Hostname() == "" {
-		return "", "", fmt.Errorf("%q is not an https URL with a host", text)
-	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return net.JoinHostPort(u.Hostname(), port), u.Hostname(), nil
+	return u, err
 }
 
 // endOf returns the earliest end of validity in the chain that was verified.
@@ -296,11 +292,7 @@ func (p *Prober) request(ctx context.Context, c *connection, check fact.Check, t
 }
 
 func writeRequest(c *connection, check fact.Check) error {
-	u, err := url.Parse(c.target.URL)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(c, "GET "+check.Path()+" HTTP/1.1\r\nHost: "+u.Host+"\r\nUser-Agent: hcpmesh-monitor\r\nAccept: */*\r\n\r\n")
+	_, err := io.WriteString(c, "GET "+check.Path()+" HTTP/1.1\r\nHost: "+c.host+"\r\nUser-Agent: hcpmesh-monitor\r\nAccept: */*\r\n\r\n")
 	return err
 }
 

@@ -113,22 +113,13 @@ func (r *Roster) Len() int {
 
 // follow handles one watch. It returns when the watch ends, with an *apierror.Error.
 func (r *Roster) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	r.mu.Lock()
 	after := r.revision
 	r.mu.Unlock()
-	stream, err := r.rpc.Watch(ctx, &clusterservicev1.WatchRequest{AfterRevision: after})
-	if err != nil {
-		return apierror.FromGRPC(err)
-	}
-	for {
-		message, err := stream.Recv()
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
+	return clusterservice.WatchMessages(ctx, r.rpc, after, func(message *clusterservicev1.WatchResponse) error {
 		r.handle(message)
-	}
+		return nil
+	})
 }
 
 // restart makes the next watch start with all stored clusters.
