@@ -35,6 +35,9 @@ type Objective struct {
 	Summary, Impact, Command, Runbook string
 }
 
+// Budget returns the share of events that may be bad.
+func (o *Objective) Budget() float64 { return rounded(1 - o.Target) }
+
 // Indicator counts events and errors. The expressions have the labels By of the objective. An expression without result means that nothing was
 // counted.
 type Indicator interface {

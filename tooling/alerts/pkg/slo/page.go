@@ -16,7 +16,7 @@ func Table(objectives []*Objective) string {
 		if len(o.By) > 0 {
 			each = "`" + strings.Join(o.By, "`, `") + "`"
 		}
-		fmt.Fprintf(&text, "| `%s`: %s | %s %% | %s | %s %% of events | `%s…` |\n", o.Name, o.Promise, number(100*o.Target), each, number(100-100*o.Target), o.Alert)
+		fmt.Fprintf(&text, "| `%s`: %s | %s %% | %s | %s %% of events | `%s…` |\n", o.Name, o.Promise, number(100*o.Target), each, number(100*o.Budget()), o.Alert)
 	}
 	text.WriteString("\n| objective | a good event | least errors |\n|---|---|---|\n")
 	for _, o := range objectives {

@@ -33,7 +33,7 @@ var burns = []burn{
 func (b burn) factor() float64 { return b.spent * float64(Window) / float64(b.long) }
 
 // threshold is the share of errors above which the alert of an objective fires.
-func (b burn) threshold(o *Objective) float64 { return b.factor() * (1 - o.Target) }
+func (b burn) threshold(o *Objective) float64 { return b.factor() * o.Budget() }
 
 // severity returns the severity of the alert of an objective.
 func (b burn) severity(o *Objective) rule.Severity {
@@ -73,7 +73,7 @@ func (o *Objective) Groups() []rule.Group {
 		groups[i] = group
 	}
 	last := &groups[len(groups)-1]
-	last.Rules = append(last.Rules, o.record(budgetRecord, fmt.Sprintf("1 - %s / (%s * %s)", o.sum(errorsRecord, Window), o.sum(eventsRecord, Window), number(1-o.Target))))
+	last.Rules = append(last.Rules, o.record(budgetRecord, fmt.Sprintf("1 - %s / (%s * %s)", o.sum(errorsRecord, Window), o.sum(eventsRecord, Window), number(o.Budget()))))
 	return groups
 }
 
@@ -101,7 +101,7 @@ func (o *Objective) sum(record string, window time.Duration) string {
 // alert returns an alert of the objective.
 func (o *Objective) alert(b burn) rule.Rule {
 	above := func(window time.Duration) string {
-		return fmt.Sprintf("%s / %s > %s * %s", o.series(errorsRecord+duration(window)), o.series(eventsRecord+duration(window)), number(b.factor()), number(1-o.Target))
+		return fmt.Sprintf("%s / %s > %s * %s", o.series(errorsRecord+duration(window)), o.series(eventsRecord+duration(window)), number(b.factor()), number(o.Budget()))
 	}
 	where := ""
 	for _, label := range o.By {
@@ -150,8 +150,11 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%dm", d/time.Minute)
 }
 
-// number returns a number without the digits that only the binary representation adds.
-func number(value float64) string {
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 6, 64), 64)
-	return strconv.FormatFloat(rounded, 'f', -1, 64)
+// rounded returns a number without the digits that only the binary representation adds.
+func rounded(value float64) float64 {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 6, 64), 64)
+	return short
 }
+
+// number returns the rounded number as text.
+func number(value float64) string { return strconv.FormatFloat(rounded(value), 'f', -1, 64) }

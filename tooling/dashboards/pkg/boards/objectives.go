@@ -22,19 +22,10 @@ func objectives() *dashboard.Dashboard {
 				dashboard.Below(0), o.Runbook),
 			bad(graph(o.Name+": errors", "Share of events within an hour that were errors. At the limit, the budget would be spent in exactly its period.", dashboard.Share,
 				query(fmt.Sprintf(`slo:errors:increase1h{slo=%[1]q} / slo:events:increase1h{slo=%[1]q}`, o.Name), legend)),
-				dashboard.From(share(1-o.Target)), o.Runbook),
+				dashboard.From(o.Budget()), o.Runbook),
 			graph(o.Name+": events", "Events within an hour.", dashboard.Count,
 				query(fmt.Sprintf(`slo:events:increase1h{slo=%q}`, o.Name), legend)),
 		}})
 	}
 	return d
-}
-
-// share returns a share without the digits that only the binary representation adds.
-func share(value float64) float64 {
-	var rounded float64
-	if _, err := fmt.Sscan(fmt.Sprintf("%.6f", value), &rounded); err != nil {
-		panic(err) // the text is a number
-	}
-	return rounded
 }
