@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -68,10 +70,19 @@ func (d *FrontDoor) newProxy() *httputil.ReverseProxy {
 			}
 			d.options.Log.Error("forwarding to the frontend failed", logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.Error, err)
 			w.Header().Set(armheader.CorrelationID, r.Header.Get(armheader.CorrelationID))
-			unavailable().write(w)
+			failed(err).write(w)
 		},
 		ErrorLog: nil,
 	}
+}
+
+// failed returns the response to a request that failed with an error.
+func failed(err error) *response {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return newError(http.StatusGatewayTimeout, "GatewayTimeout", "The resource provider did not respond within the specified time.")
+	}
+	return unavailable()
 }
 
 // unavailable returns the response while the resource provider is unreachable.
@@ -205,7 +216,7 @@ func (d *FrontDoor) callProvider(ctx context.Context, r *request, method, pathAn
 	response, err := d.frontend.RoundTrip(out)
 	if err != nil {
 		d.options.Log.Error("calling the frontend failed", logkey.Method, method, logkey.Path, out.URL.Path, logkey.Error, err)
-		return nil, nil, unavailable()
+		return nil, nil, failed(err)
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxProviderResponse))

@@ -8,6 +8,7 @@
 package frontdoor
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -38,7 +39,10 @@ type Options struct {
 	// Frontend is host:port of the resource provider. Connections use FrontendTLS.
 	Frontend    string
 	FrontendTLS *tls.Config
-	Tokens      *token.Issuer
+	// ResponseTimeout bounds the time until the resource provider responds to a request; 0 means that of ARM, which is a minute. A
+	// connection over which the resource provider does not respond to a ping is closed after half of this time.
+	ResponseTimeout time.Duration
+	Tokens          *token.Issuer
 	// ARMClient is the client that identifies ARM to the resource provider, with tokens for ProviderAudience. If it is nil,
 	// requests to the resource provider have no token.
 	ARMClient        *token.Client
@@ -75,12 +79,14 @@ func New(options Options) (*FrontDoor, error) {
 	if options.Limits == nil {
 		options.Limits = throttle.Default()
 	}
+	options.ResponseTimeout = cmp.Or(options.ResponseTimeout, time.Minute)
 	d := &FrontDoor{
 		buckets: throttle.New(options.Limits, time.Now),
 		options: options,
 		frontend: &http.Transport{
 			TLSClientConfig: options.FrontendTLS, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
+			MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, ResponseHeaderTimeout: options.ResponseTimeout,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: options.ResponseTimeout / 4, PingTimeout: options.ResponseTimeout / 4},
 		},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "arm_frontdoor_requests_total", Help: "Number of requests by method, status code and responder (frontdoor or frontend).",
