@@ -13,6 +13,7 @@ const (
 	LayerARM            = "arm"
 	LayerClusterService = "cluster-service"
 	LayerMaestro        = "maestro"
+	LayerMonitor        = "monitor"
 )
 
 // Dump is what every layer holds of one cluster at one time, without secrets. A layer that could not be read is nil and named in
@@ -26,6 +27,8 @@ type Dump struct {
 	ClusterService *FleetLayer `json:"clusterService,omitempty"`
 	// Maestro holds the bundles in transport and their status.
 	Maestro *MaestroLayer `json:"maestro,omitempty"`
+	// Monitor holds the state of the cluster's API and its journal.
+	Monitor *Journal `json:"monitor,omitempty"`
 	// Unavailable maps each layer that could not be read to the reason.
 	Unavailable map[string]string `json:"unavailable,omitempty"`
 }

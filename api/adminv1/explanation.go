@@ -63,6 +63,8 @@ const (
 	ExplanationRegionReady = "RegionReady"
 	// ExplanationClustersWaiting means that clusters of the region wait for the layer and state of the item.
 	ExplanationClustersWaiting = "ClustersWaiting"
+	// ExplanationConcern means that monitor sees something wrong with the API of the cluster. State is the kind of the concern.
+	ExplanationConcern = "Concern"
 	// ExplanationUnknown means that the layers that hold the resource could not be read.
 	ExplanationUnknown = "Unknown"
 )
@@ -114,6 +116,7 @@ const (
 	SentencePlacement = "Placement" // Shard, cluster ID, versions and API URL.
 	SentenceRemoval   = "Removal"   // An object that another client removed from the management cluster.
 	SentenceNodePools = "NodePools" // The node pools with their sizes and versions.
+	SentenceHealth    = "Health"    // The state of the API, as monitor sees it, or why it is unknown.
 	SentenceSummary   = "Summary"   // The first sentence of an item.
 )
 

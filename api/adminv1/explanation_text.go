@@ -10,7 +10,8 @@ import (
 const textWidth = 96
 
 // layerTitles maps the layers to their names in sentences.
-var layerTitles = map[string]string{LayerARM: "Cosmos DB", LayerClusterService: "Cluster Service", LayerMaestro: "Maestro"}
+var layerTitles = map[string]string{LayerARM: "Cosmos DB", LayerClusterService: "Cluster Service", LayerMaestro: "Maestro",
+	LayerMonitor: "the journal of monitor"}
 
 // Text returns the explanation as plain text: one paragraph each for summary, evidence and actions of an item, and
 // commands on indented lines.

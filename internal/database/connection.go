@@ -27,6 +27,7 @@ const (
 	billingContainer   = "Billing"
 	leasesContainer    = "Leases"
 	adminContainer     = "Admin"
+	journalContainer   = "Journal"
 )
 
 // The pauses between the attempts of one call.
@@ -49,6 +50,7 @@ type client struct {
 	billing   *azcosmos.ContainerClient
 	leases    *azcosmos.ContainerClient
 	admin     *azcosmos.ContainerClient
+	journal   *azcosmos.ContainerClient
 	// reached is set after the first response from the account.
 	reached atomic.Bool
 }
@@ -126,6 +128,7 @@ func (c *connection) newClient() (*client, error) {
 	}
 	for name, container := range map[string]**azcosmos.ContainerClient{
 		resourcesContainer: &made.resources, billingContainer: &made.billing, leasesContainer: &made.leases, adminContainer: &made.admin,
+		journalContainer: &made.journal,
 	} {
 		if *container, err = made.database.NewContainer(name); err != nil {
 			return nil, err

@@ -110,12 +110,17 @@ func forEachDocument[T any](ctx context.Context, c *Collection[T], query string,
 
 // pages calls each for every result of a query without an order, page by page.
 func (db *DB) pages(ctx context.Context, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, each func(document []byte) error) error {
+	return db.pagesOf(ctx, func(c *client) *azcosmos.ContainerClient { return c.resources }, partition, query, parameters, each)
+}
+
+// pagesOf calls each for the documents that a query returns from a partition of a container.
+func (db *DB) pagesOf(ctx context.Context, container func(*client) *azcosmos.ContainerClient, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, each func(document []byte) error) error {
 	var continuation *string
 	for {
 		var page azcosmos.QueryItemsResponse
 		err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
 			var err error
-			page, err = client.resources.NewQueryItemsPager(query, partition, &azcosmos.QueryOptions{
+			page, err = container(client).NewQueryItemsPager(query, partition, &azcosmos.QueryOptions{
 				PageSizeHint:      200,
 				ContinuationToken: continuation,
 				QueryParameters:   parameters,

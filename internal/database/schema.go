@@ -22,6 +22,7 @@ func Containers() []azcosmos.ContainerProperties {
 		{adminContainer, "/partitionKey"},
 		{billingContainer, "/subscriptionId"},
 		{leasesContainer, "/group"},
+		{journalContainer, "/group"},
 	} {
 		all = append(all, azcosmos.ContainerProperties{
 			ID:                     container.name,
@@ -126,6 +127,7 @@ func Roles() []Role {
 			{resourcesContainer, []string{readItems, executeQuery}},
 			{adminContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 			{billingContainer, []string{readItems}},
+			{journalContainer, []string{executeQuery}},
 		}},
 	}
 }
@@ -133,7 +135,10 @@ func Roles() []Role {
 // MonitorRole returns the rights of monitor. It is not one of Roles, because the infrastructure of a region has no identity for monitor
 // yet. The leases of all services are in one container, and Cosmos DB has no rights for a part of it.
 func MonitorRole() Role {
-	return Role{"monitor", []Grant{{"", []string{readMetadata}}, {leasesContainer, []string{createItems, replaceItems, executeQuery}}}}
+	return Role{"monitor", []Grant{{"", []string{readMetadata}},
+		{leasesContainer, []string{createItems, replaceItems, executeQuery}},
+		{journalContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+	}}
 }
 
 // Scope returns the scope of a grant's role assignment, relative to the account.

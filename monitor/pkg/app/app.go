@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/anchor"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/journal"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
@@ -48,18 +49,32 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	return Work(ctx, p, db, connection, options)
 }
 
+// Store shares the groups among replicas and keeps the states of clusters. *database.DB implements it.
+type Store interface {
+	partition.Leaser
+	journal.Store
+}
+
 // Work works with existing connections until ctx ends. Tests call it directly.
-func Work(ctx context.Context, p *process.Process, leaser partition.Leaser, connection grpc.ClientConnInterface, options Options) error {
+func Work(ctx context.Context, p *process.Process, store Store, connection grpc.ClientConnInterface, options Options) error {
 	addresses, err := options.addresses()
 	if err != nil {
 		return fmt.Errorf("--egress-addresses: %w", err)
 	}
 	prober := probe.New(probe.Options{Vantage: fact.Outside, Connections: options.Connections, Dial: options.dial})
 	defer prober.Close()
-	watch := observer.New(prober, observer.NewMetrics(p.Metrics), observer.Options{Interval: options.interval, Log: p.Log})
-	clusters := roster.New(clusterservicev1.NewClusterServiceClient(connection), watch, roster.Options{Addresses: addresses, Log: p.Log})
+	var clusters *roster.Roster
+	records := journal.New(store, journal.Options{Replica: options.Replica, Synced: func() bool { return clusters.Synced() }, Log: p.Log, Metrics: p.Metrics})
+	watch := observer.New(prober, observer.NewMetrics(p.Metrics), observer.Options{Journal: records, Interval: options.interval, Log: p.Log})
+	clusters = roster.New(clusterservicev1.NewClusterServiceClient(connection), watch, roster.Options{Addresses: addresses, Log: p.Log})
 	owner := partition.NewOwner(partition.Options{Service: "monitor", Groups: observer.Groups, Replica: options.Replica, Duration: options.LeaseDuration, Log: p.Log})
-	owner.Subscribe(watch.GroupAcquired, watch.GroupLost)
+	owner.Subscribe(func(group partition.Group) {
+		records.GroupAcquired(group)
+		watch.GroupAcquired(group)
+	}, func(group partition.Group) {
+		watch.GroupLost(group)
+		records.GroupLost(group)
+	})
 	p.Metrics.MustRegister(observer.NewCollector(watch))
 	gauge := func(options prometheus.GaugeOpts, value func() int) {
 		p.Metrics.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value()) }))
@@ -80,7 +95,8 @@ func Work(ctx context.Context, p *process.Process, leaser partition.Leaser, conn
 	var wg sync.WaitGroup
 	wg.Go(func() { clusters.Run(ctx) })
 	wg.Go(func() { watch.Run(ctx) })
-	wg.Go(func() { _ = owner.Run(ctx, leaser) })
+	wg.Go(func() { records.Run(ctx, watch) })
+	wg.Go(func() { _ = owner.Run(ctx, store) })
 	wg.Go(func() { anchor.Run(ctx, anchor.Options{Addresses: options.anchors(), Report: watch.ObserveAnchor}) })
 	wg.Wait()
 	return ctx.Err()

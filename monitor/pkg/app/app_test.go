@@ -91,6 +91,7 @@ type region struct {
 	t      *testing.T
 	farm   *probetest.Farm
 	fleet  *fleet
+	db     *database.DB
 	cosmos *databasetest.Server
 	target string
 }
@@ -98,7 +99,7 @@ type region struct {
 func newRegion(t *testing.T) *region {
 	t.Helper()
 	r := &region{t: t, farm: probetest.New(t), fleet: &fleet{changed: make(chan struct{})}}
-	_, r.cosmos = databasetest.New(t)
+	r.db, r.cosmos = databasetest.New(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,9 @@ const (
 	Inside Vantage = "inside"
 )
 
+// Vantages returns all vantages.
+func Vantages() []Vantage { return []Vantage{Outside, Inside} }
+
 // Check is the health check of kube-apiserver that a probe requests.
 type Check string
 

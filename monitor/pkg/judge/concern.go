@@ -45,34 +45,37 @@ type Concern struct {
 	Kind  Kind
 	Since time.Time
 	Fault Fault
+	// Summary states what is wrong with the API, without a subject's name: "its etcd does not answer".
+	Summary string
 	// Evidence is what monitor saw, Help what an engineer or the customer does about it. Help is a sentence.
 	Evidence, Help string
 }
 
 // advice is the part of a concern that follows from its kind.
 type advice struct {
-	fault Fault
-	help  string
+	fault   Fault
+	summary string
+	help    string
 }
 
 var advices = map[Kind]advice{
-	ShardUnreachable:     {Service, "Check the management cluster of the shard: its nodes, its network and its load balancer."},
-	NameUnresolved:       {Service, "Check the DNS record of the API and the condition ExternalDNSReachable of the HostedCluster."},
-	WayBroken:            {Service, "The control plane answers inside its management cluster. Check the router, the load balancer and the DNS record in front of it."},
-	InsideUnreachable:    {Service, "Customers reach the API. Check the network policies between monitor and the control plane."},
-	APIUnreachable:       {Service, "Check the pods of kube-apiserver and the router in the namespace of the control plane."},
-	APIHangs:             {Service, "The connection opens and nothing answers. Check CPU and memory of kube-apiserver, and restart it if it hangs."},
-	APIFails:             {Service, "Read the log of kube-apiserver; the evidence lists the health checks that failed."},
-	APIOverloaded:        {Customer, "Clients send more requests than the API server accepts. Find them in its audit log, or set a larger size class."},
-	EtcdFails:            {Service, "Check the pods and volumes of etcd in the namespace of the control plane."},
-	KeyUnusable:          {Customer, "The customer must restore the access of the cluster's identity to the key in the key vault."},
-	TLSFails:             {Service, "Check what listens at the address of the API: it does not complete a TLS handshake."},
-	CertificateExpired:   {Service, "Renew the serving certificate of the API server."},
-	CertificateUntrusted: {Service, "The API server presents a certificate of another authority. Check its serving certificate and what answers at its address."},
-	CertificateName:      {Service, "The API server presents a certificate for another name. Check its serving certificate and the router."},
-	CertificateExpiring:  {Service, "The renewal of the serving certificate is late. Check the issuer and the synchronization of its Secret."},
-	ProbeRejected:        {Service, "The API server does not allow anonymous health checks. Check its authorization and what answers at its address."},
-	Slow:                 {Service, "Check CPU, memory and etcd of the control plane, and its size class."},
+	ShardUnreachable:     {Service, "most APIs of its management cluster do not answer", "Check the management cluster of the shard: its nodes, its network and its load balancer."},
+	NameUnresolved:       {Service, "its name cannot be resolved", "Check the DNS record of the API and the condition ExternalDNSReachable of the HostedCluster."},
+	WayBroken:            {Service, "it answers only inside its management cluster", "The control plane answers inside its management cluster. Check the router, the load balancer and the DNS record in front of it."},
+	InsideUnreachable:    {Service, "it does not answer inside its management cluster", "Customers reach the API. Check the network policies between monitor and the control plane."},
+	APIUnreachable:       {Service, "no connection to it can be opened", "Check the pods of kube-apiserver and the router in the namespace of the control plane."},
+	APIHangs:             {Service, "it accepts connections and does not answer", "The connection opens and nothing answers. Check CPU and memory of kube-apiserver, and restart it if it hangs."},
+	APIFails:             {Service, "it fails its health checks", "Read the log of kube-apiserver; the evidence lists the health checks that failed."},
+	APIOverloaded:        {Customer, "it rejects requests because it has too many", "Find the clients that send too many requests in the audit log of the API server, or set a larger size class."},
+	EtcdFails:            {Service, "its etcd does not answer", "Check the pods and volumes of etcd in the namespace of the control plane."},
+	KeyUnusable:          {Customer, "the customer's key for the encryption of etcd cannot be used", "The customer must restore the access of the cluster's identity to the key in the key vault."},
+	TLSFails:             {Service, "it does not complete TLS handshakes", "Check what listens at the address of the API: it does not complete a TLS handshake."},
+	CertificateExpired:   {Service, "its serving certificate has expired", "Renew the serving certificate of the API server."},
+	CertificateUntrusted: {Service, "no trusted authority signed its serving certificate", "The API server presents a certificate of another authority. Check its serving certificate and what answers at its address."},
+	CertificateName:      {Service, "its serving certificate is for another name", "The API server presents a certificate for another name. Check its serving certificate and the router."},
+	CertificateExpiring:  {Service, "its serving certificate ends soon", "The renewal of the serving certificate is late. Check the issuer and the synchronization of its Secret."},
+	ProbeRejected:        {Service, "it rejects health checks", "The API server does not allow anonymous health checks. Check its authorization and what answers at its address."},
+	Slow:                 {Service, "it answers slowly", "Check CPU, memory and etcd of the control plane, and its size class."},
 }
 
 // Kinds returns all kinds of concerns, in order of name.
@@ -87,7 +90,7 @@ func Kinds() []Kind {
 
 func (v *Verdict) add(kind Kind, since time.Time, evidence string) {
 	a := advices[kind]
-	v.Concerns = append(v.Concerns, Concern{Kind: kind, Since: since, Fault: a.fault, Evidence: evidence, Help: a.help})
+	v.Concerns = append(v.Concerns, Concern{Kind: kind, Since: since, Fault: a.fault, Summary: a.summary, Evidence: evidence, Help: a.help})
 }
 
 func (v *Verdict) has(kind Kind) bool {

@@ -91,6 +91,22 @@ func (h *History) Failing(vantage fact.Vantage) bool {
 	return s.bad || s.failures > 0
 }
 
+// UnavailableSince returns since when the API is unavailable from a vantage, or the zero time.
+func (h *History) UnavailableSince(vantage fact.Vantage) time.Time {
+	if s := h.of(vantage); s.bad {
+		return s.badSince
+	}
+	return time.Time{}
+}
+
+// Restore continues with what another replica saw: the API is unavailable from a vantage since a time. It has no effect if a probe
+// of this replica has succeeded.
+func (h *History) Restore(vantage fact.Vantage, since time.Time) {
+	if s := h.of(vantage); s.answered.IsZero() {
+		s.bad, s.badSince = true, since
+	}
+}
+
 // CertificateEnd returns the end of the serving certificate as last seen, from outside if possible. It is zero if none was
 // seen.
 func (h *History) CertificateEnd() time.Time {

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
@@ -24,9 +26,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/wheel"
 )
 
-// Groups is the number of groups of clusters. It must not change while replicas with another number run. Each group of a dead
-// replica costs its next owner one write, so more groups would make a takeover slower, and no region needs more replicas.
-const Groups = 64
+// Groups is the number of groups of clusters.
+const Groups = database.MonitorGroups
 
 // The times of probes.
 const (
@@ -59,8 +60,17 @@ type Prober interface {
 	Forget(cluster string)
 }
 
+// Journal keeps the states of clusters and their transitions. *journal.Journal implements it. Its methods do not wait.
+type Journal interface {
+	Observe(group partition.Group, uid string, recorded adminv1.Health, verdict *judge.Verdict, failing map[string]time.Time) adminv1.Health
+	Remove(group partition.Group, uid string)
+	SetBlind(reason string)
+}
+
 // Options are the options of an Observer.
 type Options struct {
+	// Journal keeps the states of clusters; nil means that none are kept.
+	Journal Journal
 	// Interval replaces the time between two probes of a cluster if it is greater than 0.
 	Interval time.Duration
 	// Now is the clock; nil means time.Now.
@@ -75,9 +85,12 @@ type Observer struct {
 	interval time.Duration
 	now      func() time.Time
 	log      *slog.Logger
+	journal  Journal
 
-	mu       sync.Mutex
-	owned    map[partition.Group]bool
+	mu    sync.Mutex
+	owned map[partition.Group]bool
+	// restored are the owned groups whose records were read.
+	restored map[partition.Group]bool
 	entries  map[partition.Group]map[string]roster.Entry
 	clusters map[string]*cluster
 	wheel    *wheel.Wheel[string]
@@ -99,6 +112,8 @@ type cluster struct {
 	// state is the last known state of the API, and changed since when.
 	state   judge.API
 	changed time.Time
+	// recorded is the state in the journal.
+	recorded adminv1.Health
 }
 
 // New returns an Observer that owns no group.
@@ -110,7 +125,8 @@ func New(prober Prober, metrics *Metrics, options Options) *Observer {
 	if now == nil {
 		now = time.Now
 	}
-	return &Observer{prober: prober, metrics: metrics, interval: options.Interval, now: now, log: options.Log, owned: map[partition.Group]bool{},
+	return &Observer{prober: prober, metrics: metrics, interval: options.Interval, now: now, log: options.Log, journal: options.Journal,
+		owned: map[partition.Group]bool{}, restored: map[partition.Group]bool{},
 		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: wheel.New[string](tick, slots, now()),
 		detector: blindness.New(), perShard: map[string]int{}}
 }
@@ -142,6 +158,9 @@ func (o *Observer) begin(ctx context.Context, probes *sync.WaitGroup) {
 		if c.probing || o.running >= maxProbes || o.perShard[shard] >= maxShardProbes {
 			o.metrics.delayed.Inc()
 			o.wheel.Schedule(uid, now.Add(delayed))
+			if !c.last.Time.IsZero() && now.Sub(c.last.Time) > judge.StaleAfter {
+				o.keep(c, o.judge(c, now))
+			}
 			continue
 		}
 		c.probing = true
@@ -199,6 +218,9 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 		c.failures++
 	}
 	o.noteVerdict(ctx, c, &verdict, now)
+	if verdict.Reason != judge.NotProbed { // the next probe confirms the first failure
+		o.keep(c, &verdict)
+	}
 	if c.entry.Cluster.Unprobed == "" {
 		o.wheel.Schedule(uid, o.nextProbe(c, now))
 	}
@@ -216,6 +238,71 @@ func (o *Observer) nextProbe(c *cluster, now time.Time) time.Time {
 		return now.Add(alertInterval)
 	}
 	return wheel.Next(c.entry.UID, o.interval, now)
+}
+
+// judge returns the verdict about a cluster.
+func (o *Observer) judge(c *cluster, now time.Time) *judge.Verdict {
+	view := o.detector.View(now)
+	verdict := judge.Judge(now, &c.entry.Cluster, &c.history, &view)
+	return &verdict
+}
+
+// keep records a verdict in the journal if it differs from the recorded one. Until the records of the group were read, it does nothing.
+func (o *Observer) keep(c *cluster, verdict *judge.Verdict) {
+	group := partition.Of(c.entry.UID, Groups)
+	if o.journal == nil || !o.restored[group] {
+		return
+	}
+	var failing map[string]time.Time
+	for _, vantage := range fact.Vantages() {
+		if since := c.history.UnavailableSince(vantage); !since.IsZero() {
+			if failing == nil {
+				failing = map[string]time.Time{}
+			}
+			failing[string(vantage)] = since.UTC()
+		}
+	}
+	c.recorded = o.journal.Observe(group, c.entry.UID, c.recorded, verdict, failing)
+}
+
+// Restore continues with the records of a group that another replica wrote, or an earlier process. It returns the UIDs of clusters that
+// do not exist.
+func (o *Observer) Restore(group partition.Group, records map[string]database.HealthRecord) (unknown []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.owned[group] {
+		return nil
+	}
+	o.restored[group] = true
+	now := o.now()
+	for uid := range o.entries[group] {
+		c := o.clusters[uid]
+		if record, ok := records[uid]; ok {
+			o.restore(c, &record, now)
+		}
+		if verdict := o.judge(c, now); verdict.Reason != judge.NotProbed {
+			o.keep(c, verdict)
+		}
+	}
+	for uid := range records {
+		if o.clusters[uid] == nil {
+			unknown = append(unknown, uid)
+		}
+	}
+	return unknown
+}
+
+func (o *Observer) restore(c *cluster, record *database.HealthRecord, now time.Time) {
+	c.recorded = record.Health
+	if c.entry.Cluster.Unprobed != "" {
+		return
+	}
+	for vantage, since := range record.Failing {
+		c.history.Restore(fact.Vantage(vantage), since)
+	}
+	if c.state == "" && record.Health.API == string(judge.Unavailable) {
+		c.state, c.changed = judge.Unavailable, now
+	}
 }
 
 // noteVerdict logs a changed state of an API.
@@ -244,7 +331,11 @@ func (o *Observer) noteView(ctx context.Context, view blindness.View) {
 	if view.Blind == o.blind {
 		return
 	}
-	if o.blind = view.Blind; o.blind {
+	o.blind = view.Blind
+	if o.journal != nil {
+		o.journal.SetBlind(view.Reason)
+	}
+	if o.blind {
 		o.log.WarnContext(ctx, "monitor cannot see the clusters; all states are unknown", logkey.Reason, view.Reason)
 		return
 	}
@@ -274,6 +365,9 @@ func (o *Observer) Remove(uid string) {
 		delete(o.entries, group)
 	}
 	o.forget(uid)
+	if o.journal != nil && o.owned[group] {
+		o.journal.Remove(group, uid)
+	}
 }
 
 // ObserveAnchor stores the outcome of a check of an anchor; see package anchor.
@@ -288,6 +382,7 @@ func (o *Observer) GroupAcquired(group partition.Group) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.owned[group] = true
+	delete(o.restored, group)
 	for _, entry := range o.entries[group] {
 		o.watch(entry)
 	}
@@ -298,6 +393,7 @@ func (o *Observer) GroupLost(group partition.Group) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.owned, group)
+	delete(o.restored, group)
 	for uid := range o.entries[group] {
 		o.forget(uid)
 	}
@@ -323,6 +419,9 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, o.interval, o.now()))
 	case !probed: // it became ready or was allowed: probe it at once
 		o.wheel.Schedule(entry.UID, o.now())
+	}
+	if verdict := o.judge(c, o.now()); verdict.Reason != judge.NotProbed {
+		o.keep(c, verdict)
 	}
 }
 

@@ -104,6 +104,13 @@ func (r *Roster) Ready(context.Context) error {
 	return r.failure
 }
 
+// Synced reports whether all clusters were read from Cluster Service once.
+func (r *Roster) Synced() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.synced
+}
+
 // Len returns the number of clusters.
 func (r *Roster) Len() int {
 	r.mu.Lock()
