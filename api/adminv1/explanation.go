@@ -129,6 +129,8 @@ type Explanation struct {
 	Items []ExplanationItem `json:"items"`
 	// Facts describe the cluster: where it runs, its versions and its node pools.
 	Facts []Sentence `json:"facts,omitempty"`
+	// Health is what monitor states about the API of the cluster; nil if that could not be read.
+	Health *Health `json:"health,omitempty"`
 	// Components are those of the cluster's layers that are not ready.
 	Components []Component `json:"components,omitempty"`
 	// Partial is true if a layer could not be read. Unavailable maps each such layer to the reason.

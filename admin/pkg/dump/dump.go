@@ -51,7 +51,7 @@ func New(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bundles B
 
 // Collect returns the dump of a cluster with all layers.
 func (t *Collector) Collect(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
-	return t.collect(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
+	return t.collect(ctx, cluster, true, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		works, err := t.Works(ctx, cluster.UID)
 		if err != nil {
 			// Without the works it is not known which bundles are the cluster's.
@@ -83,7 +83,7 @@ func (t *Collector) Collect(ctx context.Context, cluster adminv1.Cluster) *admin
 
 // CollectWithoutBundles returns the dump of a cluster without the layer Maestro and without works.
 func (t *Collector) CollectWithoutBundles(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
-	return t.collect(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
+	return t.collect(ctx, cluster, true, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		layer, err := t.fleetLayer(ctx, cluster.UID)
 		if err != nil {
 			unavailable(adminv1.LayerClusterService, err)
@@ -95,13 +95,13 @@ func (t *Collector) CollectWithoutBundles(ctx context.Context, cluster adminv1.C
 
 // CollectARM returns the dump of a cluster with ARM's layer, and with row as the only part of Cluster Service's layer.
 func (t *Collector) CollectARM(ctx context.Context, cluster adminv1.Cluster, row *clusterservicev1.Cluster) *adminv1.Dump {
-	return t.collect(ctx, cluster, func(_ context.Context, dump *adminv1.Dump, _ func(string, error)) {
+	return t.collect(ctx, cluster, false, func(_ context.Context, dump *adminv1.Dump, _ func(string, error)) {
 		dump.ClusterService = &adminv1.FleetLayer{Cluster: &adminv1.FleetCluster{Of: row}}
 	})
 }
 
-// collect reads ARM's layer and calls rest concurrently, which may set the other layers.
-func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
+// collect reads ARM's layer, and with journal that of monitor, and calls rest concurrently, which may set the other layers.
+func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, journal bool, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
 	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
 	var mu sync.Mutex
 	unavailable := func(layer string, err error) {
@@ -115,6 +115,16 @@ func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest f
 	ctx, cancel := context.WithTimeout(ctx, layerTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
+	if journal {
+		wg.Go(func() {
+			layer, err := t.Journal(ctx, cluster.UID)
+			if err != nil {
+				unavailable(adminv1.LayerMonitor, err)
+				return
+			}
+			dump.Monitor = layer
+		})
+	}
 	wg.Go(func() {
 		layer, err := t.arm(ctx, cluster)
 		if err != nil {

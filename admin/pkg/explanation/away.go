@@ -165,6 +165,9 @@ func (f *facts) awayItems(outages []layers.Outage, known []adminv1.ExplanationIt
 		}
 		title := s.fillFor(o.ProvisionShard, layer.title)
 		item.Actions = []adminv1.Sentence{sentence(adminv1.SentenceAction, "Action for an SRE: "+restore(o, title)+"."), sentence(adminv1.SentenceOutcome, layer.impact)}
+		if o.Layer == adminv1.ComponentHostedAPI {
+			f.addCauses(&item)
+		}
 		if i == 0 {
 			item.Actions = append(item.Actions, s.activeOperation()...)
 		}

@@ -25,20 +25,25 @@ func Explain(name string, dump *adminv1.Dump, components []adminv1.Component) *a
 }
 
 func (f *facts) explain() *adminv1.Explanation {
-	items := mergeShared(f.items())
-	if len(items) == 0 {
+	items, concerns := mergeShared(f.items()), f.concerns()
+	components, description := f.relevantComponents(), f.description()
+	outages := layers.Outages(components)
+	if len(items) == 0 && (len(concerns) == 0 || len(outages) > 0) {
 		items = []adminv1.ExplanationItem{f.ready()}
 	}
-	components, description := f.relevantComponents(), f.description()
-	if outages := layers.Outages(components); len(outages) > 0 {
+	if len(outages) > 0 {
 		items = f.awayItems(outages, items)
+		if slices.ContainsFunc(outages, func(o layers.Outage) bool { return o.Layer == adminv1.ComponentHostedAPI }) {
+			concerns = nil // see addCauses
+		}
 		// The sizes of node pools are reports, which may be outdated.
 		description = slices.DeleteFunc(description, func(s adminv1.Sentence) bool { return s.Code == adminv1.SentenceNodePools })
 	}
+	items = append(items, concerns...)
 	// Items that need an action come first; otherwise the order of the subjects stays.
 	slices.SortStableFunc(items, func(a, b adminv1.ExplanationItem) int { return urgency(a.Responsible) - urgency(b.Responsible) })
 	return &adminv1.Explanation{
-		Time: f.now, Cluster: f.target, Items: items, Facts: description, Partial: len(f.unavailable) > 0, Unavailable: f.unavailable,
+		Time: f.now, Cluster: f.target, Items: items, Facts: description, Health: f.health, Partial: len(f.unavailable) > 0, Unavailable: f.unavailable,
 		Components: slices.DeleteFunc(components, func(c adminv1.Component) bool { return !c.Away() }),
 	}
 }

@@ -172,6 +172,20 @@ func TestSituations(t *testing.T) {
 		"ready": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
 			f.nodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool]), pool("infra", unchanged[*csv1.NodePool])}
 		}),
+		"etcd-of-cluster-away": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
+			// admin also noticed that the API server does not respond, and does not know why.
+			f.components = []adminv1.Component{{Name: "API server of demo", Layer: adminv1.ComponentHostedAPI, ProvisionShard: "mgmt-1", State: adminv1.ComponentNotReady, Time: now}}
+			f.health = &adminv1.Health{API: adminv1.HealthUnavailable, Since: ago(4 * time.Minute), Concerns: []adminv1.HealthConcern{{Kind: "etcd_fails", Since: ago(4 * time.Minute), Fault: "service",
+				Summary: "its etcd does not answer", Evidence: "outside livez: etcd (status 500: etcd)", Help: "Check the pods and volumes of etcd in the namespace of the control plane."}}}
+		}),
+		"api-overloaded": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
+			f.health = &adminv1.Health{API: adminv1.HealthUnavailable, Since: ago(2 * time.Minute), Concerns: []adminv1.HealthConcern{{Kind: "api_overloaded", Since: ago(2 * time.Minute), Fault: "customer",
+				Summary: "it rejects requests because it has too many", Evidence: "outside livez: overloaded (status 429)",
+				Help: "Find the clients that send too many requests in the audit log of the API server, or set a larger size class."}}}
+		}),
+		"api-unknown": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
+			f.health = &adminv1.Health{API: adminv1.HealthUnknown, Reason: adminv1.HealthMonitorAway, Detail: "monitor reported last at 2026-11-21T03:02:00Z"}
+		}),
 		"waiting-for-control-plane": beingCreated(4*time.Minute, installing(4*time.Minute, published, applied,
 			layer("control-plane", "ControlPlaneComponentsNotAvailable", "Waiting for components to be available: openshift-apiserver, oauth-openshift", 90*time.Second))),
 		"no-capacity": beingCreated(25*time.Minute, cluster(func(c *csv1.Cluster) {

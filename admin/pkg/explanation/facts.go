@@ -40,6 +40,9 @@ type facts struct {
 	// deletions are in progress. The deletion of the cluster includes those of its children.
 	deletions []deletion.Graph
 
+	// health is what monitor states about the API; nil if that could not be read.
+	health *adminv1.Health
+
 	unavailable map[string]string
 	// components are the components of the region, with the API server of the cluster if it was asked.
 	components []adminv1.Component
@@ -86,6 +89,9 @@ func factsOf(name string, dump *adminv1.Dump) *facts {
 		f.nodePools, f.externalAuths = adminv1.Contents(fleet.NodePools), adminv1.Contents(fleet.ExternalAuths)
 		f.credentials, f.revocations = adminv1.Contents(fleet.Credentials), adminv1.Contents(fleet.Revocations)
 		f.upgrades, f.shards = adminv1.Contents(fleet.Upgrades), adminv1.Contents(fleet.ProvisionShards)
+	}
+	if dump.Monitor != nil {
+		f.health = &dump.Monitor.Health
 	}
 	f.deletions = slices.DeleteFunc(deletion.Graphs(dump), func(g deletion.Graph) bool { return g.Done })
 	return f

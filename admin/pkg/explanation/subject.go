@@ -349,7 +349,7 @@ func (f *facts) description() []adminv1.Sentence {
 		}
 		sentences = append(sentences, sentence(adminv1.SentencePlacement, text+"."))
 	}
-	sentences = append(sentences, f.removals()...)
+	sentences = append(append(sentences, f.healthFact()...), f.removals()...)
 	var pools []string
 	for _, p := range f.nodePools {
 		if p.GetDeleteTime() == nil {

@@ -60,6 +60,15 @@ func (s *Server) dumpCluster(ctx context.Context, rq *request) (any, error) {
 	return s.collector.Collect(ctx, cluster), nil
 }
 
+// showJournal returns what monitor recorded about a cluster.
+func (s *Server) showJournal(ctx context.Context, rq *request) (any, error) {
+	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
+	if err != nil {
+		return nil, err
+	}
+	return s.collector.Journal(ctx, cluster.UID)
+}
+
 // The budgets of an explanation. A layer that does not respond delays it by at most explanationBudget.
 const (
 	lookupBudget      = 1200 * time.Millisecond

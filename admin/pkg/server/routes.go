@@ -66,6 +66,7 @@ func (s *Server) clusterRoutes() []Route {
 			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster, Sensitive: true,
 		},
 		readRoute(clusterPath+"/explanation", "clusters.explanation", "Explain what a cluster and its children wait for, since when, who must act, and which command helps.", adminv1.Explanation{}, s.explainCluster),
+		readRoute(clusterPath+"/journal", "clusters.journal", "Get the state of a cluster's API and its transitions of the last 14 days, newest first, as monitor recorded them.", adminv1.Journal{}, s.showJournal),
 		readRoute(clusterPath+"/actions", "clusters.actions", "List the actions that Cluster Service executed on a cluster, newest first.", adminv1.ClusterActionList{}, s.listClusterActions),
 		readRoute(clusterPath+"/access-records", "clusters.accessRecords",
 			"List who did something with a cluster or read sensitive data of it, and why, newest first: the audit records that the audit sink has. The response has the form of ARM's lists.",

@@ -92,6 +92,11 @@ func (c *Client) Dump(ctx context.Context, cluster string) (*adminv1.Dump, error
 	return get[adminv1.Dump](ctx, c, clusterPath(cluster)+"/dump", nil)
 }
 
+// Journal returns the state of a cluster's API and its transitions.
+func (c *Client) Journal(ctx context.Context, cluster string) (*adminv1.Journal, error) {
+	return get[adminv1.Journal](ctx, c, clusterPath(cluster)+"/journal", nil)
+}
+
 // Explanation returns what a cluster and its children wait for.
 func (c *Client) Explanation(ctx context.Context, cluster string) (*adminv1.Explanation, error) {
 	return get[adminv1.Explanation](ctx, c, clusterPath(cluster)+"/explanation", nil)

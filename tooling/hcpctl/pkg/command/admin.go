@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -130,6 +131,57 @@ an API server, a subscription, or a resource group. Partial names do not match.`
 
 func clusterRow(c adminv1.Cluster) []string {
 	return []string{c.Name, c.ProvisioningState, c.Phase, c.Version, c.ProvisionShard, c.ClusterID, c.ResourceID}
+}
+
+func (e *environment) clusterJournal() *cobra.Command {
+	c := &cobra.Command{
+		Use: "journal CLUSTER", Short: "Show the state of a cluster's API and how it changed", Args: cobra.ExactArgs(1),
+		Long: `Show whether the API of a cluster is available, and how that and monitor's concerns changed in the last 14 days, newest first.
+The state is unknown, with the reason, while monitor does not see the cluster.`,
+		ValidArgsFunction: e.completeFleet,
+	}
+	e.addOutputFlag(c)
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		journal, err := client.Journal(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.printAs(journal, func() error {
+			fmt.Fprintln(e.out, "API: "+healthText(journal.Health))
+			var rows [][]string
+			for _, entry := range journal.Items {
+				rows = append(rows, []string{entry.Time.UTC().Format(time.RFC3339), entry.Event, entryText(entry), entry.Fault, entry.Since.UTC().Format(time.RFC3339), entry.Evidence})
+			}
+			return display.Table(e.out, []string{"TIME", "EVENT", "STATE", "FAULT", "SINCE", "EVIDENCE"}, rows)
+		})
+	})
+}
+
+// healthText returns the state of an API, with the reason if it is unknown.
+func healthText(h adminv1.Health) string {
+	text := h.API
+	if h.Reason != "" {
+		text += " (" + h.Reason + ")"
+	}
+	if !h.Since.IsZero() {
+		text += " since " + h.Since.UTC().Format(time.RFC3339)
+	}
+	if h.Detail != "" {
+		text += ": " + h.Detail
+	}
+	return text
+}
+
+// entryText returns the new state of an API, or the kind of a concern.
+func entryText(entry adminv1.JournalEntry) string {
+	if entry.Event != adminv1.JournalAPI {
+		return entry.Kind
+	}
+	text := strings.TrimPrefix(entry.From+" → "+entry.To, " → ")
+	if entry.Reason != "" {
+		text += " (" + entry.Reason + ")"
+	}
+	return text
 }
 
 func (e *environment) clusterDump() *cobra.Command {

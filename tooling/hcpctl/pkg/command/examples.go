@@ -31,6 +31,7 @@ var examples = map[string][][2]string{
 	"hcpctl cluster find":               {{"Find a cluster by name", "hcpctl cluster find demo"}, {"Find the cluster of a namespace", "hcpctl cluster find ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"}, {"Find the cluster of an API server", "hcpctl cluster find https://api.demo.0ulz.westus3.aroapp-hcp.io:443"}},
 	"hcpctl cluster force":              {{"Stop waiting for role assignments", "hcpctl cluster force demo azure/operator-roles --reason 'roles were assigned by hand' --ticket INC-42"}},
 	"hcpctl cluster get":                {{"Show a cluster", "hcpctl cluster get demo"}},
+	"hcpctl cluster journal":            {{"Show whether the API of a cluster was available", "hcpctl cluster journal demo"}},
 	"hcpctl cluster kubeconfig":         {{"Write the kubeconfig to a file", "hcpctl cluster kubeconfig demo -f demo.kubeconfig"}},
 	"hcpctl cluster list":               {{"List the clusters of a resource group", "hcpctl cluster list -g demo"}, {"List the clusters of the subscription", "hcpctl cluster list --all"}, {"List the clusters of the region that have waited for nodes for 10 minutes", "hcpctl cluster list --region --not-ready --older-than 10m --concern node-pool"}},
 	"hcpctl cluster pause":              {{"Pause a cluster for 30 minutes", "hcpctl cluster pause demo --for 30m --reason 'etcd is restored by hand' --ticket INC-42"}},

@@ -86,6 +86,10 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 			reply(w, http.StatusOK, adminv1.RegionExplanation{Items: waitingExplanation().Items, Components: []adminv1.Component{{Name: "backend", State: adminv1.ComponentReady}}})
 		case adminv1.Root + "/clusters":
 			reply(w, http.StatusOK, waitingClusters(r.URL.Query()))
+		case adminv1.Root + "/clusters/demo/journal":
+			reply(w, http.StatusOK, adminv1.Journal{Health: adminv1.Health{API: adminv1.HealthUnknown, Reason: adminv1.HealthMonitorAway, Detail: "monitor is away"}, Items: []adminv1.JournalEntry{
+				{Event: adminv1.JournalConcernBegan, Kind: "etcd_fails", Fault: "service", Evidence: "status 500"},
+				{Event: adminv1.JournalAPI, From: adminv1.HealthAvailable, To: adminv1.HealthUnavailable}, {Event: adminv1.JournalAPI, To: adminv1.HealthAvailable}}})
 		case adminv1.Root + "/clusters/unavailable/explanation":
 			problem(w, http.StatusServiceUnavailable, "ServiceUnavailable", "Cosmos DB does not respond")
 		default:
@@ -128,9 +132,11 @@ func waitingClusters(query url.Values) adminv1.ClusterList {
 func TestRegionCommands(t *testing.T) {
 	client, _ := newAdmin(t)
 	for line, want := range map[string]string{
-		"explain":               "Cluster demo waits for capacity.",
-		"explain -o json":       `"name": "backend"`,
-		"cluster list --region": "mgmt-1",
+		"explain":                      "Cluster demo waits for capacity.",
+		"explain -o json":              `"name": "backend"`,
+		"cluster list --region":        "mgmt-1",
+		"cluster journal demo":         "API: unknown (monitor_away): monitor is away",
+		"cluster journal demo -o json": `"kind": "etcd_fails"`,
 		"cluster list --region --not-ready --older-than 10m --concern a --concern b/c --shard mgmt-1": "nodePools/10m0s",
 		"cluster list --region --not-ready --limit 1":                                                 "more clusters wait",
 		"cluster list --region --not-ready -o json":                                                   `"concern"`,

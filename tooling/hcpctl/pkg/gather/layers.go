@@ -18,7 +18,7 @@ func Layers(dump *adminv1.Dump) (map[string]any, error) {
 		return nil, err
 	}
 	files := map[string]any{"cluster.yaml": layers["cluster"]}
-	for key, folder := range map[string]string{"arm": "arm", "clusterService": "cluster-service", "maestro": "maestro"} {
+	for key, folder := range map[string]string{"arm": "arm", "clusterService": "cluster-service", "maestro": "maestro", "monitor": "monitor"} {
 		parts, _ := layers[key].(map[string]any)
 		for name, content := range parts {
 			if name == "bundles" {
