@@ -195,7 +195,7 @@ func (c *cluster) run(pod string, arguments ...string) (string, error) {
 // TestPodsRunOnOneNode checks images, exec, logs, pod security, Services, DNS, services outside of the cluster and volumes.
 func TestPodsRunOnOneNode(t *testing.T) {
 	o := options(t, kubernetes.Node{Name: "node-1", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-1"}})
-	o.Hosts, o.StorageClass = []string{outsideHost}, storageClass
+	o.Hosts, o.StorageClass = []string{outsideHost, "*." + outsideZone}, storageClass
 	c := start(t, o)
 	c.apply(workload("web", 2))
 	pods := c.readyPods("web", 2)

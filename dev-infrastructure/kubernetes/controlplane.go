@@ -79,7 +79,8 @@ func (c *Cluster) controlPlane() machine.Spec {
 			c.program("kube-apiserver",
 				"--etcd-servers="+etcdURL,
 				"--encryption-provider-config="+path(kubeapi.EncryptionFile),
-				"--advertise-address="+controlPlaneIP, "--secure-port="+apiPort,
+				// The hosts outside of the cluster have addresses of the same machine, and may serve the same port.
+				"--advertise-address="+controlPlaneIP, "--bind-address="+controlPlaneIP, "--secure-port="+apiPort,
 				"--tls-cert-file="+path(kubeapi.Serving+".crt"), "--tls-private-key-file="+path(kubeapi.Serving+".key"),
 				"--client-ca-file="+path("ca.crt"),
 				"--service-account-issuer="+TokenIssuer,

@@ -34,11 +34,16 @@ func (c *Cluster) installDNS(ctx context.Context) error {
 		return err
 	}
 	var hosts []string
+	zones := map[string]string{}
 	for index, name := range c.options.Hosts {
+		if zone, isZone := strings.CutPrefix(name, "*."); isZone {
+			zones[zone] = hostIP(index)
+			continue
+		}
 		hosts = append(hosts, hostIP(index)+" "+name)
 	}
 	var manifest strings.Builder
-	if err := parsed.Execute(&manifest, map[string]any{"Domain": clusterDomain, "IP": dnsIP, "Image": corednsImage, "Hosts": hosts, "Replicas": min(len(c.options.Nodes), maxDNSPods)}); err != nil {
+	if err := parsed.Execute(&manifest, map[string]any{"Domain": clusterDomain, "IP": dnsIP, "Image": corednsImage, "Hosts": hosts, "Zones": zones, "Replicas": min(len(c.options.Nodes), maxDNSPods)}); err != nil {
 		return err
 	}
 	return c.Apply(ctx, strings.NewReader(manifest.String()))

@@ -25,8 +25,8 @@ type Options struct {
 	NodeProgram, PauseProgram string
 	// Nodes are the nodes: from 1 to 100.
 	Nodes []Node
-	// Hosts are names outside of the cluster, at most 100, for example of Azure's services. The DNS of the cluster resolves each of them
-	// to an address of its own, on which ListenHost and ForwardHost serve it.
+	// Hosts are names outside of the cluster, at most 100, for example of Azure's services. *.ZONE stands for all names in a zone. The DNS of
+	// the cluster resolves each of them to an address of its own, on which ListenHost and ForwardHost serve it.
 	Hosts []string
 	// StorageClass is the name of a StorageClass whose volumes are folders of nodes; empty means that there is none.
 	StorageClass string
@@ -44,7 +44,7 @@ type Node struct {
 const maxNodes, maxHosts = 100, 100
 
 // hostName are the names that the DNS of the cluster accepts as names of hosts.
-var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
+var hostName = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 
 // nodeName are the names that are possible as part of the name of a network interface.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?$`)

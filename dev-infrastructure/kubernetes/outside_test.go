@@ -22,7 +22,9 @@ import (
 
 const (
 	// outsideHost is the name of a service outside of the cluster, and storageClass the class of volumes.
-	outsideHost  = "account.blob.example"
+	outsideHost = "account.blob.example"
+	// outsideZone is a zone of such names.
+	outsideZone  = "clusters.example"
 	storageClass = "managed-csi"
 )
 
@@ -63,6 +65,14 @@ func checkOutside(t *testing.T, c *cluster, pod string) {
 	}
 	if output, err := c.run(pod, "get", "http://"+outsideHost); err != nil || output != outsideHost {
 		t.Errorf("http://%s responded %q, %v", outsideHost, output, err)
+	}
+	if err := c.ForwardHost(c.ctx, "*."+outsideZone, "80", dial); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"one." + outsideZone, "api.two." + outsideZone} {
+		if output, err := c.run(pod, "get", "http://"+host); err != nil || output != host {
+			t.Errorf("http://%s responded %q, %v", host, output, err)
+		}
 	}
 	if output, err := c.run(pod, "resolve", "other.blob.example"); err == nil {
 		t.Errorf("a name that is no host resolves to %s", output)
@@ -109,6 +119,7 @@ func TestStartNamesInvalidOption(t *testing.T) {
 	for want, o := range map[string]kubernetes.Options{
 		`hosts: "Blob.example" is not a DNS name`:      {Hosts: []string{"Blob.example"}},
 		`hosts: "blob" is not a DNS name`:              {Hosts: []string{"blob"}},
+		`hosts: "blob.*.example" is not a DNS name`:    {Hosts: []string{"blob.*.example"}},
 		`hosts: "blob.example" is listed twice`:        {Hosts: []string{"blob.example", "blob.example"}},
 		"hosts: 101, want at most 100":                 {Hosts: make([]string, 101)},
 		`storageClass: "a: b" is not a name`:           {StorageClass: "a: b"},

@@ -12,6 +12,7 @@ tool (
 	github.com/coredns/coredns/plugin/kubernetes
 	github.com/coredns/coredns/plugin/loadbalance
 	github.com/coredns/coredns/plugin/ready
+	github.com/coredns/coredns/plugin/template
 )
 
 require github.com/coredns/coredns v1.13.1 // indirect
