@@ -110,22 +110,48 @@ func (s *server) createNamespaces(t *testing.T, targets []values.Target) {
 	}
 }
 
-// acceptAll applies the namespaces, and everything else as a dry run.
+// acceptAll applies every object as a dry run and then for real. Targets have objects of the same names, and some of their fields cannot
+// change, so those in namespaces are deleted before the next target.
 func (s *server) acceptAll(t *testing.T, targets []values.Target) {
 	t.Helper()
 	s.createNamespaces(t, targets)
 	applied := map[string]int{}
 	for _, target := range targets {
+		var created []*unstructured.Unstructured
 		for name, objects := range charttest.RenderAll(t, target) {
 			for _, object := range objects {
-				if err := s.apply(t, object, true); err != nil {
-					t.Errorf("%s: chart %s: %s: %v", target.Name, name, chart.ID(object), err)
+				for _, dryRun := range []bool{true, false} {
+					if err := s.apply(t, object, dryRun); err != nil {
+						t.Errorf("%s: chart %s: %s: dry run %t: %v", target.Name, name, chart.ID(object), dryRun, err)
+					}
 				}
+				created = append(created, object)
 				applied[object.GetKind()]++
+			}
+		}
+		for _, object := range created {
+			if object.GetNamespace() == "" {
+				continue
+			}
+			if err := s.remove(t, object); err != nil {
+				t.Errorf("%s: deleting %s: %v", target.Name, chart.ID(object), err)
 			}
 		}
 	}
 	t.Logf("applied: %v", applied)
+}
+
+// remove deletes an object. It fails if the object does not exist.
+func (s *server) remove(t *testing.T, object *unstructured.Unstructured) error {
+	t.Helper()
+	kind := object.GroupVersionKind()
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	// The default of jobs waits for a controller.
+	propagation := metav1.DeletePropagationBackground
+	return s.client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{PropagationPolicy: &propagation})
 }
 
 // mistake is a change of one field of an object, and the error of the server.
