@@ -25,6 +25,7 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
+	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
@@ -91,6 +92,7 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 	reported := map[string]bool{}
 	for reason, c := range map[string]struct{ file, text, want string }{
 		"an unknown key in the defaults":   {"defaults.yaml", "extra: {a: 1}", "defaults.yaml:LAST: extra: unknown key; known keys are"},
+		"a wrong value in the defaults":    {"defaults.yaml", "logLevel: verbose", "defaults.yaml:LAST: logLevel: value must be one of 'debug', 'info', 'warn', 'error' (layer defaults)"},
 		"a wrong type in a cloud":          {"clouds/usgov.yaml", "telemetry: {traceRatio: all}", "clouds/usgov.yaml:LAST: telemetry.traceRatio: is a string; it must be a number (layer cloud usgov)"},
 		"a misspelt key in an environment": {"clouds/public/int.yaml", "backend: {replcas: 3}", "clouds/public/int.yaml:LAST: backend.replcas: unknown key; did you mean replicas? (layer environment public/int)"},
 		"a wrong certificate in a region":  {"clouds/public/int/uksouth.yaml", "ingress: {arm: {certificate: {dnsName: rp.other.example}}}", "clouds/public/int/uksouth.yaml:LAST: ingress.arm.certificate.dnsName: breaks the rule arm-certificate-for-host"},
@@ -157,6 +159,11 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 	documented := regexp.MustCompile(`(?m)^    (config/.*)$`).FindAllStringSubmatch(string(text), -1)
 	if len(documented) < 5 {
 		t.Errorf("docs/deploy/configuration.md shows only %d errors", len(documented))
+	}
+	for _, level := range []string{"defaults", "cloud ", "environment ", "region ", "stamp "} {
+		if !slices.ContainsFunc(documented, func(line []string) bool { return strings.Contains(line[1], "(layer "+level) }) {
+			t.Errorf("docs/deploy/configuration.md shows no error of the layer %s", level)
+		}
 	}
 	for _, line := range documented {
 		if !reported[withoutLineNumbers(line[1])] {
@@ -253,6 +260,7 @@ var deployedPrograms = map[string][]string{
 	"frontend":           {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-agent":      {"maestro/cmd/maestro-agent", "internal/process"},
@@ -364,6 +372,11 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 			})
 			accept(t, "admin", flags, func(set *flag.FlagSet) func() error {
 				o := &adminapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			accept(t, "monitor", flags, func(set *flag.FlagSet) func() error {
+				o := &monitorapp.Options{}
 				o.AddFlags(set)
 				return o.Validate
 			})

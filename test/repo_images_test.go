@@ -15,7 +15,6 @@ var programsWithoutImage = map[string]string{
 	"dev-infrastructure/installation/cmd/kubernetes-region": "runs in a checkout",
 	"dev-infrastructure/kubernetes/cmd/kubernetes-node":     "starts the nodes on which images run",
 	"dev-infrastructure/kubernetes/cmd/pause":               "the nodes import it before they can pull images",
-	"monitor/cmd/monitor":                                   "under construction: only local regions start it",
 	"tooling/charts/cmd/charts":                             "runs in a checkout",
 	"tooling/configure/cmd/configure":                       "runs in a checkout",
 	"tooling/image-sync/cmd/image-sync":                     "runs in a pipeline's checkout",

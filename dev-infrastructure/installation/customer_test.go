@@ -104,6 +104,7 @@ func (p *pipelines) runCustomer() {
 	}
 	p.t.Cleanup(func() {
 		if p.t.Failed() {
+			p.printPods("monitor")
 			for _, space := range p.clusterSpaces() {
 				p.management.printPods(space)
 			}
@@ -114,9 +115,11 @@ func (p *pipelines) runCustomer() {
 	if created := p.azureResources(); len(created) <= len(before) {
 		p.t.Errorf("Azure has %v for the cluster", created)
 	}
+	p.awaitProbed()
 	p.useAsCustomer()
 	p.useAsEngineer()
 	p.hcpctlOrFail("cluster", "delete", "demo")
+	p.awaitForgotten()
 	if diff := cmp.Diff(before, p.azureResources()); diff != "" {
 		p.t.Errorf("the deleted cluster left in Azure (-before +after):\n%s", diff)
 	}

@@ -18,7 +18,7 @@ func (p *pipelines) tokenFile() string { return filepath.Join(p.dir, "engineer-t
 func (p *pipelines) prepareEngineer() {
 	p.t.Helper()
 	var err error
-	if p.proxy, err = p.outside.StartProxy(); err != nil {
+	if p.proxy, err = p.outside.StartProxy(p.ctx); err != nil {
 		p.t.Fatal(err)
 	}
 	p.proxy.Clusters(p.azure, p.management.outside)

@@ -346,6 +346,7 @@ func (p *pipelines) expectNames() {
 		mesh.Backend:        {result.Cosmos.Endpoint},
 		mesh.Frontend:       {result.Cosmos.Endpoint},
 		mesh.Admin:          {result.Cosmos.Endpoint},
+		mesh.Monitor:        {result.Cosmos.Endpoint},
 		mesh.MaestroAgent:   {result.Events.MQTTAddress},
 	} {
 		w, _ := workload.Find(service)

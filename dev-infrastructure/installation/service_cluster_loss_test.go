@@ -26,7 +26,7 @@ import (
 const afterLoss = "ocm-test-2"
 
 // serviceClusterSteps are the steps that deploy to the service cluster.
-var serviceClusterSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "maestro-server/deploy", "service-cluster/namespaces"}
+var serviceClusterSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "maestro-server/deploy", "monitor/deploy", "service-cluster/namespaces"}
 
 // loseServiceCluster destroys the service cluster with all its nodes, volumes and etcd, and deploys a new one with the pipelines over the same databases,
 // the same broker and the same management cluster. Nothing that was accepted may be lost.
@@ -58,6 +58,7 @@ func (p *pipelines) loseServiceCluster() {
 	m.awaitStatus(accepted, created, "the status of the bundle that was created before the loss", reports("three"))
 	transcript(p.t, "the bundles that were accepted before the loss were applied %v after it", since())
 	p.endCluster()
+	p.awaitProbed()
 	transcript(p.t, "the cluster that was being created was complete %v after the loss", since())
 	p.listShards(p.onTwoNodes("cluster-service"))
 	p.countGroups(p.onTwoNodes("backend"))

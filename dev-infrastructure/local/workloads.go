@@ -139,7 +139,7 @@ func (r *Region) cosmosAccountFile() string { return r.state.path("cosmos-accoun
 // each service.
 func (r *Region) writeCosmosAccount(context.Context) error {
 	var definitions, assignments []any
-	for _, role := range append(database.Roles(), database.MonitorRole()) {
+	for _, role := range database.Roles() {
 		for _, grant := range role.Grants {
 			id := role.Service + grant.Scope()
 			definitions = append(definitions, map[string]any{"id": id, "roleName": id, "assignableScopes": []string{grant.Scope()}, "dataActions": grant.DataActions})

@@ -129,16 +129,12 @@ func Roles() []Role {
 			{billingContainer, []string{readItems}},
 			{journalContainer, []string{executeQuery}},
 		}},
+		{"monitor", []Grant{metadata,
+			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.
+			{leasesContainer, []string{createItems, replaceItems, executeQuery}},
+			{journalContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+		}},
 	}
-}
-
-// MonitorRole returns the rights of monitor. It is not one of Roles, because the infrastructure of a region has no identity for monitor
-// yet. The leases of all services are in one container, and Cosmos DB has no rights for a part of it.
-func MonitorRole() Role {
-	return Role{"monitor", []Grant{{"", []string{readMetadata}},
-		{leasesContainer, []string{createItems, replaceItems, executeQuery}},
-		{journalContainer, []string{createItems, readItems, replaceItems, executeQuery}},
-	}}
 }
 
 // Scope returns the scope of a grant's role assignment, relative to the account.

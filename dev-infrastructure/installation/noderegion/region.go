@@ -282,7 +282,7 @@ func (r *Region) startOutside(ctx context.Context) error {
 	if r.azure, err = s.StartAzure(ctx, r.entra); err != nil {
 		return err
 	}
-	if r.proxy, err = s.StartProxy(); err != nil {
+	if r.proxy, err = s.StartProxy(ctx); err != nil {
 		return err
 	}
 	r.proxy.Clusters(r.azure, r.management.outside)

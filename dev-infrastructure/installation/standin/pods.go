@@ -43,6 +43,11 @@ func PodReady(pod *corev1.Pod) bool {
 
 // forwardLocal forwards the connections of a port on loopback to connections that dial opens, until Close.
 func (s *Services) forwardLocal(dial func(context.Context) (net.Conn, error)) (address string, err error) {
+	return s.forwardConnections(func(ctx context.Context, client net.Conn) { connect(ctx, client, dial) })
+}
+
+// forwardConnections calls handle for each connection of a port on loopback, until Close, which ends the context of the calls.
+func (s *Services) forwardConnections(handle func(context.Context, net.Conn)) (address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -55,7 +60,7 @@ func (s *Services) forwardLocal(dial func(context.Context) (net.Conn, error)) (a
 			if err != nil {
 				return
 			}
-			running.Go(func() { connect(ctx, client, dial) })
+			running.Go(func() { handle(ctx, client) })
 		}
 	})
 	s.onClose(func() error {

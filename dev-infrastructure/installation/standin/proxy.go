@@ -39,7 +39,8 @@ func (s *Services) StartIngress() (address string, err error) {
 }
 
 // Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: that of admin's ingress, and those of the API servers of
-// hosted clusters, in the DNS zone of the clusters and on their management cluster. It connects to nothing else.
+// hosted clusters, in the DNS zone of the clusters and on their management cluster. It connects to nothing else. Pods of the region reach
+// the API servers through it, too, under the names of the zone.
 type Proxy struct {
 	// URL is the URL of the proxy.
 	URL string
@@ -49,6 +50,9 @@ type Proxy struct {
 	adminHost string
 	services  *Services
 	zone      string
+	// ended is done, and tunnels are no more, when the services are closed.
+	ended   context.Context
+	tunnels sync.WaitGroup
 
 	mu sync.Mutex
 	// azure and management are nil until Clusters.
@@ -56,8 +60,8 @@ type Proxy struct {
 	management *Services
 }
 
-// StartProxy serves admin on loopback, and an HTTP proxy to it.
-func (s *Services) StartProxy() (*Proxy, error) {
+// StartProxy serves admin on loopback, an HTTP proxy to it, and the API servers of hosted clusters in the cluster of the region.
+func (s *Services) StartProxy(ctx context.Context) (*Proxy, error) {
 	r := s.settings()
 	p := &Proxy{services: s, adminHost: r.text("ingress", "admin", "host"), zone: r.text("dns", "clustersZone")}
 	if r.err != nil {
@@ -73,15 +77,15 @@ func (s *Services) StartProxy() (*Proxy, error) {
 	}
 	p.URL = "http://" + listener.Addr().String()
 	// The proxy does not wait for its tunnels: HTTP's server does not know them.
-	ctx, cancel := context.WithCancel(context.Background())
-	var tunnels sync.WaitGroup
+	ended, cancel := context.WithCancel(context.Background())
+	p.ended = ended
 	s.onClose(func() error {
 		cancel()
-		tunnels.Wait()
+		p.tunnels.Wait()
 		return nil
 	})
-	s.serve(listener, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { p.connect(ctx, &tunnels, w, request) }))
-	return p, nil
+	s.serve(listener, http.HandlerFunc(p.connect))
+	return p, p.serveHosted(ctx)
 }
 
 // Clusters makes the proxy connect to the API servers of hosted clusters on a management cluster.
@@ -92,7 +96,7 @@ func (p *Proxy) Clusters(azure *Azure, management *Services) {
 }
 
 // connect opens a tunnel.
-func (p *Proxy) connect(ctx context.Context, tunnels *sync.WaitGroup, w http.ResponseWriter, request *http.Request) {
+func (p *Proxy) connect(w http.ResponseWriter, request *http.Request) {
 	if request.Method != http.MethodConnect {
 		http.Error(w, "this proxy supports CONNECT only", http.StatusMethodNotAllowed)
 		return
@@ -107,13 +111,13 @@ func (p *Proxy) connect(ctx context.Context, tunnels *sync.WaitGroup, w http.Res
 		_ = server.Close()
 		return
 	}
-	tunnels.Go(func() {
+	p.tunnels.Go(func() {
 		if _, err := client.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); err != nil {
 			_ = client.Close()
 			_ = server.Close()
 			return
 		}
-		relay.Copy(ctx, client, server)
+		relay.Copy(p.ended, client, server)
 	})
 }
 

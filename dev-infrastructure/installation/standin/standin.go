@@ -155,13 +155,16 @@ func (r *settings) postgres() []string {
 	return hosts
 }
 
+// hosted returns the names of the API servers of hosted clusters.
+func (r *settings) hosted() string { return "*." + r.text("dns", "clustersZone") }
+
 // Hosts returns the names under which Services serves in the cluster of a region, for kubernetes.Options.
 func Hosts(target values.Target) ([]string, error) {
 	r := &settings{target: target}
 	mqtt, _ := r.mqtt()
 	hosts := slices.Concat(r.postgres(), r.azure(), []string{
 		r.host("clusterService", "updateGraphUrl"), r.host("clusterService", "releaseSignatures"), r.host("endpoints", "authority"),
-		r.host("cosmos", "endpoint"), r.host("admin", "ticketValidator", "endpoint"), mqtt})
+		r.host("cosmos", "endpoint"), r.host("admin", "ticketValidator", "endpoint"), mqtt, r.hosted()})
 	return hosts, r.err
 }
 

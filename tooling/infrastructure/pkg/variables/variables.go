@@ -146,7 +146,7 @@ func NewTables(source string) (Tables, error) {
 			t.CosmosRoles = append(t.CosmosRoles, CosmosRole{role.Service, grant.Container, grant.Scope(), grant.DataActions})
 		}
 	}
-	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent} {
+	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent} {
 		t.ServiceAccounts[string(peer)] = account(peer)
 	}
 	for _, rule := range mesh.Rules() {

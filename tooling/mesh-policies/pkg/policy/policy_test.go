@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden file")
 func options() policy.Options {
 	return policy.Options{
 		TrustDomain:         "eastus.prod.public.hcpmesh",
-		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.ClusterService, mesh.MaestroServer},
+		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
 		Gateway:             policy.ServiceAccount{Namespace: "aks-istio-ingress", Name: "aks-istio-ingressgateway-external"},
 		OperationsPort:      9090,
 		MonitoringNamespace: "monitoring",
