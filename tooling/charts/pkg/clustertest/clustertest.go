@@ -82,6 +82,10 @@ func (c *Cluster) runPod(ctx context.Context, pod *corev1.Pod) {
 	switch {
 	case strings.HasSuffix(image, ":missing"):
 		state.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+	case strings.HasSuffix(image, ":crashes"):
+		state.RestartCount = 3
+		state.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+		state.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2}
 	case strings.HasSuffix(image, ":fails"):
 		pod.Status.Phase = corev1.PodFailed
 		state.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}

@@ -1,8 +1,8 @@
 // Package install installs charts of the repository in clusters with Helm's library, and brings them back to an earlier revision.
 //
 // Each revision has a label with the content of its release: the digest of the chart and its values. A release that is deployed with the
-// same content is not changed. Install waits until all objects are ready, with watches. If an upgrade fails or its objects are not ready in
-// time, Install brings the release back to the revision that was deployed before. A call that was killed is repeated: it marks the revision
+// same content is not changed. Install waits until all objects are ready, with watches, and ends when a new pod cannot start. If an upgrade fails
+// or its objects are not ready in time, Install brings the release back to the revision that was deployed before. A call that was killed is repeated: it marks the revision
 // that was left pending as failed and continues. Two calls for one release must not run at the same time.
 package install
 

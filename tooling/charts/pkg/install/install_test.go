@@ -21,6 +21,7 @@ func TestInstall(t *testing.T) {
 		"installs, skips and upgrades":                         upgrades,
 		"rolls back an upgrade that does not become ready":     rollsBackUnready,
 		"rolls back an upgrade whose migration fails":          rollsBackMigration,
+		"rolls back an upgrade whose program always ends":      rollsBackHopeless,
 		"keeps a first installation that fails":                keepsFirst,
 		"continues after an interrupted installation":          continuesInstallation,
 		"continues after an interrupted upgrade":               continuesUpgrade,
@@ -83,6 +84,34 @@ func rollsBackUnready(t *testing.T, s *scenario) {
 	if again := s.installed(t, good()); again.Content != before.Content || again.Changed {
 		t.Errorf("the content before is %+v, after the rollback %+v", before, again)
 	}
+}
+
+// rollsBackHopeless upgrades to an image whose program always ends soon. The upgrade must fail long before the end of its time.
+func rollsBackHopeless(t *testing.T, s *scenario) {
+	s.installed(t, good())
+	s.readyWithin = time.Hour // the test would end before
+	v := good()
+	v.Web = "crashes"
+	_, err := Install(t.Context(), s.release(t, v), s.options())
+	unready, isUnready := errors.AsType[*NotReadyError](err)
+	if !isUnready || unready.Within != 0 || len(unready.Objects) != 1 {
+		t.Fatalf("got %v", err)
+	}
+	for _, part := range []string{"Deployment " + s.namespace + "/web: pod web-", "the container web has ended 4 times, at last with exit code 2", "rolled back to revision 1"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("no %q in %v", part, err)
+		}
+	}
+	s.mustBeRunning(t, "1", "1")
+	v = good()
+	v.Store = "crashes"
+	if _, err = Install(t.Context(), s.release(t, v), s.options()); err == nil || !strings.Contains(err.Error(), "StatefulSet "+s.namespace+"/store: pod store-") {
+		t.Errorf("the StatefulSet: %v", err)
+	}
+	// The pods of the failed revision are replaced by those of the next one.
+	v.Store = "2"
+	s.installed(t, v)
+	s.mustBeRunning(t, "1", "2")
 }
 
 func rollsBackMigration(t *testing.T, s *scenario) {

@@ -31,7 +31,7 @@ type Unready struct {
 	Message string
 }
 
-// NotReadyError lists the objects that did not become ready in time, and the jobs that failed.
+// NotReadyError lists the objects that did not become ready in time, the jobs that failed, and the workloads with a hopeless pod.
 type NotReadyError struct {
 	// Within is the time that has passed, or zero if an object failed before.
 	Within  time.Duration
@@ -117,11 +117,11 @@ func judge(object *unstructured.Unstructured) (verdict, error) {
 	return v, nil
 }
 
-// wait waits for all objects. It ends early if a job fails.
+// wait waits for all objects. It ends early if a job fails, or if a pod of a workload is hopeless.
 func (c *client) wait(resources kube.ResourceList, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(c.ctx, timeout)
 	defer cancel()
-	verdicts, errs := make([]verdict, len(resources)), make([]error, len(resources))
+	verdicts, errs, hopeless := make([]verdict, len(resources)), make([]error, len(resources)), make([]string, len(resources))
 	var watches sync.WaitGroup
 	for n, info := range resources {
 		if object, isObject := info.Object.(*unstructured.Unstructured); isObject {
@@ -131,12 +131,28 @@ func (c *client) wait(resources kube.ResourceList, timeout time.Duration) error 
 			}
 		}
 		watches.Go(func() {
+			watching, ready := context.WithCancel(ctx)
+			var pods sync.WaitGroup
+			defer pods.Wait()
+			defer ready()
+			pods.Go(func() {
+				var err error
+				// A wait without the reasons of pods ends at its limit.
+				if hopeless[n], err = c.watchPods(watching, info); err == nil && hopeless[n] != "" {
+					cancel()
+				}
+			})
 			if errs[n] = watchObject(ctx, info, &verdicts[n]); errs[n] != nil || verdicts[n].failed {
 				cancel()
 			}
 		})
 	}
 	watches.Wait()
+	for n, reason := range hopeless {
+		if reason != "" && !verdicts[n].ready {
+			verdicts[n].failed, verdicts[n].message = true, reason
+		}
+	}
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
