@@ -74,6 +74,15 @@ func TestControlPlanesArePods(t *testing.T) {
 		return secret.Data
 	}
 	before := string(files()["authentication.json"])
+	// The cluster has no controller that would create it.
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "kube-apiserver-1", Labels: server.Spec.Template.Labels}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Image: "registry.example/kube-apiserver"}}}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}
+	for _, object := range []client.Object{account, pod} {
+		if err := m.client.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
 	issuer := newIssuer(t)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
 	eventually.Holds(t, time.Minute, "the API server gets the issuer in a file", func() error {
@@ -82,6 +91,18 @@ func TestControlPlanesArePods(t *testing.T) {
 		}
 		return nil
 	})
+	eventually.Holds(t, time.Minute, "the pod has an annotation, so that its kubelet copies the file", func() error {
+		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.Annotations["runtime.hcpmesh.io/files"] == "" {
+			err = fmt.Errorf("its annotations are %v", pod.Annotations)
+		}
+		return err
+	})
+	program := pod.DeepCopy()
+	program.Spec.Containers[0].Image = "registry.example/program"
+	if err := limited.client.Patch(t.Context(), program, client.MergeFrom(pod), client.DryRunAll); !apierrors.IsForbidden(err) {
+		t.Errorf("another program in a pod: %v, want it forbidden", err)
+	}
 	if get(); server.Generation != serverBefore || etcd.Generation != etcdBefore {
 		t.Errorf("a changed file has changed pods: generations %d and %d, before %d and %d", server.Generation, etcd.Generation, serverBefore, etcdBefore)
 	}

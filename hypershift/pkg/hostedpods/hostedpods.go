@@ -2,8 +2,9 @@
 // kube-apiserver for each, in the namespace of the control plane. Package hostedapi has their specification, and runs them as processes
 // where no nodes exist.
 //
-// The objects live as long as the namespace, and so does the data. The kubelet copies changed files to the pods within about a minute;
-// other changes replace the pod of the API server, the old one after the new one is ready.
+// The objects live as long as the namespace, and so does the data. The kubelet copies changed files to a pod when the pod changes, so an annotation
+// of the pods has the digest of the files; without it, the kubelet would copy them within about a minute. Other changes replace the pod of the API
+// server, the old one after the new one is ready.
 package hostedpods
 
 import (
@@ -18,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,7 +107,7 @@ func (c *ControlPlanes) Ensure(spec hostedapi.Spec) (hostedapi.State, error) {
 	if err != nil {
 		return hostedapi.State{}, err
 	}
-	objects, content, err := render(&spec, etcd, c.options.APIServerImage, c.options.EtcdImage)
+	objects, content, files, err := render(&spec, etcd, c.options.APIServerImage, c.options.EtcdImage)
 	if err != nil {
 		return hostedapi.State{}, fmt.Errorf("hosted control plane %s: %w", spec.Name, err)
 	}
@@ -118,6 +120,9 @@ func (c *ControlPlanes) Ensure(spec hostedapi.Spec) (hostedapi.State, error) {
 	c.mu.Unlock()
 	if !current {
 		if err := c.apply(ctx, objects); err != nil {
+			return hostedapi.State{}, fmt.Errorf("hosted control plane %s: %w", spec.Name, err)
+		}
+		if err := c.announceFiles(ctx, spec.Name, files); err != nil {
 			return hostedapi.State{}, fmt.Errorf("hosted control plane %s: %w", spec.Name, err)
 		}
 		c.mu.Lock()
@@ -139,6 +144,24 @@ func (c *ControlPlanes) apply(ctx context.Context, objects []client.Object) erro
 		}
 		if err := c.options.Management.Apply(ctx, configuration, fieldManager, client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// announceFiles annotates the pods of an API server with the digest of its files, so that their kubelets copy the files at once.
+func (c *ControlPlanes) announceFiles(ctx context.Context, name, files string) error {
+	var pods corev1.PodList
+	if err := c.options.Live.List(ctx, &pods, client.InNamespace(name), client.MatchingLabels(labels(apiServerName))); err != nil {
+		return fmt.Errorf("listing the pods of the API server: %w", err)
+	}
+	for _, pod := range pods.Items {
+		if !pod.DeletionTimestamp.IsZero() || pod.Annotations[filesAnnotation] == files {
+			continue
+		}
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, filesAnnotation, files))
+		if err := c.options.Management.Patch(ctx, &pod, patch, fieldManager); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("annotating pod %s: %w", pod.Name, err)
 		}
 	}
 	return nil

@@ -45,6 +45,9 @@ const ComponentLabel = "hypershift.openshift.io/control-plane-component"
 // restartAnnotation is on the pods of an API server. Its value changes when they have to be replaced.
 const restartAnnotation = "runtime.hcpmesh.io/configuration"
 
+// filesAnnotation is on the pods of an API server, and not in their template. Its value is the digest of the files.
+const filesAnnotation = "runtime.hcpmesh.io/files"
+
 // Folders of the containers.
 const (
 	filesDir = "/etc/kubernetes/files"
@@ -82,26 +85,30 @@ func identities(namespace string) []client.Object {
 	}
 }
 
-// render returns the objects of a control plane in the order in which they are applied, and an identification of their content. etcd
-// identifies the certificates of etcd.
-func render(spec *hostedapi.Spec, etcd, apiServerImage, etcdImage string) (objects []client.Object, content string, err error) {
+// render returns the objects of a control plane in the order in which they are applied, and identifications of their content and of the files of
+// the API server. etcd identifies the certificates of etcd.
+func render(spec *hostedapi.Spec, etcd, apiServerImage, etcdImage string) (objects []client.Object, content, files string, err error) {
 	if spec.EtcdVolume.Size == "" {
-		return nil, "", errors.New("spec.etcd.managed.storage.persistentVolume.size: is required for an etcd of its own")
+		return nil, "", "", errors.New("spec.etcd.managed.storage.persistentVolume.size: is required for an etcd of its own")
 	}
 	size, err := resource.ParseQuantity(spec.EtcdVolume.Size)
 	if err != nil {
-		return nil, "", fmt.Errorf("spec.etcd.managed.storage.persistentVolume.size: %w", err)
+		return nil, "", "", fmt.Errorf("spec.etcd.managed.storage.persistentVolume.size: %w", err)
 	}
-	files := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: objectMeta(spec.Name, filesName, apiServerName), Type: corev1.SecretTypeOpaque, Data: spec.Files()}
+	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: objectMeta(spec.Name, filesName, apiServerName), Type: corev1.SecretTypeOpaque, Data: spec.Files()}
 	objects = []client.Object{
-		files, service(spec.Name, etcdServiceName, etcdName, etcdPort), service(spec.Name, apiServerName, apiServerName, apiServerPort),
+		secret, service(spec.Name, etcdServiceName, etcdName, etcdPort), service(spec.Name, apiServerName, apiServerName, apiServerPort),
 		etcdSet(spec, size, etcd, etcdImage), apiServer(spec, etcd, apiServerImage),
 	}
 	text, err := json.Marshal(objects)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
-	return objects, digest(text), nil
+	fileText, err := json.Marshal(secret.Data)
+	if err != nil {
+		return nil, "", "", err
+	}
+	return objects, digest(text), digest(fileText), nil
 }
 
 // applyConfiguration returns an object for server-side apply: without the fields that are not set.
