@@ -68,7 +68,7 @@ func TestAlertmanagerConfigurations(t *testing.T) {
 		if output, err := exec.CommandContext(t.Context(), program, "check-config", config).CombinedOutput(); err != nil {
 			t.Errorf("amtool check-config: %v\n%s", err, output)
 		}
-		want := map[string]string{"page": alertmanager.Pages, "ticket": alertmanager.Tickets, "heartbeat": alertmanager.Heartbeats}
+		want := map[string]string{"page": alertmanager.Pages, "ticket": alertmanager.Tickets, "heartbeat": alertmanager.Heartbeats, "planned": alertmanager.Nobody}
 		if !environment.Production {
 			want["page"] = alertmanager.Tickets
 		}

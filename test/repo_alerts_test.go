@@ -220,7 +220,7 @@ func TestAlertsPage(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	for _, severity := range []rule.Severity{rule.Page, rule.Ticket, rule.Heartbeat} {
+	for _, severity := range []rule.Severity{rule.Page, rule.Ticket, rule.Heartbeat, rule.Planned} {
 		slices.Sort(rows[severity])
 		fmt.Fprintf(&text, "\n### Severity %s (%d)\n\n| alert | summary | for | runbook | dashboard |\n|---|---|---|---|---|\n%s", severity, len(rows[severity]), strings.Join(rows[severity], ""))
 	}

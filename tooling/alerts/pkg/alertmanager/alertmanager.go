@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The receivers. Each one is a webhook, whose URL is in the file RECEIVER-url in the folder Folder.
+// The receivers. Each one but Nobody is a webhook, whose URL is in the file RECEIVER-url in the folder Folder.
 const (
 	// Pages wakes an engineer.
 	Pages = "pages"
@@ -15,6 +15,8 @@ const (
 	Tickets = "tickets"
 	// Heartbeats raises an alarm if it does not get an alert every few minutes. It is outside of the region.
 	Heartbeats = "heartbeats"
+	// Nobody is notified of planned operations. It has no webhook.
+	Nobody = "nobody"
 )
 
 // Folder is where the pod of Alertmanager mounts the URLs of the receivers.
@@ -49,6 +51,8 @@ func Inhibitions() []Inhibition {
 			Target: "CallsBurn.+|DeliveryBurn.+|DeliveriesStand|AgentSilent|AdminBurn.+"},
 		{Reason: "The agent, or the API server of its management cluster, is away.", Source: "ComponentAway", SourceLabels: []string{`shard!=""`},
 			Target: "AgentSilent|DeliveriesStand|DeliveryBurn.+", Equal: []string{"shard"}},
+		{Reason: "Engineers took the management cluster out of service, and no cluster is left on it.", Source: "ShardOutOfService",
+			Target: "AgentSilent|ComponentAway|DeliveriesStand|DeliveriesParked|DeliveryBurn.+", Equal: []string{"shard"}},
 		{Reason: "The process does not run, so it exports no metrics.", Source: "ComponentAway", SourceLabels: []string{`shard=""`}, Target: "TargetDown|MetricsMissing"},
 		{Reason: "No replica exports metrics, so each of them is down.", Source: "MetricsMissing", Target: "TargetDown"},
 		{Reason: "The APIs of a management cluster are away for one cause.", Source: "ShardAPIsDown", Target: "HostedAPIBurn(Fast|Slow)", Equal: []string{"shard"}},
@@ -82,13 +86,15 @@ route:
     group_wait: 0s
     group_interval: 1m
     repeat_interval: 1m
+  - matchers: ['severity="planned"']
+    receiver: %s
   - matchers: ['severity="page"']
     receiver: %s
     group_wait: 15s
     group_interval: 2m
     repeat_interval: 1h
 inhibit_rules:
-`, environment.Name, pages, Tickets, Heartbeats, pages)
+`, environment.Name, pages, Tickets, Heartbeats, Nobody, pages)
 	for _, inhibition := range Inhibitions() {
 		inhibition.write(&text)
 	}
@@ -99,6 +105,7 @@ inhibit_rules:
 		}
 		fmt.Fprintf(&text, "- name: %s\n  webhook_configs:\n  - url_file: %s/%s-url\n    send_resolved: %t\n    max_alerts: 100\n", receiver, Folder, receiver, receiver != Heartbeats)
 	}
+	fmt.Fprintf(&text, "- name: %s\n", Nobody)
 	return text.String()
 }
 

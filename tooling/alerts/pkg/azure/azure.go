@@ -45,7 +45,7 @@ type Resolve struct {
 }
 
 // severities are Azure's severities, from 0 (critical) to 4 (verbose).
-var severities = map[rule.Severity]int{rule.Page: 1, rule.Ticket: 3, rule.Heartbeat: 4}
+var severities = map[rule.Severity]int{rule.Page: 1, rule.Ticket: 3, rule.Heartbeat: 4, rule.Planned: 4}
 
 // groupName is what Azure accepts as the name of a resource of this type.
 var groupName = regexp.MustCompile(`^[^:@/#{}%&+*<>?]{1,260}$`)

@@ -67,8 +67,8 @@ func (l *Linter) rule(file string, rule Rule) []error {
 	if !alertName.MatchString(rule.Alert) {
 		complain("the name is not in camel case")
 	}
-	if severity := rule.Labels["severity"]; !slices.Contains([]Severity{Page, Ticket, Heartbeat}, Severity(severity)) {
-		complain("the severity %q is not one of page, ticket and heartbeat", severity)
+	if severity := rule.Labels["severity"]; !slices.Contains([]Severity{Page, Ticket, Heartbeat, Planned}, Severity(severity)) {
+		complain("the severity %q is not one of page, ticket, heartbeat and planned", severity)
 	}
 	if keys := slices.Sorted(maps.Keys(rule.Annotations)); !slices.Equal(keys, annotations) {
 		complain("the annotations are %v; they must be %v", keys, annotations)

@@ -31,6 +31,8 @@ const (
 	Ticket Severity = "ticket"
 	// Heartbeat is for the alert that always fires. Its absence outside of the region means that no alert arrives.
 	Heartbeat Severity = "heartbeat"
+	// Planned is for an operation of an engineer. It notifies nobody, and silences the alerts that the operation causes.
+	Planned Severity = "planned"
 )
 
 // File is a rule file.
