@@ -24,7 +24,7 @@ func onlyPostgres(dir string) Config {
 	config.ManagementClusters = 1
 	complete := Config{ManagementClusters: 1}
 	config.Without = nil
-	for _, name := range complete.processNames() {
+	for _, name := range complete.ProcessNames() {
 		if name != "postgres" {
 			config.Without = append(config.Without, name)
 		}

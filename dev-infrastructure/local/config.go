@@ -55,6 +55,9 @@ type Config struct {
 	// wait for them.
 	Without []string `json:"without,omitempty"`
 
+	// With lists optional parts of the region. The only one is observability: Prometheus and Alertmanager.
+	With []string `json:"with,omitempty"`
+
 	// StateDir is the folder of all data of the region. It is not part of the file.
 	StateDir string `json:"-"`
 	// SourceDir is the checkout from which programs are built. If empty, it is found from the working directory.
@@ -184,19 +187,24 @@ func (c *Config) validate() error {
 		return fmt.Errorf("basePort: %d is neither 0 nor between 1024 and %d", *c.BasePort, 65535-portsPerRegion)
 	}
 	if c.Profiling {
-		for _, name := range c.processNames() {
+		for _, name := range c.ProcessNames() {
 			if socket := ProfilingSocket(c.StateDir, name); len(socket) > control.MaxSocketPath {
 				return fmt.Errorf("profiling: the path %s of a socket is longer than %d bytes; choose a shorter --state-dir", socket, control.MaxSocketPath)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Programs)) {
-		if known := c.processNames(); !slices.Contains(known, name) {
+		if known := c.ProcessNames(); !slices.Contains(known, name) {
 			return fmt.Errorf("programs: unknown process %q; the processes are %s", name, strings.Join(known, ", "))
 		}
 	}
+	for _, part := range c.With {
+		if part != WithObservability {
+			return fmt.Errorf("with: unknown part %q; the only part is %s", part, WithObservability)
+		}
+	}
 	for _, name := range c.Without {
-		if known := c.processNames(); !slices.Contains(known, name) {
+		if known := c.ProcessNames(); !slices.Contains(known, name) {
 			return fmt.Errorf("without: unknown process %q; the processes are %s", name, strings.Join(known, ", "))
 		}
 	}
@@ -212,10 +220,13 @@ func (c *Config) managementClusters() []string {
 	return names
 }
 
-// processNames returns the names of all processes that a region can have.
-func (c *Config) processNames() []string {
+// ProcessNames returns the names of all processes that a region can have.
+func (c *Config) ProcessNames() []string {
 	names := []string{
 		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor",
+	}
+	if c.with(WithObservability) {
+		names = append(names, prometheusName, alertmanagerName)
 	}
 	for _, cluster := range c.managementClusters() {
 		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit")
@@ -228,7 +239,8 @@ func (c Config) StoresOnly() Config {
 	if c.ManagementClusters == 0 {
 		c.ManagementClusters = defaultManagementClusters
 	}
-	c.Without = slices.DeleteFunc(c.processNames(), func(name string) bool { return name == "postgres" || name == "etcd" })
+	c.With = nil
+	c.Without = slices.DeleteFunc(c.ProcessNames(), func(name string) bool { return name == "postgres" || name == "etcd" })
 	c.Programs = nil
 	return c
 }

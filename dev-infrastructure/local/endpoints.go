@@ -34,6 +34,9 @@ type Endpoints struct {
 	Kubectl             string            `json:"kubectl"`
 	// ServiceCluster is the administrator's kubeconfig of the service cluster; a region of processes has none.
 	ServiceCluster string `json:"serviceCluster,omitempty"`
+	// Prometheus and Alertmanager are the URLs of their user interfaces and APIs; empty if the region has none.
+	Prometheus   string `json:"prometheus,omitempty"`
+	Alertmanager string `json:"alertmanager,omitempty"`
 	// Proxy is the URL of the HTTP proxy through which clients reach the API servers of hosted clusters, if their names do not resolve on
 	// the machine. It is empty in a region of processes.
 	Proxy string `json:"proxy,omitempty"`
@@ -120,6 +123,9 @@ func (r *Region) Endpoints() Endpoints {
 			"eventgrid-emulator": r.address(mqttOps),
 			"update-graph":       r.address(updateGraphOps),
 		},
+	}
+	if r.config.with(WithObservability) {
+		e.Prometheus, e.Alertmanager = "http://"+r.address(prometheusPort), "http://"+r.address(alertmanagerPort)
 	}
 	for i, name := range r.state.record.ManagementClusters {
 		e.Kubeconfigs[name] = r.state.path("management", name, "admin.kubeconfig")

@@ -40,6 +40,8 @@ const (
 	azureOps             service = 39
 	etcdOps              service = 48
 	monitorOps           service = 49
+	prometheusPort       service = 58
+	alertmanagerPort     service = 59
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -249,7 +249,7 @@ func (r *Region) readHealth() []ProcessStatus {
 	}
 	phase := PhaseReady
 	for _, p := range processes {
-		if p.State != supervisor.Ready {
+		if p.State != supervisor.Ready && !p.Background {
 			phase = PhaseDegraded
 		}
 	}

@@ -32,7 +32,7 @@ func (r *Region) specs() []supervisor.Spec {
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
-	return r.leaveOut(specs)
+	return r.leaveOut(append(specs, r.observability()...))
 }
 
 // ours returns the common part of the specs of our programs. The parent-death signal of the supervisor covers them;
@@ -327,6 +327,10 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("frontend", "the frontend's metrics", frontendOps)
 	add("backend", "the backend's metrics", backendOps)
 	add("monitor", "monitor's metrics", monitorOps)
+	if r.config.with(WithObservability) {
+		add(prometheusName, "Prometheus", prometheusPort)
+		add(alertmanagerName, "Alertmanager", alertmanagerPort)
+	}
 	add("admin", "admin's API", adminPort)
 	add("admin", "admin's metrics", adminOps)
 	add("cluster-service", "cluster-service", clusterServicePort)

@@ -47,7 +47,7 @@ func newProcess(spec Spec, log *logFile, events *eventLog, options *Options) *pr
 		spec: spec, log: log, events: events, onChange: options.OnChange, probes: options.Probes,
 		restartCh: make(chan *restart), holdCh: make(chan *hold), everReady: make(chan struct{}), failed: make(chan error, 1),
 		done: make(chan struct{}), changed: make(chan struct{}),
-		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path, DataDir: spec.DataDir},
+		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path, DataDir: spec.DataDir, Background: spec.Background},
 	}
 }
 
@@ -143,7 +143,7 @@ func (p *process) keep(ctx context.Context) {
 			pauses.Reset()
 			continue
 		}
-		if !p.wasReady() && starts >= maxFirstStarts {
+		if !p.spec.Background && !p.wasReady() && starts >= maxFirstStarts {
 			p.set(BackingOff, p.withDisk(err.Error()))
 			p.failed <- fmt.Errorf("starting %s failed after %d attempts: %w; see its log %s", p.spec.Name, starts, err, p.log.path)
 			<-ctx.Done()

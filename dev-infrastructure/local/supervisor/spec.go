@@ -32,6 +32,8 @@ type Spec struct {
 	Needs []string
 	// Ports are the loopback ports on which it listens, by purpose. They are only displayed.
 	Ports map[string]int
+	// Background makes Start return before the process is ready, also if it never becomes so. It may take minutes to prepare.
+	Background bool
 	// Prepare, when not nil, runs before every start.
 	Prepare func(ctx context.Context) error
 	// Ready, when not nil, returns why the process is not ready, and nil if it is. It may depend on other processes.
@@ -102,6 +104,8 @@ type Status struct {
 	Log     string         `json:"log"`
 	// DataDir is the folder of its data; it is empty for processes that keep none.
 	DataDir string `json:"dataDir,omitempty"`
+	// Background is that of its Spec: the state of the process is no matter for the others.
+	Background bool `json:"background,omitempty"`
 }
 
 // DiskFull reports whether the message of a process states that the disk of its data is full.

@@ -107,15 +107,16 @@ func (s *Supervisor) checkCycles() error {
 	return nil
 }
 
-// Start starts all processes and returns when all have been ready. If ctx ends or a process cannot be started, it stops
+// Start starts all processes and returns when all have been ready, except for those in the background. If ctx ends or a process cannot be started, it stops
 // all processes and returns an error. It is called once.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if !s.begin() {
 		return errors.New("stopped before it was started")
 	}
-	failed := make(chan error, len(s.processes))
-	ready := make(chan struct{}, len(s.processes))
-	for _, p := range s.processes {
+	awaited := slices.DeleteFunc(slices.Clone(s.processes), func(p *process) bool { return p.spec.Background })
+	failed := make(chan error, len(awaited))
+	ready := make(chan struct{}, len(awaited))
+	for _, p := range awaited {
 		go func() {
 			select {
 			case <-p.everReady:
@@ -126,7 +127,7 @@ func (s *Supervisor) Start(ctx context.Context) error {
 			}
 		}()
 	}
-	for range s.processes {
+	for range awaited {
 		select {
 		case <-ready:
 		case err := <-failed:

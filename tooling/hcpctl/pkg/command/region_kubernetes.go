@@ -23,7 +23,7 @@ const (
 )
 
 // forProcesses are the flags that a region on Kubernetes does not have.
-var forProcesses = []string{"config", "base-port", "fidelity", "time-scale", "log-level", "faults", "without", "no-build"}
+var forProcesses = []string{"config", "base-port", "fidelity", "time-scale", "log-level", "faults", "without", "with", "no-build"}
 
 // checkPlatform returns an error for an unknown platform, and for a flag that the platform does not have.
 func (o *upOptions) checkPlatform(c *cobra.Command) error {
