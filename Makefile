@@ -104,9 +104,10 @@ alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with
 	tooling/third-party/build.sh observability
 	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 30m -v -run 'Alert|Objectives' ./test -all-alerts
 
+# `make test` runs one drill if Prometheus and Alertmanager were built.
 drills: third-party postgresql ## make alerts fire in a local region, through a real Prometheus and Alertmanager, and end
 	tooling/third-party/build.sh observability
-	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 40m -v ./test/drills
+	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 60m -v ./test/drills -drills-all
 
 # The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
 # captured data.

@@ -1,18 +1,20 @@
 // Package drills proves alerts in a running region: a real Prometheus scrapes its processes and evaluates the rules of the repository, a real
-// Alertmanager sends what fires to a webhook, and each drill injects a fault that must make its alert arrive, and arrive as resolved when the
-// fault has ended. `make drills` builds both programs and runs the drills; without them the test is skipped.
+// Alertmanager sends what fires to a webhook, and each drill injects a fault that must make its alerts arrive, and arrive as resolved when the
+// fault has ended. `make drills` builds both programs and runs all drills. `make test` runs a part of them where both programs are built.
 package drills
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,31 +23,66 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
-// deadline bounds each wait, on a busy machine.
-const deadline = 4 * time.Minute
+var (
+	all  = flag.Bool("drills-all", false, "run all drills, not only the part of make test")
+	only = flag.String("drills-only", "", "`pattern` of the faults of the drills to run")
+)
 
-// drill is a fault and the alert that it must cause.
+// deadline bounds each wait, on a busy machine, and firing the time until an alert fires while its fault lasts.
+const (
+	deadline = 15 * time.Minute
+	firing   = 6 * time.Minute
+)
+
+// drill is a fault, and the alerts that it must cause.
 type drill struct {
-	alert string
-	// labels are those that the alert must have.
-	labels map[string]string
-	// process is terminated, and not restarted until the alert has arrived.
-	process string
+	// fault describes the fault for the table.
+	fault string
+	// slice is true if the drill is part of make test.
+	slice bool
+	// settle makes the drill begin when all alerts of the drills before have ended: its own alerts would silence them.
+	settle bool
+	// background makes the next drills begin while the fault lasts. It affects nothing that they need.
+	background bool
+	// inject injects the fault, and returns what ends it: the command of the runbook if there is one.
+	inject func(t *testing.T, ctx context.Context, r *region) (end func())
+	// during fire while the fault lasts. then fire when it has ended: faster alerts silenced them, or they count what has ended.
+	during, then []expected
+	// silent are alerts that fire in Prometheus and must not arrive, because one of the others is their cause.
+	silent []expected
 }
 
-// The drills. Each one begins when the alerts of the one before have ended.
-var drills = []drill{
-	{alert: "ComponentAway", labels: map[string]string{"layer": "maestro-server"}, process: "maestro-server"},
-	{alert: "AgentSilent", labels: map[string]string{"shard": "mgmt-1"}, process: "mgmt-1-maestro-agent"},
-	{alert: "ComponentsNotObserved", process: "admin"},
+// expected is an alert with some of its labels.
+type expected struct {
+	alert  string
+	labels map[string]string
+}
+
+// alert returns an expected alert. labels are names and values.
+func alert(name string, labels ...string) expected {
+	e := expected{alert: name, labels: map[string]string{}}
+	for i := 0; i+1 < len(labels); i += 2 {
+		e.labels[labels[i]] = labels[i+1]
+	}
+	return e
+}
+
+// burns returns the three alerts of an objective with a suffix for each speed.
+func burns(prefix string, labels ...string) []expected {
+	return []expected{alert(prefix+"Fast", labels...), alert(prefix+"Slow", labels...), alert(prefix+"3d", labels...)}
 }
 
 // received are the alerts that the webhook of Alertmanager has received, by name and labels.
 type received struct {
 	mu     sync.Mutex
 	alerts map[string]notification
+	// arrived are the times at which alerts arrived as firing first.
+	arrived map[string]time.Time
 }
 
 // notification is an alert in the form of Alertmanager's webhook.
@@ -65,106 +102,260 @@ func (r *received) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, alert := range group.Alerts {
-		r.alerts[fmt.Sprint(alert.Labels)] = alert
+		key := fmt.Sprint(alert.Labels)
+		if r.alerts[key].Status != alert.Status && alert.Status == "firing" {
+			r.arrived[key] = time.Now()
+		}
+		r.alerts[key] = alert
 	}
 }
 
+// matches reports whether a notification is for the expected alert.
+func (e expected) matches(n notification) bool {
+	for name, value := range e.labels {
+		if n.Labels[name] != value {
+			return false
+		}
+	}
+	return n.Labels["alertname"] == e.alert
+}
+
 // status returns the status of an alert: firing, resolved, or empty if it has not arrived.
-func (r *received) status(alert string, labels map[string]string) string {
+func (r *received) status(e expected) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := ""
 	for _, a := range r.alerts {
-		if a.Labels["alertname"] != alert {
-			continue
-		}
-		matches := true
-		for name, value := range labels {
-			matches = matches && a.Labels[name] == value
-		}
-		if matches && found != "firing" {
+		if e.matches(a) && found != "firing" {
 			found = a.Status
 		}
 	}
 	return found
 }
 
-// firing returns the pages that fire.
-func (r *received) firing() []string {
+// since returns the alerts with an expected name and labels that arrived after a time.
+func (r *received) since(e expected, begun time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, a := range r.alerts {
+		if e.matches(a) && r.arrived[key].After(begun) {
+			return true
+		}
+	}
+	return false
+}
+
+// pages returns the pages that arrived between two times.
+func (r *received) pages(begun, ended time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	names := map[string]bool{}
-	for _, a := range r.alerts {
-		if a.Status == "firing" && a.Labels["severity"] == "page" {
+	for key, a := range r.alerts {
+		if at := r.arrived[key]; a.Labels["severity"] == string(rule.Page) && at.After(begun) && at.Before(ended) {
 			names[a.Labels["alertname"]] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestDrills runs all drills in one region.
-func TestDrills(t *testing.T) {
-	programs := os.Getenv("HCPMESH_OBSERVABILITY")
-	if programs == "" {
-		t.Skip("HCPMESH_OBSERVABILITY is not set: make drills builds Prometheus and Alertmanager and runs this test")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	dir := t.TempDir()
-	t.Cleanup(func() {
-		// PostgreSQL runs as another user, who cannot enter the folder, so its data is elsewhere.
-		if err := local.Purge(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	freePorts := 0
-	region, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Build: true, Throwaway: true})
+// table is the result of all drills. It is safe for concurrent use.
+type table struct {
+	mu     sync.Mutex
+	rows   []string
+	failed []error
+	// waiting counts the alerts that have not ended.
+	waiting sync.WaitGroup
+}
+
+func (r *table) add(err error, format string, arguments ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err != nil {
-		t.Fatal(err)
+		r.failed = append(r.failed, err)
+		return
 	}
-	t.Cleanup(region.Close)
+	r.rows = append(r.rows, fmt.Sprintf(format, arguments...))
+}
 
-	webhook := &received{alerts: map[string]notification{}}
-	server := httptest.NewServer(webhook)
-	t.Cleanup(server.Close)
-	startMonitoring(t, ctx, programs, region.Endpoints().Ops, server.URL)
+// text returns the table in Markdown.
+func (r *table) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.rows)
+	return "| alert | fault | fired after | resolved after |\n|---|---|---|---|\n" + strings.Join(r.rows, "\n")
+}
 
-	eventually.Holds(t, deadline, "the alert that always fires arrives", func() error {
-		if status := webhook.status("Watchdog", nil); status != "firing" {
-			return fmt.Errorf("its status is %q", status)
+// TestDrills runs the drills in one region. Each begins when all alerts of the one before have fired; alerts end while the next drills run.
+func TestDrills(t *testing.T) {
+	programs := observability(t)
+	sources.DependOnAll(t)
+	var selected []drill
+	for _, d := range drills() {
+		if *all || d.slice {
+			if matched, err := regexp.MatchString(*only, d.fault); err != nil {
+				t.Fatal(err)
+			} else if matched {
+				selected = append(selected, d)
+			}
 		}
-		return nil
-	})
-	var table strings.Builder
-	for _, d := range drills {
-		eventually.Holds(t, deadline, "no page fires before the drill", func() error {
-			if pages := webhook.firing(); len(pages) > 0 {
-				return fmt.Errorf("%v fire", pages)
+	}
+	// Disks of their own, in memory, can be filled.
+	smalldisk.Run(t, 2<<30, func(t *testing.T, dir string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
+		defer cancel()
+		r := startRegion(t, ctx, dir, slices.ContainsFunc(selected, func(d drill) bool { return !d.slice }))
+		webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}
+		server := httptest.NewServer(webhook)
+		t.Cleanup(server.Close)
+		startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL)
+		eventually.Holds(t, deadline, "the alert that always fires arrives", func() error {
+			if status := webhook.status(alert("Watchdog")); status != "firing" {
+				return fmt.Errorf("its status is %q", status)
 			}
 			return nil
 		})
-		begun := time.Now()
-		release, err := region.Hold(ctx, d.process)
-		if err != nil {
-			t.Fatal(err)
+		results := &table{}
+		for _, d := range selected {
+			if d.settle {
+				results.waiting.Wait()
+			}
+			d.run(t, ctx, r, webhook, results)
 		}
-		t.Cleanup(release)
-		await := func(want string) time.Duration {
-			eventually.Holds(t, deadline, d.alert+" arrives as "+want, func() error {
-				if status := webhook.status(d.alert, d.labels); status != want {
-					return errors.New("its status is " + status)
-				}
-				return nil
-			})
-			return time.Since(begun).Round(time.Second)
+		results.waiting.Wait()
+		t.Logf("times on a scale of 1 to %d, see dev-infrastructure/alerts\n%s", scale, results.text())
+		for _, err := range results.failed {
+			t.Error(err)
 		}
-		fired := await("firing")
-		pages := webhook.firing()
-		begun = time.Now()
-		release()
-		fmt.Fprintf(&table, "| %s | %s is away | %s | %s | %v |\n", d.alert, d.process, fired, await("resolved"), pages)
+	})
+}
+
+// run injects the fault of a drill, waits until its alerts fire, unless it runs in the background, and ends the fault. It does not wait until the
+// alerts have ended.
+func (d *drill) run(t *testing.T, ctx context.Context, r *region, webhook *received, results *table) {
+	t.Helper()
+	for _, e := range slices.Concat(d.during, d.then) {
+		if status := webhook.status(e); status == "firing" {
+			results.add(fmt.Errorf("%s: %s fires before the fault", d.fault, e.alert), "")
+			return
+		}
 	}
-	t.Logf("times on a scale of 1 to %d, except for the limits in seconds that metrics have\n| alert | fault | fired after | resolved after | pages meanwhile |\n|---|---|---|---|---|\n%s", scale, table.String())
+	begun := time.Now()
+	t.Logf("%s: %s", begun.Format(time.TimeOnly), d.fault)
+	end := d.inject(t, ctx, r)
+	if d.background {
+		results.waiting.Go(func() { d.finish(t, ctx, begun, end, webhook, results) })
+		return
+	}
+	d.finish(t, ctx, begun, end, webhook, results)
+}
+
+// finish waits until the alerts of a fault that begun fire, and ends it.
+func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end func(), webhook *received, results *table) {
+	t.Helper()
+	fired := make([]time.Duration, len(d.during))
+	arrived := make([]error, len(d.during))
+	var waiting sync.WaitGroup
+	for i, e := range d.during {
+		waiting.Go(func() { fired[i], arrived[i] = d.await(ctx, webhook, e, "firing", begun, firing) })
+	}
+	waiting.Wait()
+	ended := time.Now()
+	end()
+	t.Logf("%s: ended; pages: %v", ended.Format(time.TimeOnly), webhook.pages(begun, ended))
+	for _, e := range d.silent {
+		if webhook.since(e, begun) {
+			results.add(fmt.Errorf("%s: %s arrived although its cause fired", d.fault, e.alert), "")
+		}
+	}
+	for i, e := range d.during {
+		if arrived[i] != nil {
+			t.Log(arrived[i])
+			results.add(arrived[i], "")
+			continue
+		}
+		results.waiting.Go(func() {
+			resolved, err := d.await(ctx, webhook, e, "resolved", ended, deadline)
+			results.add(err, "| %s | %s | %s | %s |", e.alert, d.fault, fired[i], resolved)
+		})
+	}
+	for _, e := range d.then {
+		results.waiting.Go(func() {
+			fired, err := d.await(ctx, webhook, e, "firing", begun, deadline)
+			if err != nil {
+				results.add(err, "")
+				return
+			}
+			resolved, err := d.await(ctx, webhook, e, "resolved", ended, deadline)
+			results.add(err, "| %s | %s | %s | %s |", e.alert, d.fault, fired, resolved)
+		})
+	}
+}
+
+// await waits until an alert has arrived with a status, and returns the time since begun.
+func (d *drill) await(ctx context.Context, webhook *received, e expected, want string, begun time.Time, limit time.Duration) (time.Duration, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := eventually.Repeat(limited, func() error {
+		if status := webhook.status(e); status != want {
+			return errors.New("its status is " + status)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %s %v does not arrive as %s: %w", d.fault, e.alert, e.labels, want, err)
+	}
+	return time.Since(begun).Round(time.Second), nil
+}
+
+// TestEveryAlertHasDrill checks that each alert has a drill or a reason why it has none, and not both.
+func TestEveryAlertHasDrill(t *testing.T) {
+	drilled := map[string]bool{}
+	for _, d := range drills() {
+		for _, e := range slices.Concat(d.during, d.then) {
+			drilled[e.alert] = true
+		}
+	}
+	alerts := map[string]bool{}
+	for _, file := range ruleFiles(t) {
+		for _, each := range file.Alerts() {
+			alerts[each.Alert] = true
+			switch reason := withoutDrill[each.Alert]; {
+			case drilled[each.Alert] && reason != "":
+				t.Errorf("%s has a drill, and withoutDrill has a reason why it has none", each.Alert)
+			case !drilled[each.Alert] && reason == "" && notifies(each):
+				t.Errorf("%s has no drill: add one, or the reason to withoutDrill", each.Alert)
+			}
+		}
+	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(withoutDrill)), slices.Collect(maps.Keys(drilled))) {
+		if !alerts[name] {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+}
+
+// notifies reports whether somebody reacts to an alert.
+func notifies(alert rule.Rule) bool {
+	return slices.Contains([]rule.Severity{rule.Page, rule.Ticket}, rule.Severity(alert.Labels["severity"]))
+}
+
+// observability returns the folder with Prometheus and Alertmanager. The test is skipped without them, unless HCPMESH_OBSERVABILITY names
+// the folder that must have them.
+func observability(t *testing.T) string {
+	t.Helper()
+	folder, required := os.LookupEnv("HCPMESH_OBSERVABILITY")
+	if !required {
+		folder = filepath.Join(root(t), ".build", "third-party", "observability")
+	}
+	for _, program := range []string{"prometheus", "alertmanager"} {
+		if _, err := os.Stat(filepath.Join(folder, program)); err != nil {
+			if required {
+				t.Fatal(err)
+			}
+			t.Skipf("%s is not built: make drills builds Prometheus and Alertmanager and runs all drills", program)
+		}
+	}
+	return folder
 }
 
 // root returns the folder of the repository.
@@ -175,4 +366,21 @@ func root(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// startRegion starts a region in a folder. The drills that are not in the slice need clusters of a customer, who uses them.
+func startRegion(t *testing.T, ctx context.Context, dir string, used bool) *region {
+	t.Helper()
+	smalldisk.Mount(t, filepath.Join(dir, "audit", "queue", fullQueue), 32<<20)
+	freePorts := 0
+	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Build: true, Faults: true, Throwaway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(running.Close)
+	r := &region{Region: running, dir: dir}
+	if used {
+		r.use(t, ctx)
+	}
+	return r
 }

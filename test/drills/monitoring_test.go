@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,8 +23,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
-// scale divides the windows and hold times of rules, and the times of Alertmanager, so that a drill takes seconds.
-const scale = 20
+// scale divides the windows and hold times of rules, and the times of Alertmanager, so that a drill takes minutes at most. What is longer than
+// an hour is divided by longScale beyond that hour: 6h are 198 s and 3d are 7 minutes.
+const (
+	scale     = 20
+	longScale = 1000
+)
 
 var (
 	// window matches the range of a selector or subquery and an offset.
@@ -35,14 +40,67 @@ var (
 	listening = regexp.MustCompile(`msg="Listening on" (?:component=[a-z]+ )?address=(\S+)`)
 )
 
-// shorten divides a duration by scale; at least a second remains of one that is not 0.
+// probeWindows replace the windows of rules that count probes of hosted API servers. Monitor probes every 30 s, and every 10 s after a failure,
+// so shorter windows would not have enough probes.
+var probeWindows = map[string]string{"5m": "100s", "30m": "180s", "1h": "200s", "6h": "300s", "3d": "400s"}
+
+// short returns a duration in seconds on the scale of the drills; at least a second remains of one that is not 0.
+func short(seconds int) int {
+	const hour = 3600
+	if seconds == 0 {
+		return 0
+	}
+	return max(1, min(seconds, hour)/scale+max(0, seconds-hour)/longScale)
+}
+
+// shorten is short for durations in the notation of Prometheus.
 func shorten(text string) string {
 	units := map[byte]int{'s': 1, 'm': 60, 'h': 3600, 'd': 86400}
 	var count int
 	if _, err := fmt.Sscanf(text[:len(text)-1], "%d", &count); err != nil || count == 0 {
 		return text
 	}
-	return fmt.Sprintf("%ds", max(1, count*units[text[len(text)-1]]/scale))
+	return fmt.Sprintf("%ds", short(count*units[text[len(text)-1]]))
+}
+
+var (
+	// age matches a limit of at least a quarter of an hour for the age of something. Limits for the remaining time, after <, stay as they are,
+	// and so do shorter ages, which depend on how often processes report.
+	age = regexp.MustCompile(`> ([0-9]{3,}|[0-9]+ \* 3600)\b`)
+	// bucket matches the bounds of the objectives of durations of operations.
+	bucket = regexp.MustCompile(`le="(1200|1500)"`)
+)
+
+// shortAge returns a limit of an age on the scale of the drills.
+func shortAge(match string) string {
+	limit := strings.TrimPrefix(match, "> ")
+	hours, inHours := strings.CutSuffix(limit, " * 3600")
+	seconds, err := strconv.Atoi(hours)
+	if err != nil {
+		return match
+	}
+	if inHours {
+		seconds *= 3600
+	}
+	if seconds < 900 {
+		return match
+	}
+	return fmt.Sprintf("> %d", short(seconds))
+}
+
+// shortExpression returns an expression with short windows and ages.
+func shortExpression(expression string) string {
+	probes := strings.Contains(expression, "monitor_cluster_probe")
+	expression = window.ReplaceAllStringFunc(expression, func(match string) string {
+		return amount.ReplaceAllStringFunc(match, func(duration string) string {
+			if replacement := probeWindows[duration]; probes && replacement != "" {
+				return replacement
+			}
+			return shorten(duration)
+		})
+	})
+	expression = age.ReplaceAllStringFunc(expression, shortAge)
+	return bucket.ReplaceAllString(expression, `le="60"`) // the nearest bucket to a twentieth of 20 minutes
 }
 
 // startMonitoring starts Alertmanager with the configuration of a production environment, and Prometheus with all rules of the repository. ops
@@ -70,7 +128,7 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 		scrapes = append(scrapes, map[string]any{"job_name": process, "static_configs": []any{map[string]any{"targets": []string{address}}}})
 	}
 	prometheus, err := json.MarshalIndent(map[string]any{
-		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"global":         map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
 		"rule_files":     []string{write("rules.yaml", shortRules(t))},
 		"scrape_configs": scrapes,
 		"alerting":       map[string]any{"alertmanagers": []any{map[string]any{"static_configs": []any{map[string]any{"targets": []string{receiver}}}}}},
@@ -86,6 +144,26 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 func shortRules(t *testing.T) string {
 	t.Helper()
 	var groups []rule.Group
+	for _, file := range ruleFiles(t) {
+		for _, group := range file.Groups {
+			group.Interval = ""
+			for i := range group.Rules {
+				r := &group.Rules[i]
+				r.Expr = shortExpression(r.Expr)
+				if r.For != "" {
+					r.For = shorten(r.For)
+				}
+			}
+			groups = append(groups, group)
+		}
+	}
+	return rule.Text("Rules with short times.", groups)
+}
+
+// ruleFiles returns all rule files of the repository.
+func ruleFiles(t *testing.T) []rule.File {
+	t.Helper()
+	var files []rule.File
 	err := filepath.WalkDir(root(t), func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -103,23 +181,13 @@ func shortRules(t *testing.T) string {
 		if err != nil {
 			return err
 		}
-		for _, group := range file.Groups {
-			group.Interval = ""
-			for i := range group.Rules {
-				r := &group.Rules[i]
-				r.Expr = window.ReplaceAllStringFunc(r.Expr, func(match string) string { return amount.ReplaceAllStringFunc(match, shorten) })
-				if r.For != "" {
-					r.For = shorten(r.For)
-				}
-			}
-			groups = append(groups, group)
-		}
+		files = append(files, file)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rule.Text("Rules with short times.", groups)
+	return files
 }
 
 // serve starts a server and returns its address when it listens. It ends with the test.

@@ -1,0 +1,506 @@
+package drills
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+)
+
+// fullQueue is the service whose audit queue has a small disk of its own. Engineers use it all the time, so it writes records.
+const fullQueue = "admin"
+
+// configuration is the file with the configuration of Cluster Service.
+const configuration = "cluster-service.yaml"
+
+// drills returns all drills in their order. Those of hosted API servers are last: failures within 15 minutes of a creation do not count.
+func drills() []drill {
+	return []drill{
+		{
+			fault: "the Maestro server is away", slice: true, inject: hold("maestro-server"),
+			during: []expected{alert("ComponentAway", "layer", "maestro-server")},
+			silent: []expected{alert("TargetDown", "job", "maestro-server")},
+		},
+		{
+			fault: "the agent of a management cluster is away", inject: hold("mgmt-1-maestro-agent"),
+			during: []expected{alert("ComponentAway", "layer", "maestro-agent", "shard", "mgmt-1")},
+			silent: []expected{alert("AgentSilent")},
+		},
+		{
+			fault: "Cosmos DB is away", inject: hold("cosmos-emulator"),
+			during: []expected{alert("ComponentAway", "layer", "cosmos-db"), alert("FrontendNotReady"), alert("SubscriptionsWithoutBackend"), alert("ClustersWithoutMonitor")},
+		},
+		{
+			fault: "all replicas of the backend and of admin are away", inject: hold("backend", "admin"),
+			during: []expected{alert("MetricsMissing"), alert("ComponentsNotObserved")},
+			silent: []expected{alert("TargetDown", "job", "backend")},
+		},
+		{
+			fault: "the agent of a management cluster and admin are away while node pools are created and deleted", inject: agentAway,
+			during: []expected{alert("AgentSilent", "shard", "mgmt-1"), alert("DeliveriesStand", "shard", "mgmt-1"), alert("DeliveryBurnFast", "shard", "mgmt-1"),
+				alert("OperationStuck", "request", "Create"), alert("DeletionStepStuck")},
+			then: append(append(burns("CreatesBurn"), burns("DeletesBurn")...), alert("DeliveryBurnSlow"), alert("DeliveryBurn3d")),
+		},
+		{
+			fault: "Cluster Service is away while a node pool is deleted", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				release := hold("cluster-service")(t, ctx, r)
+				deleted := make(chan error, 1)
+				go func() { deleted <- r.customer.Delete(ctx, r.customer.NodePoolID(first, "later-0")) }()
+				return func() {
+					release()
+					if err := <-deleted; err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			during: []expected{alert("BackendDeletionStepStuck", "step", "fleet-accepted")},
+		},
+		{
+			fault: "the update graph is away", background: true, inject: hold("update-graph"),
+			during: []expected{alert("TargetDown", "job", "update-graph"), alert("UpdateGraphOld")},
+		},
+		{
+			fault: "the signature of a release is damaged, and that of another cannot be read", background: true, inject: damageSignatures,
+			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
+		},
+		{
+			fault: "the certificate of a process is not renewed", inject: endingCertificate,
+			during: []expected{alert("WorkloadCertificateExpires", "job", "monitor")},
+		},
+		{
+			fault: "the configuration of Cluster Service is damaged", inject: func(t *testing.T, _ context.Context, r *region) func() {
+				return r.aside(t, configuration, []byte("azureResources: [\n"))
+			},
+			during: []expected{alert("SettingsUnusable")},
+		},
+		{
+			fault: "a management cluster has the capacity for the clusters that it has", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--capacity", "3", "--reason", "drill of the capacity", "--ticket", "CHG-1")
+				return func() {
+					r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--use-configured", "capacity", "--reason", "drill of the capacity", "--ticket", "CHG-1")
+				}
+			},
+			during: []expected{alert("RegionNearlyFull")},
+			silent: []expected{alert("ShardNearlyFull")},
+		},
+		{
+			fault: "a full management cluster is cordoned", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				r.mustHcpctl(t, ctx, "shard", "cordon", "mgmt-1", "--accept-no-room", "--reason", "drill of a cordon", "--ticket", "CHG-1")
+				r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--capacity", "3", "--reason", "drill of the capacity", "--ticket", "CHG-1")
+				return func() {
+					r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--use-configured", "capacity", "--reason", "drill of the capacity", "--ticket", "CHG-1")
+					r.mustHcpctl(t, ctx, "shard", "uncordon", "mgmt-1", "--reason", "drill of a cordon", "--ticket", "CHG-1")
+				}
+			},
+			during: []expected{alert("NoActiveShard"), alert("ShardNearlyFull", "shard", "mgmt-1")},
+		},
+		{
+			fault: "the export of audit records fails", inject: func(t *testing.T, _ context.Context, r *region) func() {
+				return r.aside(t, "audit/sink", []byte("no folder"))
+			},
+			during: []expected{alert("AuditExportFailing")},
+		},
+		{
+			fault: "the disk of an audit queue is full", inject: func(t *testing.T, _ context.Context, r *region) func() {
+				filler := smalldisk.Fill(t, filepath.Join(r.dir, "audit", "queue", fullQueue))
+				return func() {
+					if err := os.Remove(filler); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			during: []expected{alert("AuditRejecting", "cause", "disk")},
+		},
+		{
+			fault: "the folder of an audit queue is damaged", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				queue := r.aside(t, "audit/queue/maestro-server", []byte("no folder"))
+				r.restart(t, ctx, "maestro-server")
+				return func() {
+					queue()
+					r.restart(t, ctx, "maestro-server")
+				}
+			},
+			during: []expected{alert("AuditQueueUnusable")},
+		},
+		{
+			fault: "an audit chain in the sink was changed", inject: changeSink,
+			during: []expected{alert("AuditSinkConflict")},
+		},
+		{
+			fault: "an engineer acts in an emergency", inject: emergency,
+			during: []expected{alert("EmergencyElevation")},
+		},
+		{
+			fault: "the ticket validator is away", inject: ticketValidatorAway,
+			during: []expected{alert("TicketValidatorFailing"), alert("TicketsUnchecked")},
+		},
+		{
+			fault: "the log of a management cluster's audit is damaged", inject: damageManagementAudit,
+			during: []expected{alert("ManagementAuditEventsMissing")},
+		},
+		{
+			fault: "the position in the log of a management cluster's audit cannot be stored", inject: func(t *testing.T, _ context.Context, r *region) func() {
+				return r.aside(t, "management/mgmt-1/audit-position.json", nil)
+			},
+			during: []expected{alert("ManagementAuditFailing")},
+		},
+		{
+			fault: "names that control planes connect to do not resolve", inject: unresolvedNames,
+			during: []expected{alert("EgressProxyFailing")},
+		},
+		{
+			fault: "a table of Cluster Service's database is missing", settle: true, inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				r.sql(t, ctx, "ALTER TABLE upgrades RENAME TO upgrades_aside")
+				stop := r.repeat(ctx, func(ctx context.Context) { _ = r.hcpctl(ctx, "upgrade", "list") })
+				return func() {
+					stop()
+					r.sql(t, ctx, "ALTER TABLE upgrades_aside RENAME TO upgrades")
+				}
+			},
+			during: []expected{alert("CallsBurnFast"), alert("AdminBurnFast")},
+			then:   []expected{alert("CallsBurnSlow"), alert("CallsBurn3d"), alert("AdminBurnSlow"), alert("AdminBurn3d")},
+		},
+		{
+			fault: "Cosmos DB is slow", inject: cosmosFault(map[string]any{"id": "slow", "container": "Resources", "resourceTypes": []string{"docs"}, "latencyMs": 1500}),
+			during: []expected{alert("ARMReadsBurnFast"), alert("ARMWritesBurnFast")},
+			then:   []expected{alert("ARMReadsBurnSlow"), alert("ARMReadsBurn3d"), alert("ARMWritesBurnSlow"), alert("ARMWritesBurn3d")},
+		},
+		{
+			fault: "control planes and objects of clusters are removed", inject: removeControlPlane,
+			during: []expected{alert("ControlPlaneLost"), alert("ManagementClusterObjectsRemoved", "shard", "mgmt-1")},
+		},
+		{
+			fault: "Cosmos DB answers with errors", settle: true,
+			inject: cosmosFault(map[string]any{"id": "errors", "container": "Resources", "resourceTypes": []string{"docs"}, "operations": []string{"read", "query"}, "status": 500}),
+			during: []expected{alert("ARMBurnFast")},
+			then:   []expected{alert("ARMBurnSlow"), alert("ARMBurn3d")},
+		},
+		{
+			fault: "the API server of a cluster is away", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				r.awaitGrace(ctx)
+				return r.killHosted(t, ctx, second)
+			},
+			during: []expected{alert("HostedAPIBurnFast"), alert("ClustersWithConcern")},
+			then:   []expected{alert("HostedAPIBurnSlow"), alert("HostedAPIBurn3d")},
+		},
+		{
+			fault: "the API servers of a management cluster are away", settle: true, inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				return r.killHosted(t, ctx, first, second, third)
+			},
+			during: []expected{alert("ShardAPIsDown", "shard", "mgmt-1")},
+		},
+		{
+			fault: "monitor reaches neither the frontend nor Cluster Service", inject: hold("frontend", "cluster-service"),
+			during: []expected{alert("MonitorBlind")},
+		},
+	}
+}
+
+// withoutDrill has the reason for each alert that has no drill.
+var withoutDrill = map[string]string{
+	"AccessRecordsMissing":             "events are dropped only after the audit has stored nothing for hours",
+	"AuditQueueFilling":                "the queue of a region of processes is larger than what a drill writes",
+	"ClustersUnwatched":                "monitor has no part that fails without its process",
+	"DeletionLeftoversRemain":          "not written yet",
+	"DeliveriesParked":                 "Cluster Service renders nothing that is too large for the broker",
+	"EgressProxyBusy":                  "it needs more connections than a test opens",
+	"FleetLostState":                   "not written yet: test/restore loses state",
+	"FrontendBusy":                     "not written yet",
+	"FrontendPanics":                   "no request is known that panics",
+	"HostedCertificateExpires":         "the vault of the Azure emulator issues certificates for a year",
+	"ManyDeletionStepsStuck":           "it needs the deletion of more clusters than the region of a drill has",
+	"OperationsBurn3d":                 "no fault is known with which several operations fail within minutes: deadlines are hours",
+	"OperationsBurnFast":               "no fault is known with which several operations fail within minutes: deadlines are hours",
+	"OperationsBurnSlow":               "no fault is known with which several operations fail within minutes: deadlines are hours",
+	"ReconciliationFindings":           "not written yet: test/restore causes findings",
+	"ReconciliationPending":            "not written yet: test/restore causes it",
+	"ServingCertificateExpires":        "the vault of the Azure emulator issues certificates for a year",
+	"ServingCertificateRenewalOverdue": "certificates are renewed after months",
+	"UnexplainedBreakGlassUse":         "not written yet",
+	"UnknownBundlesRemain":             "not written yet",
+}
+
+// stuckAfter makes steps of deletions count as stuck soon, on the scale of the drills.
+const stuckAfter = `
+deletion:
+  stuckAfter: {node-pool: 5s, node-pool-publish: 5s}
+`
+
+// agentAway deletes all node pools and creates others while the agent is away, and admin, so that no alert names the agent as the cause.
+func agentAway(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.dir, configuration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	configured := r.aside(t, configuration, append(text, stuckAfter...))
+	release := hold("mgmt-1-maestro-agent", "admin")(t, ctx, r)
+	var operations sync.WaitGroup
+	for i, name := range pools {
+		for _, request := range []func() error{
+			func() error { return r.customer.Delete(ctx, r.customer.NodePoolID(first, name)) },
+			func() error {
+				_, err := r.customer.Put(ctx, r.customer.NodePoolID(first, fmt.Sprintf("later-%d", i)), r.customer.NodePoolBody(1))
+				return err
+			},
+		} {
+			operations.Go(func() {
+				if err := request(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	return func() {
+		release()
+		operations.Wait()
+		configured()
+	}
+}
+
+// damageSignatures makes Cluster Service verify all releases again, of which one has a damaged signature and one an unreadable folder.
+func damageSignatures(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	folders, err := filepath.Glob(filepath.Join(r.dir, "releases", "signatures", "*"))
+	if err != nil || len(folders) < 2 {
+		t.Fatalf("the folders of signatures are %v: %v", folders, err)
+	}
+	below := func(path string) string { return strings.TrimPrefix(path, r.dir+"/") }
+	damaged := r.aside(t, below(folders[0])+"/*", []byte("no signature"))
+	unreadable := r.aside(t, below(folders[1]), []byte("no folder"))
+	r.sql(t, ctx, "DELETE FROM release_signatures")
+	r.restart(t, ctx, "cluster-service")
+	return func() {
+		damaged()
+		unreadable()
+		r.restart(t, ctx, "cluster-service")
+	}
+}
+
+// endingCertificate gives monitor a certificate that ends within hours. The region renews all certificates much later.
+func endingCertificate(t *testing.T, _ context.Context, r *region) func() {
+	t.Helper()
+	issuer, err := mesh.OpenAuthority(filepath.Join(r.dir, "ca"), local.DefaultTrustDomain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(lifetime time.Duration) {
+		if err := issuer.IssueFor(lifetime, r.Endpoints().Identities["monitor"], mesh.Monitor); err != nil {
+			t.Error(err)
+		}
+	}
+	issue(5 * time.Hour)
+	return func() { issue(local.DefaultCertificateLifetime) }
+}
+
+// changeSink adds a line to the chain of admin in the audit sink. The engineer removes it, and restarts the replica, which exports
+// nothing until then.
+func changeSink(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	chain := r.find(t, "audit/sink/admin-*.jsonl")
+	before, err := os.ReadFile(chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(chain, append(before, "{}\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.WriteFile(chain, before, 0o600); err != nil {
+			t.Error(err)
+		}
+		r.restart(t, ctx, "admin")
+	}
+}
+
+// elevate requests an elevation and returns it.
+func (r *region) elevate(t *testing.T, ctx context.Context, arguments ...string) adminv1.Elevation {
+	t.Helper()
+	text := r.mustHcpctl(t, ctx, append([]string{"access", "request", "-o", "json"}, arguments...)...)
+	var elevation adminv1.Elevation
+	if err := json.Unmarshal([]byte(text), &elevation); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return elevation
+}
+
+// emergency is an elevation without an approval. It ends, and a second engineer reviews it.
+func emergency(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	elevation := r.elevate(t, ctx, "--class", "break-glass", "--emergency", "--reason", "drill of an emergency", "--ticket", "INC-42")
+	return func() {
+		r.mustHcpctl(t, ctx, "access", "end", elevation.ID)
+		r.mustHcpctl(t, ctx, "access", "review", elevation.ID, "--justified", "--comment", "it was a drill", "--as", "approver")
+	}
+}
+
+// ticketValidatorAway makes the ticket validator refuse admin while an elevation with a validated ticket is active: its token was changed.
+func ticketValidatorAway(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	elevation := r.elevate(t, ctx, "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-43")
+	token := r.aside(t, "secrets/ticket-validator.token", []byte("another token"))
+	r.restart(t, ctx, "arm-frontdoor")
+	stop := r.repeat(ctx, func(ctx context.Context) {
+		_ = r.hcpctl(ctx, "access", "request", "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-44")
+	})
+	return func() {
+		stop()
+		token()
+		r.restart(t, ctx, "arm-frontdoor")
+		r.mustHcpctl(t, ctx, "access", "end", elevation.ID)
+	}
+}
+
+// damageManagementAudit writes a line that is no event into the audit log of a management cluster.
+func damageManagementAudit(t *testing.T, _ context.Context, r *region) func() {
+	t.Helper()
+	log, err := os.OpenFile(r.find(t, "management/mgmt-1/audit/*.log"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = log.WriteString("no event\n")
+	if closed := log.Close(); err != nil || closed != nil {
+		t.Fatal(err, closed)
+	}
+	return func() {}
+}
+
+// unresolvedNames asks the egress proxy, in the name of a control plane, for connections to a name that does not exist.
+func unresolvedNames(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	authority, err := kubeapi.OpenEgressAuthority(filepath.Join(r.dir, "egress-ca", "mgmt-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := authority.Issue(t.TempDir(), "drill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted, err := os.ReadFile(authority.CAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(trusted)
+	proxy := &url.URL{Scheme: "https"}
+	for _, process := range r.Status().Processes {
+		if process.Name == "mgmt-1-egress-proxy" {
+			proxy.Host = fmt.Sprintf("127.0.0.1:%d", process.Ports["https"])
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: roots, MinVersion: tls.VersionTLS13}}}
+	return r.repeat(ctx, func(ctx context.Context) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://missing.invalid", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if response, err := client.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	})
+}
+
+// removeControlPlane deletes the namespaces of a cluster on its management cluster, several times. The engineer accepts the new control plane.
+func removeControlPlane(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", r.Endpoints().Kubeconfigs["mgmt-1"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgmtClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := r.lookUp(t, ctx, first).Namespace
+	stop := r.repeat(ctx, func(ctx context.Context) {
+		pools := mgmtClient.Resource(schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"}).Namespace(namespace)
+		_ = pools.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		clusters := mgmtClient.Resource(schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}).Namespace(namespace)
+		_ = clusters.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	return func() {
+		stop()
+		eventually.Holds(t, deadline, "the new control plane is accepted", func() error {
+			return r.hcpctl(ctx, "cluster", "accept-control-plane", r.customer.ClusterID(first), "--reason", "drill of a removal", "--ticket", "INC-45")
+		})
+	}
+}
+
+// awaitGrace waits until failures of the clusters' API servers count.
+func (r *region) awaitGrace(ctx context.Context) {
+	const grace = 15 * time.Minute
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(r.ready.Add(grace))):
+	}
+}
+
+// repeat runs a function repeatedly until stop is called.
+func (r *region) repeat(ctx context.Context, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			run(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// sql runs a statement in the database of Cluster Service as the superuser.
+func (r *region) sql(t *testing.T, ctx context.Context, statement string) {
+	t.Helper()
+	text, err := os.ReadFile(r.Endpoints().AdministratorURLFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := url.Parse(string(bytes.TrimSpace(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.Path = "/" + local.ClusterServiceDatabase
+	connection, err := pgx.Connect(ctx, address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close(ctx) }()
+	if _, err := connection.Exec(ctx, statement); err != nil {
+		t.Error(err)
+	}
+}
