@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -162,8 +163,8 @@ func drills() []drill {
 			during: []expected{alert("ManagementAuditEventsMissing")},
 		},
 		{
-			fault: "the position in the log of a management cluster's audit cannot be stored", inject: func(t *testing.T, _ context.Context, r *region) func() {
-				return r.aside(t, "management/mgmt-1/audit-position.json", nil)
+			fault: "the log of a management cluster's audit cannot be read", inject: func(t *testing.T, _ context.Context, r *region) func() {
+				return r.aside(t, "management/mgmt-1/audit/audit.log", nil)
 			},
 			during: []expected{alert("ManagementAuditFailing")},
 		},
@@ -321,15 +322,21 @@ func endingCertificate(t *testing.T, _ context.Context, r *region) func() {
 func changeSink(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	chain := r.find(t, "audit/sink/admin-*.jsonl")
-	before, err := os.ReadFile(chain)
+	const line = "{}\n"
+	file, err := os.OpenFile(chain, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(chain, append(before, "{}\n"...), 0o600); err != nil {
+	_, err = file.WriteString(line)
+	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
-		if err := os.WriteFile(chain, before, 0o600); err != nil {
+		text, err := os.ReadFile(chain)
+		if err == nil {
+			err = os.WriteFile(chain, bytes.Replace(text, []byte(line), nil, 1), 0o600)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 		r.restart(t, ctx, "admin")
@@ -357,19 +364,22 @@ func emergency(t *testing.T, ctx context.Context, r *region) func() {
 	}
 }
 
-// ticketValidatorAway makes the ticket validator refuse admin while an elevation with a validated ticket is active: its token was changed.
+// ticketValidatorAway makes the ticket validator fail while an elevation with a validated ticket is active: it cannot read the closed tickets.
 func ticketValidatorAway(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	elevation := r.elevate(t, ctx, "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-43")
-	token := r.aside(t, "secrets/ticket-validator.token", []byte("another token"))
-	r.restart(t, ctx, "arm-frontdoor")
+	closed := filepath.Join(r.dir, "front-door", "closed-tickets")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	stop := r.repeat(ctx, func(ctx context.Context) {
 		_ = r.hcpctl(ctx, "access", "request", "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-44")
 	})
 	return func() {
 		stop()
-		token()
-		r.restart(t, ctx, "arm-frontdoor")
+		if err := os.Remove(closed); err != nil {
+			t.Error(err)
+		}
 		r.mustHcpctl(t, ctx, "access", "end", elevation.ID)
 	}
 }
@@ -382,8 +392,8 @@ func damageManagementAudit(t *testing.T, _ context.Context, r *region) func() {
 		t.Fatal(err)
 	}
 	_, err = log.WriteString("no event\n")
-	if closed := log.Close(); err != nil || closed != nil {
-		t.Fatal(err, closed)
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
 	}
 	return func() {}
 }

@@ -64,8 +64,14 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "starting the region: %v\nits logs are in %s\n", err, filepath.Join(dir, "logs"))
 		return 1
 	}
+	watched := watchSeries(region.Endpoints().Ops)
 	code := m.Run()
+	watched.end()
 	region.Close()
+	if err := watched.check(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	if races := region.Races(); races != "" {
 		fmt.Fprint(os.Stderr, races)
 		code = 1
