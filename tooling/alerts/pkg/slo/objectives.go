@@ -1,5 +1,8 @@
 package slo
 
+// notHealth leaves out requests for the health of the frontend, which do not come from customers.
+const notHealth = `route!="/healthz"`
+
 // Objectives returns the objectives of a region.
 func Objectives() []*Objective {
 	return []*Objective{
@@ -8,8 +11,8 @@ func Objectives() []*Objective {
 			Promise: "Requests of customers to ARM do not fail because of the service",
 			Indicator: Ratio{
 				Good: "answered with another status than 5xx",
-				All:  Counter{"frontend_http_requests_total", nil, `method="GET",route="clusters",code="200",instance="a"`},
-				Bad:  Counter{"frontend_http_requests_total", []string{`code=~"5.."`}, `method="PUT",route="clusters",code="503",instance="a"`},
+				All:  Counter{"frontend_http_requests_total", []string{notHealth}, `method="GET",route="clusters",code="200",instance="a"`},
+				Bad:  Counter{"frontend_http_requests_total", []string{notHealth, `code=~"5.."`}, `method="PUT",route="clusters",code="503",instance="a"`},
 			},
 			Summary: "requests of customers fail with 5xx",
 			Impact:  "Customers cannot create, change or read clusters with ARM. Clusters keep running.",
@@ -19,7 +22,7 @@ func Objectives() []*Objective {
 			Name: "arm-read-latency", Alert: "ARMReadsBurn", Target: 0.99, MinErrors: 20, Page: true,
 			Promise: "ARM answers reads within half a second",
 			Indicator: Latency{
-				Histogram: Counter{"frontend_http_requests_duration_seconds", []string{`method="GET"`}, `method="GET",route="clusters",code="200",instance="a"`}, Bound: 0.5,
+				Histogram: Counter{"frontend_http_requests_duration_seconds", []string{notHealth, `method="GET"`}, `method="GET",route="clusters",code="200",instance="a"`}, Bound: 0.5,
 			},
 			Summary: "reads of customers take longer than 500 ms",
 			Impact:  "Portals and clients of customers are slow.",
