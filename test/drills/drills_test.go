@@ -45,7 +45,7 @@ type drill struct {
 	fault string
 	// slice is true if the drill is part of make test.
 	slice bool
-	// settle makes the drill begin when all alerts of the drills before have ended: its own alerts would silence them.
+	// settle makes the drill begin when all alerts of the drills before have ended: its own alerts would silence them, and their end.
 	settle bool
 	// background makes the next drills begin while the fault lasts. It affects nothing that they need.
 	background bool

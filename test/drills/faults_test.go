@@ -37,7 +37,8 @@ const fullQueue = "admin"
 // configuration is the file with the configuration of Cluster Service.
 const configuration = "cluster-service.yaml"
 
-// drills returns all drills in their order. Those of hosted API servers are last: failures within 15 minutes of a creation do not count.
+// drills returns all drills in their order. While ComponentAway fires, Alertmanager does not send that alerts have ended which it silences, so
+// drills that make components unavailable do not begin while such alerts fire. Those of hosted API servers are last: failures within 15 minutes of a creation do not count.
 func drills() []drill {
 	return []drill{
 		{
@@ -60,16 +61,10 @@ func drills() []drill {
 			silent: []expected{alert("TargetDown", "job", "backend")},
 		},
 		{
-			fault: "the agent of a management cluster and admin are away while node pools are created and deleted", inject: agentAway,
-			during: []expected{alert("AgentSilent", "shard", "mgmt-1"), alert("DeliveriesStand", "shard", "mgmt-1"), alert("DeliveryBurnFast", "shard", "mgmt-1"),
-				alert("OperationStuck", "request", "Create"), alert("DeletionStepStuck")},
-			then: append(append(burns("CreatesBurn"), burns("DeletesBurn")...), alert("DeliveryBurnSlow"), alert("DeliveryBurn3d")),
-		},
-		{
 			fault: "Cluster Service is away while a node pool is deleted", inject: func(t *testing.T, ctx context.Context, r *region) func() {
 				release := hold("cluster-service")(t, ctx, r)
 				deleted := make(chan error, 1)
-				go func() { deleted <- r.customer.Delete(ctx, r.customer.NodePoolID(first, "later-0")) }()
+				go func() { deleted <- r.customer.Delete(ctx, r.customer.NodePoolID(first, single)) }()
 				return func() {
 					release()
 					if err := <-deleted; err != nil {
@@ -80,12 +75,14 @@ func drills() []drill {
 			during: []expected{alert("BackendDeletionStepStuck", "step", "fleet-accepted")},
 		},
 		{
-			fault: "the update graph is away", background: true, inject: hold("update-graph"),
-			during: []expected{alert("TargetDown", "job", "update-graph"), alert("UpdateGraphOld")},
+			fault: "the agent of a management cluster and admin are away while node pools are created and deleted", settle: true, inject: agentAway,
+			during: []expected{alert("AgentSilent", "shard", "mgmt-1"), alert("DeliveriesStand", "shard", "mgmt-1"), alert("DeliveryBurnFast", "shard", "mgmt-1"),
+				alert("OperationStuck", "request", "Create"), alert("DeletionStepStuck")},
+			then: append(append(burns("CreatesBurn"), burns("DeletesBurn")...), alert("DeliveryBurnSlow"), alert("DeliveryBurn3d")),
 		},
 		{
-			fault: "the signature of a release is damaged, and that of another cannot be read", background: true, inject: damageSignatures,
-			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
+			fault: "the update graph is away", background: true, inject: hold("update-graph"),
+			during: []expected{alert("TargetDown", "job", "update-graph"), alert("UpdateGraphOld")},
 		},
 		{
 			fault: "the certificate of a process is not renewed", inject: endingCertificate,
@@ -136,21 +133,6 @@ func drills() []drill {
 			during: []expected{alert("AuditRejecting", "cause", "disk")},
 		},
 		{
-			fault: "the folder of an audit queue is damaged", inject: func(t *testing.T, ctx context.Context, r *region) func() {
-				queue := r.aside(t, "audit/queue/maestro-server", []byte("no folder"))
-				r.restart(t, ctx, "maestro-server")
-				return func() {
-					queue()
-					r.restart(t, ctx, "maestro-server")
-				}
-			},
-			during: []expected{alert("AuditQueueUnusable")},
-		},
-		{
-			fault: "an audit chain in the sink was changed", inject: changeSink,
-			during: []expected{alert("AuditSinkConflict")},
-		},
-		{
 			fault: "an engineer acts in an emergency", inject: emergency,
 			during: []expected{alert("EmergencyElevation")},
 		},
@@ -171,6 +153,25 @@ func drills() []drill {
 		{
 			fault: "names that control planes connect to do not resolve", inject: unresolvedNames,
 			during: []expected{alert("EgressProxyFailing")},
+		},
+		{
+			fault: "the signature of a release is damaged, and that of another cannot be read", settle: true, background: true, inject: damageSignatures,
+			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
+		},
+		{
+			fault: "the folder of an audit queue is damaged", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				queue := r.aside(t, "audit/queue/maestro-server", []byte("no folder"))
+				r.restart(t, ctx, "maestro-server")
+				return func() {
+					queue()
+					r.restart(t, ctx, "maestro-server")
+				}
+			},
+			during: []expected{alert("AuditQueueUnusable")},
+		},
+		{
+			fault: "an audit chain in the sink was changed", inject: changeSink,
+			during: []expected{alert("AuditSinkConflict")},
 		},
 		{
 			fault: "a table of Cluster Service's database is missing", settle: true, inject: func(t *testing.T, ctx context.Context, r *region) func() {

@@ -41,8 +41,10 @@ const (
 	third  = "third"
 )
 
-// pools are the node pools of the first cluster.
+// pools are the node pools of the first cluster that one drill deletes together, and single is the one that another deletes.
 var pools = []string{"pool-1", "pool-2", "pool-3"}
+
+const single = "pool-4"
 
 // use creates the clusters, and makes requests of the customer and of an engineer until the test ends.
 func (r *region) use(t *testing.T, ctx context.Context) {
@@ -62,7 +64,7 @@ func (r *region) use(t *testing.T, ctx context.Context) {
 	if err := created.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range pools {
+	for _, name := range append(pools, single) {
 		created.Go(func() error {
 			_, err := r.customer.Put(ctx, r.customer.NodePoolID(first, name), r.customer.NodePoolBody(1))
 			return err
