@@ -3,6 +3,7 @@ package standin
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ func (s *Services) clients(r *settings) (all []token.Client, arm token.Client, b
 }
 
 // StartEntra serves Entra ID under its name, and Azure Resource Manager on loopback. ARM forwards requests for the resource provider to the
-// ready pods of the frontend. The workloads get tokens after AddWorkloads.
+// gateway of the frontend. The workloads get tokens after AddWorkloads.
 func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 	r := s.settings()
 	clients, arm, team, err := s.clients(r)
@@ -171,10 +172,6 @@ func (e *Entra) TrustCluster() error {
 // frontDoor returns Azure Resource Manager.
 func (e *Entra) frontDoor(arm *token.Client, audience, location string) (*frontdoor.FrontDoor, error) {
 	s := e.services
-	frontend, err := s.ForwardPod(string(mesh.Frontend), "app.kubernetes.io/name="+string(mesh.Frontend), "8443")
-	if err != nil {
-		return nil, err
-	}
 	dir, err := s.Identity(mesh.ARMFrontDoor)
 	if err != nil {
 		return nil, err
@@ -183,11 +180,20 @@ func (e *Entra) frontDoor(arm *token.Client, audience, location string) (*frontd
 	if err != nil {
 		return nil, err
 	}
+	r := s.settings()
+	host := r.text("ingress", "arm", "host")
+	if r.err != nil {
+		return nil, r.err
+	}
+	gateway, err := s.serveGateway(mesh.Frontend, "8443", host, identity.ClientTLS(mesh.Frontend))
+	if err != nil {
+		return nil, err
+	}
 	subscriptions, err := directory.Open(filepath.Join(s.Dir, "entra", "subscriptions.json"))
 	if err != nil {
 		return nil, err
 	}
-	return frontdoor.New(frontdoor.Options{PublicURL: e.URL(), Location: location, APIVersions: []string{APIVersion}, Frontend: frontend, FrontendTLS: identity.ClientTLS(mesh.Frontend),
+	return frontdoor.New(frontdoor.Options{PublicURL: e.URL(), Location: location, APIVersions: []string{APIVersion}, Frontend: gateway, FrontendTLS: &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12},
 		Tokens: e.issuer, ARMClient: arm, ProviderAudience: audience, Directory: subscriptions, Log: s.log()})
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 
@@ -17,25 +15,12 @@ import (
 
 // StartIngress serves admin on loopback, with a certificate for the name of its ingress and for 127.0.0.1, and returns the address.
 func (s *Services) StartIngress() (address string, err error) {
-	const server = "admin.admin.svc"
 	r := s.settings()
 	host := r.text("ingress", "admin", "host")
 	if r.err != nil {
 		return "", r.err
 	}
-	upstream := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: server},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return s.DialPod(ctx, string(mesh.Admin), "app.kubernetes.io/name="+string(mesh.Admin), "8444")
-		}}
-	listener, err := s.listenTLS(mesh.Admin, host)
-	if err != nil {
-		return "", err
-	}
-	s.serve(listener, &httputil.ReverseProxy{Transport: upstream, Rewrite: func(request *httputil.ProxyRequest) {
-		request.SetURL(&url.URL{Scheme: "https", Host: server})
-		request.Out.Host = request.In.Host
-	}})
-	return listener.Addr().String(), nil
+	return s.serveGateway(mesh.Admin, "8444", host, &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: "admin.admin.svc"})
 }
 
 // Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: that of admin's ingress, and those of the API servers of
