@@ -137,15 +137,20 @@ oav: kubectl postgresql ## record the tests' HTTP traffic and validate it agains
 	HCPMESH_TRAFFIC_DIR=$(CURDIR)/.build/traffic go test -count=1 -p 1 -timeout 60m $(recorded); \
 	node test/oav/validate.mjs --traffic .build/traffic --documents api/openapi
 
-deploy-test: nodes images ## run the tests of clusters of real Kubernetes nodes: connections, drain, loss of a node, our images and pipelines
-	go test -count=1 -v ./dev-infrastructure/kubernetes/machine
-	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all
+# The transcript has what the tests have shown, by section; one without a text is an error.
+deploy-test: nodes images third-party postgresql ## run the tests of deployments on clusters of real Kubernetes nodes, from the connections of nodes to the loss of a service cluster, and those of the previous release
 	tooling/third-party/build.sh opentofu
 	rm -f .build/transcript.txt
 	export HCPMESH_TRANSCRIPT=$(CURDIR)/.build/transcript.txt HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu; \
 	status=0; \
-	go test -count=1 -timeout 60m -v ./dev-infrastructure/installation ./dev-infrastructure/installation/noderegion -p 1 -nodes-all || status=1; \
-	cat .build/transcript.txt; \
+	go test -count=1 -v ./dev-infrastructure/kubernetes/machine || status=1; \
+	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all || status=1; \
+	go test -count=1 -timeout 90m -v ./dev-infrastructure/installation ./dev-infrastructure/installation/noderegion -p 1 -nodes-all || status=1; \
+	go test -count=1 -timeout 60m -v ./test/skew -skew || status=1; \
+	for section in 'nodes' 'installation' 'customer and engineer' 'upgrade under load' 'drain and loss of a node' 'rollback' 'previous release' 'loss of the service cluster'; do \
+		printf '\n%s\n' "$$section"; \
+		grep "^$$section | " .build/transcript.txt | sed 's/^[^|]*| /    /' | grep . || { echo '    nothing was shown'; status=1; }; \
+	done; \
 	exit $$status
 
 # The packages whose HTTP traffic is recorded.

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
 // all makes the tests run that make test leaves out.
@@ -84,7 +85,7 @@ func start(t *testing.T, o kubernetes.Options) *cluster {
 			t.Error(err)
 		}
 	})
-	t.Logf("a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
+	transcript.Log(t, transcript.Nodes, "a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
 	c := &cluster{Cluster: started, t: t, ctx: ctx}
 	image, err := kubernetes.ProgramImage(filepath.Join(filepath.Dir(o.NodeProgram), "probe"))
 	if err != nil {
@@ -194,6 +195,7 @@ func (c *cluster) run(pod string, arguments ...string) (string, error) {
 
 // TestPodsRunOnOneNode checks images, exec, logs, pod security, Services, DNS, services outside of the cluster and volumes.
 func TestPodsRunOnOneNode(t *testing.T) {
+	transcript.Outcome(t, transcript.Nodes)
 	o := options(t, kubernetes.Node{Name: "node-1", Labels: map[string]string{"topology.kubernetes.io/zone": "zone-1"}})
 	o.Hosts, o.StorageClass = []string{outsideHost, "*." + outsideZone}, storageClass
 	c := start(t, o)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
 // starterVariable makes the test binary start a cluster with the options in it and wait for its end.
@@ -72,6 +73,7 @@ func runStarter(encoded string) error {
 // TestClusterTerminatesWithItsStarter checks that nothing remains of a cluster with pods whose starter is killed, and that the next start
 // with its folder continues it.
 func TestClusterTerminatesWithItsStarter(t *testing.T) {
+	transcript.Outcome(t, transcript.Nodes)
 	if !*all {
 		t.Skip("it takes minutes: make deploy-test runs it")
 	}

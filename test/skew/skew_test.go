@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -25,6 +26,7 @@ func TestRolloutAndRollback(t *testing.T) {
 	if !*complete {
 		t.Skip("builds the previous release and takes minutes; run `make skew`")
 	}
+	transcript.Outcome(t, transcript.PreviousRelease)
 	ctx := withTimeout(t, 50*time.Minute)
 	r := newRegion(t)
 	captured := capturedViews(t, r)
@@ -56,7 +58,7 @@ func TestRolloutAndRollback(t *testing.T) {
 			quick.end(t)
 			slow.end(t)
 			for _, a := range append(quick.all, slow.all...) {
-				t.Logf("%s: %d rounds", a.name, a.completed)
+				transcript.Log(t, transcript.PreviousRelease, "%s: %d rounds", a.name, a.completed)
 			}
 			requireViews(t, ctx, c, captured)
 			r.awaitConsistent(t, ctx)

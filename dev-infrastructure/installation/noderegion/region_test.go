@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 
 	"context"
@@ -47,6 +48,7 @@ func TestKilledRegionLeavesNothing(t *testing.T) {
 	if !*all {
 		t.Skip("it needs the images: make deploy-test runs it")
 	}
+	transcript.Outcome(t, transcript.Installation)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	dir, err := os.Getwd()

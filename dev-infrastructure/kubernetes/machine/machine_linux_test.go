@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
 const (
@@ -148,6 +149,7 @@ func leftovers(t *testing.T, dir string, launcher int) []string {
 
 // TestMachinesAreConnectedAndSeparate checks the networks, the file systems and the settings of nested machines.
 func TestMachinesAreConnectedAndSeparate(t *testing.T) {
+	transcript.Outcome(t, transcript.Nodes)
 	ctx, dir := newContext(t), t.TempDir()
 	before := hostSettings(t)
 	m := start(ctx, t, outerSpec(dir))
@@ -281,6 +283,7 @@ func runStarter(dir string) error {
 // TestMachineTerminatesWithItsStarter checks that nothing remains of machines whose starter is killed, and that the next start removes
 // the cgroups of machines whose launcher is killed.
 func TestMachineTerminatesWithItsStarter(t *testing.T) {
+	transcript.Outcome(t, transcript.Nodes)
 	if err := Check(); err != nil {
 		kubeapitest.SkipUnlessCI(t, "machines cannot run here: "+err.Error())
 	}
