@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
 
@@ -55,6 +56,7 @@ func (r *region) supplyAgent(private string) {
 // TestManagementClusterRunsOnNode installs the charts of the Maestro agent and of the HyperShift runtime on a node. The Maestro server,
 // PostgreSQL and the MQTT broker are outside of the cluster.
 func TestManagementClusterRunsOnNode(t *testing.T) {
+	transcript.Outcome(t, transcript.Installation)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	r := startManagementCluster(ctx, t)
@@ -79,7 +81,7 @@ func TestManagementClusterRunsOnNode(t *testing.T) {
 		r.printPods(agentName)
 		t.Fatal(err)
 	}
-	transcript(t, "the agent was ready after %v", time.Since(began).Round(time.Millisecond))
+	r.log("the agent was ready after %v", time.Since(began).Round(time.Millisecond))
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.printPods(agentName)

@@ -147,8 +147,14 @@ func (r *region) token(clientID, secretFile, audience string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {clientID}, "client_secret": {string(secret)}, "scope": {audience + "/.default"}}
-	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.text("endpoints", "authority")+"/"+r.text("tenantId")+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
+	return r.tokenOf(r.text("tenantId"), clientID, string(secret), audience)
+}
+
+// tokenOf returns a token of a client of a tenant for an audience.
+func (r *region) tokenOf(tenant, clientID, secret, audience string) string {
+	r.t.Helper()
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {clientID}, "client_secret": {secret}, "scope": {audience + "/.default"}}
+	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.text("endpoints", "authority")+"/"+tenant+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
 	if err != nil {
 		r.t.Fatal(err)
 	}

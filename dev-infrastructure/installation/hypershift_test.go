@@ -37,7 +37,7 @@ func (r *region) installHypershift(installer *installation.Installer) {
 		r.printPods(hypershiftName)
 		r.t.Fatal(err)
 	}
-	transcript(r.t, "the HyperShift runtime was ready after %v", time.Since(began).Round(time.Millisecond))
+	r.log("the HyperShift runtime was ready after %v", time.Since(began).Round(time.Millisecond))
 	r.t.Cleanup(func() {
 		if r.t.Failed() {
 			r.printPods(hypershiftName)
@@ -82,7 +82,7 @@ func (m *maestro) runHostedCluster(consumer string, keys *seal.PublicKeys) {
 	began := time.Now()
 	version := m.publish("create", bundle)
 	m.awaitStatus(bundle, version, "the availability of the HostedCluster", reports("True"))
-	transcript(m.t, "the HostedCluster was reported as available after %v", time.Since(began).Round(time.Millisecond))
+	m.log("the HostedCluster was reported as available after %v", time.Since(began).Round(time.Millisecond))
 	controlPlane := namespace + "-" + name
 	m.useHostedCluster(controlPlane)
 	m.deleteBundle(bundle, namespace)

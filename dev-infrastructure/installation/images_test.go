@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
 // all makes the tests run, which need built images. make deploy-test builds them before.
@@ -69,7 +70,7 @@ func startClusterWith(ctx context.Context, t *testing.T, o kubernetes.Options) *
 			t.Error(err)
 		}
 	})
-	transcript(t, "a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
+	transcript.Log(t, transcript.Nodes, "a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
 	return cluster
 }
 

@@ -19,24 +19,42 @@ import (
 // The load runs on one node, and the other node is drained and lost.
 const loadNode, lostNode = "node-1", "node-2"
 
+// The phases of the load from outside.
+const (
+	quietPhase     = "before the drain"
+	drainPhase     = "during the drain of a node"
+	lossPhase      = "after the loss of a node, until its endpoints are removed"
+	afterLossPhase = "without the lost node"
+	returnPhase    = "after the return of the node"
+)
+
 // dnsSpace is the namespace of the cluster's DNS.
 const dnsSpace = "kube-system"
 
-// drainAndLoseNode drains a node and kills it later, while all services are called from the other node. No call may fail because of the drain. When the
-// node is lost, calls may fail until the endpoints of its pods are removed and connections to them have ended. No accepted call may be lost, and the
-// pods must be back when the node is.
+// drainAndLoseNode drains a node and kills it later, while all services are called from the other node and from outside. No call may fail because of
+// the drain. When the node is lost, calls may fail until the endpoints of its pods are removed and connections to them have ended. No accepted call
+// may be lost, and the pods must be back when the node is.
 func (r *region) drainAndLoseNode(services []string) {
 	r.t.Helper()
 	loads := []*load{r.maestroLoad(), r.frontendLoad(), r.adminLoad()}
 	bundles := r.countBundles()
+	admin, err := r.outside.StartIngress()
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	for _, l := range loads {
 		l.logEndpoints(l.service)
 		l.start(loadNode)
 	}
 
+	outside := r.startOutsideLoad(admin, "", "")
+	outside.enter(quietPhase)
+	outside.await(phaseCalls)
+
 	began := time.Now()
+	outside.enter(drainPhase)
 	r.drain(lostNode, append(slices.Clone(services), dnsSpace))
-	r.t.Logf("%s was drained after %v", lostNode, time.Since(began).Round(time.Millisecond))
+	r.log("%s was drained after %v", lostNode, time.Since(began).Round(time.Millisecond))
 	for _, l := range loads {
 		l.continueCalls("after the drain of " + lostNode)
 	}
@@ -46,6 +64,7 @@ func (r *region) drainAndLoseNode(services []string) {
 		l.continueCalls("after the end of the drain of " + lostNode)
 	}
 
+	outside.enter(lossPhase)
 	killed := time.Now()
 	if err := r.cluster.KillNode(r.ctx, lostNode); err != nil {
 		r.t.Fatal(err)
@@ -53,23 +72,30 @@ func (r *region) drainAndLoseNode(services []string) {
 	for _, service := range services {
 		r.awaitEndpointsRemoved(service)
 	}
-	r.t.Logf("the endpoints of %s were removed %v after its loss", lostNode, time.Since(killed).Round(time.Millisecond))
+	r.log("the endpoints of %s were removed %v after its loss", lostNode, time.Since(killed).Round(time.Millisecond))
 	for _, l := range loads {
 		l.tolerateFailures(killed)
 	}
+	outside.enter(afterLossPhase)
 	for _, l := range loads {
 		l.continueCalls("after the removal of the endpoints")
 	}
 	r.awaitConsumersServed(killed)
 
 	returned := time.Now()
+	outside.enter(returnPhase)
 	if err := errors.Join(r.cluster.StartNode(r.ctx, lostNode), r.cluster.AwaitReady(r.ctx, lostNode)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.awaitBothNodes(services)
-	r.t.Logf("all pods were ready %v after the start of %s", time.Since(returned).Round(time.Millisecond), lostNode)
+	r.log("all pods were ready %v after the start of %s", time.Since(returned).Round(time.Millisecond), lostNode)
 	for _, l := range loads {
 		l.continueCalls("after the return of " + lostNode)
+	}
+	outside.await(outsideRate)
+	outside.end(lossPhase)
+	for _, phase := range []string{quietPhase, drainPhase, lossPhase, afterLossPhase, returnPhase} {
+		outside.describe(phase, quietPhase)
 	}
 	created, failed := bundles+loads[0].stop("publish"), 0
 	for _, count := range loads[0].tolerated {

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
@@ -125,7 +126,7 @@ func (p *pipelines) attempt(verb string, into any) error {
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
 		p.t.Fatalf("rollout %s printed %q: %v, %v", verb, out.String(), err, process.Err())
 	}
-	transcript(p.t, "rollout %s: ended after %v", verb, time.Since(began).Round(time.Millisecond))
+	p.log("rollout %s: ended after %v", verb, time.Since(began).Round(time.Millisecond))
 	return process.Err()
 }
 
@@ -255,6 +256,7 @@ func (p *pipelines) deliverWorks(public string) {
 // cluster of two nodes, and the agent with HyperShift's simulator to a management cluster. The rollout is killed while it installs a service,
 // and goes on when it is run again.
 func TestPipelinesInstallServices(t *testing.T) {
+	transcript.Outcome(t, transcript.Installation)
 	if !*all {
 		t.Skip("it needs the images: make deploy-test runs it")
 	}
@@ -295,7 +297,9 @@ func TestPipelinesInstallServices(t *testing.T) {
 	r.callFrontend(r.onTwoNodes("frontend"))
 	r.callAdmin(r.onTwoNodes("admin"))
 	p.deliverWorks(public)
+	p.section = transcript.Customer
 	p.runCustomer()
+	p.section = transcript.Installation
 
 	before := p.deployed()
 	p.run("run", &second)
@@ -315,7 +319,12 @@ func TestPipelinesInstallServices(t *testing.T) {
 		}
 	}
 	p.expectNames()
+	p.copyCheckout()
+	p.section = transcript.Upgrade
+	p.upgradeRegion()
+	p.section = transcript.Rollback
 	p.rollBackUpgrade()
+	p.section = transcript.ServiceClusterLoss
 	p.loseServiceCluster()
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -211,7 +212,7 @@ func (l *load) continueCalls(after string) {
 	for _, address := range l.addresses {
 		tolerated := l.tolerated[address]
 		report := l.awaitCalls(address, after, func(report loadReport) bool { return report.failed() > tolerated })
-		transcript(l.t, "%s, the load on %s at %s: %v succeeded, %v failed", after, l.service, address, report.Succeeded, report.Failed)
+		l.log("%s, the load on %s at %s: %v succeeded, %v failed", after, l.service, address, report.Succeeded, report.Failed)
 		if count := report.failed(); count > tolerated {
 			l.t.Errorf("%s: %d calls of %s failed, want %d", after, count, l.service, tolerated)
 			for _, failure := range report.Failures[min(tolerated, len(report.Failures)):] {
@@ -322,15 +323,21 @@ func (r *region) upgrade(service string) {
 		r.printPods(service)
 		r.t.Fatalf("the upgrade of %s: %+v, %v", service, result, err)
 	}
-	eventually.Before(r.ctx, r.t, "two new pods of "+service, func() error {
+	r.awaitNewPods(service, before)
+}
+
+// awaitNewPods waits until a service has as many ready pods as before, all of them new.
+func (r *region) awaitNewPods(service string, before map[types.UID]string) {
+	r.t.Helper()
+	eventually.Before(r.ctx, r.t, "new pods of "+service, func() error {
 		after := r.readyPods(service)
 		for uid, name := range after {
 			if before[uid] != "" {
 				return fmt.Errorf("%s is ready and was before", name)
 			}
 		}
-		if len(after) != 2 {
-			return fmt.Errorf("%d pods are ready", len(after))
+		if len(after) != len(before) {
+			return fmt.Errorf("%d pods are ready, want %d", len(after), len(before))
 		}
 		return nil
 	})
@@ -383,6 +390,47 @@ func (r *region) rollOutUnderLoad() {
 	l = r.adminLoad()
 	l.disturb()
 	l.stop("elevate")
+}
+
+// upgradeAllAtOnce upgrades all services at the same time with a change of their configuration, while the region is called from outside. No call may
+// fail.
+func (r *region) upgradeAllAtOnce(services []string) {
+	r.t.Helper()
+	admin, err := r.outside.StartIngress()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l := r.startOutsideLoad(admin, "", "")
+	l.enter("in the quiet phase")
+	l.await(phaseCalls)
+	r.target.Configuration.Get("logLevel").Value = "warn"
+	before := map[string]map[types.UID]string{}
+	for _, service := range services {
+		before[service] = r.readyPods(service)
+	}
+	began := time.Now()
+	l.enter("during the upgrade of all services at once")
+	installing, ctx := errgroup.WithContext(r.ctx)
+	for _, service := range services {
+		installing.Go(func() error {
+			result, err := r.installer.Install(ctx, service)
+			if err == nil && !result.Changed {
+				err = fmt.Errorf("the upgrade of %s has changed nothing", service)
+			}
+			return err
+		})
+	}
+	if err := installing.Wait(); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, service := range services {
+		r.awaitNewPods(service, before[service])
+	}
+	r.log("all services were upgraded at once within %v", time.Since(began).Round(time.Millisecond))
+	l.await(phaseCalls)
+	l.end()
+	l.describe("in the quiet phase", "in the quiet phase")
+	l.describe("during the upgrade of all services at once", "in the quiet phase")
 }
 
 // disturb starts the load, upgrades its service and evicts a pod of it.

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -52,6 +53,14 @@ type region struct {
 	mqtt string
 	// loadProgram is the program of the load, which pushLoad builds.
 	loadProgram string
+	// section is the section of the transcript.
+	section transcript.Section
+}
+
+// log adds a text to the transcript.
+func (r *region) log(format string, arguments ...any) {
+	r.t.Helper()
+	transcript.Log(r.t, r.section, format, arguments...)
 }
 
 // text returns a key of the configuration.
@@ -90,6 +99,7 @@ func (r *region) applyDefinition(root string) {
 
 // TestServicesRunOnNodes installs the services of a service cluster with their charts.
 func TestServicesRunOnNodes(t *testing.T) {
+	transcript.Outcome(t, transcript.Installation)
 	ctx, cancel := context.WithTimeout(t.Context(), regionTimeout)
 	t.Cleanup(cancel)
 	r := startRegion(ctx, t, "maestro-server", "cluster-service", "frontend", "backend", "admin")
@@ -115,7 +125,7 @@ func TestServicesRunOnNodes(t *testing.T) {
 		began := time.Now()
 		r.supply(service.name)
 		pods := service.install(service.name)
-		transcript(t, "%s was installed and ready after %v", service.name, time.Since(began).Round(time.Millisecond))
+		r.log("%s was installed and ready after %v", service.name, time.Since(began).Round(time.Millisecond))
 		service.check(pods)
 	}
 	r.renewIdentity()
@@ -125,8 +135,12 @@ func TestServicesRunOnNodes(t *testing.T) {
 			t.Errorf("a second installation of %s: %+v, %v, want no change", service.name, result, err)
 		}
 	}
+	r.section = transcript.Upgrade
 	r.rollOutUnderLoad()
-	r.drainAndLoseNode([]string{"maestro-server", "cluster-service", "frontend", "backend", "admin"})
+	names := []string{"maestro-server", "cluster-service", "frontend", "backend", "admin"}
+	r.upgradeAllAtOnce(names)
+	r.section = transcript.NodeLoss
+	r.drainAndLoseNode(names)
 }
 
 // startRegion starts a cluster of two nodes with images, or skips the test where none can run. PostgreSQL, the broker and the update service
@@ -181,7 +195,7 @@ func newRegion(ctx context.Context, t *testing.T, name string, images []string, 
 	if _, err := installation.PushImages(ctx, cluster, imagesDir, images...); err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, ctx: ctx, cluster: cluster, target: configured, root: root, dir: t.TempDir()}
+	r := &region{t: t, ctx: ctx, cluster: cluster, target: configured, root: root, dir: t.TempDir(), section: transcript.Installation}
 	if r.authority, err = mesh.OpenAuthority(filepath.Join(r.dir, "ca"), r.text("trustDomain")); err != nil {
 		t.Fatal(err)
 	}
