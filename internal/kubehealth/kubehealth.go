@@ -3,7 +3,6 @@ package kubehealth
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,6 +28,13 @@ func (e *NotReadyError) Error() string {
 	return "the API server is not ready: failed checks: " + strings.Join(e.Checks, ", ")
 }
 
+// unreachedError hides the addresses in its cause from people, and shows the cause to programs.
+type unreachedError struct{ cause error }
+
+func (e *unreachedError) Error() string { return "the API server cannot be reached" }
+
+func (e *unreachedError) Unwrap() error { return e.cause }
+
 // Check returns nil if the API server at the URL reports that it is ready, which includes that it reaches its etcd. The error is a
 // NotReadyError if it reports that it is not; after any other error it did not respond. The caller sets the deadline in the context.
 func Check(ctx context.Context, client *http.Client, server string) error {
@@ -41,7 +47,7 @@ func Check(ctx context.Context, client *http.Client, server string) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the API server does not respond: %w", ctx.Err())
 		}
-		return errors.New("the API server cannot be reached")
+		return &unreachedError{err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))

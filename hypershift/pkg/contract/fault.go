@@ -26,6 +26,9 @@ const (
 	FaultDegraded Fault = "degraded"
 	// FaultNotUpgradeable makes the cluster report that it is not upgradeable to another minor version.
 	FaultNotUpgradeable Fault = "not-upgradeable"
+	// FaultEndpointBroken makes the HostedCluster report an endpoint at which nothing listens, as a load balancer without members
+	// would do. The API server and its probes work.
+	FaultEndpointBroken Fault = "endpoint-broken"
 	// FaultDeleteStuck makes a deletion wait for cloud resources forever.
 	FaultDeleteStuck Fault = "delete-stuck"
 
@@ -41,7 +44,7 @@ const (
 
 var knownFaults = []Fault{
 	FaultInfrastructureStuck, FaultEtcdQuorumLoss, FaultComponentsStuck, FaultKMSInvalid, FaultConditionsUnknown,
-	FaultDegraded, FaultNotUpgradeable, FaultDeleteStuck, FaultCloudGone, FaultNeverIgnites, FaultDrainStuck,
+	FaultDegraded, FaultNotUpgradeable, FaultEndpointBroken, FaultDeleteStuck, FaultCloudGone, FaultNeverIgnites, FaultDrainStuck,
 }
 
 // Faults is a set of faults.

@@ -2,6 +2,7 @@ package hostedapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,7 +30,8 @@ type Probes struct {
 var DefaultProbes = Probes{Interval: 10 * time.Second, Timeout: 5 * time.Second, NotReadyFailures: 2, HungFailures: 3}
 
 // watch probes a ready server until ctx ends. It stores whether the server is ready. It returns an error if the server is hung. A
-// server that reports that it is not ready, for example without etcd, is not restarted: that would not help.
+// server that reports that it is not ready, for example without etcd, or that presents a wrong certificate, is not restarted: that would
+// not help.
 func (s *server) watch(ctx context.Context) error {
 	probes := s.supervisor.options.Probes
 	client, err := s.probeClient()
@@ -58,7 +60,8 @@ func (s *server) watch(ctx context.Context) error {
 		}
 		failures++
 		var responds *kubehealth.NotReadyError
-		if errors.As(err, &responds) {
+		var presents *tls.CertificateVerificationError
+		if errors.As(err, &responds) || errors.As(err, &presents) {
 			silent = 0
 		} else if silent++; silent >= probes.HungFailures {
 			return fmt.Errorf("hung: no response to %d probes in a row", silent)

@@ -187,6 +187,9 @@ func decideKMS(c conditions, hc *hyperv1.HostedCluster, o *observation) {
 	}
 }
 
+// brokenPort is the port of contract.FaultEndpointBroken. Nothing listens there.
+const brokenPort = 1
+
 func decideEtcd(c conditions, o *observation) bool {
 	switch {
 	case o.Phase <= schedule.EtcdMissing:
@@ -315,6 +318,9 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 			c.setFalse(hyperv1.IgnitionEndpointAvailable, hyperv1.WaitingForAvailableReason, "Ignition server deployment is not yet available")
 		}
 		status.ControlPlaneEndpoint = hcp.Status.ControlPlaneEndpoint
+		if o.Faults.Has(contract.FaultEndpointBroken) && status.ControlPlaneEndpoint.Port != 0 {
+			status.ControlPlaneEndpoint.Port = brokenPort
+		}
 		status.OAuthCallbackURLTemplate = hcp.Status.OAuthCallbackURLTemplate
 		status.Configuration = hcp.Status.Configuration.DeepCopy()
 		status.ControlPlaneVersion = *hcp.Status.ControlPlaneVersion.DeepCopy()
