@@ -23,3 +23,10 @@ const (
 	FederatedCredentialLimit = "FederatedCredentialLimit"
 	MaxFederatedCredentials  = 20
 )
+
+// EtcdAvailable and APIServerAvailable are conditions of the HostedCluster: the parts of its control plane, as HyperShift sees them on
+// the management cluster. They have no messages.
+const (
+	EtcdAvailable      = "EtcdAvailable"
+	APIServerAvailable = "KubeAPIServerAvailable"
+)

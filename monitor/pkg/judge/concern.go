@@ -61,7 +61,7 @@ type advice struct {
 var advices = map[Kind]advice{
 	ShardUnreachable:     {Service, "most APIs of its management cluster do not answer", "Check the management cluster of the shard: its nodes, its network and its load balancer."},
 	NameUnresolved:       {Service, "its name cannot be resolved", "Check the DNS record of the API and the condition ExternalDNSReachable of the HostedCluster."},
-	WayBroken:            {Service, "it answers only inside its management cluster", "The control plane answers inside its management cluster. Check the router, the load balancer and the DNS record in front of it."},
+	WayBroken:            {Service, "the way to it is broken, and its control plane works", "Check the router, the load balancer and the DNS record in front of it."},
 	InsideUnreachable:    {Service, "it does not answer inside its management cluster", "Customers reach the API. Check the network policies between monitor and the control plane."},
 	APIUnreachable:       {Service, "no connection to it can be opened", "Check the pods of kube-apiserver and the router in the namespace of the control plane."},
 	APIHangs:             {Service, "it accepts connections and does not answer", "The connection opens and nothing answers. Check CPU and memory of kube-apiserver, and restart it if it hangs."},

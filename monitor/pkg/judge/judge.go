@@ -22,6 +22,9 @@ const (
 	StaleAfter = 90 * time.Second
 	// CertificateNotice is how long before its end a serving certificate is a concern.
 	CertificateNotice = 7 * 24 * time.Hour
+	// partDelay is longer than a changed condition of a part needs from the management cluster to monitor. Before, a part that is
+	// reported as available may have failed.
+	partDelay = time.Minute
 )
 
 // API is the state of a cluster's API.
@@ -80,8 +83,28 @@ type Cluster struct {
 	// is the message of the condition.
 	KeyInvalidSince time.Time
 	KeyMessage      string
+	// APIServer and Etcd are the parts of the control plane, as HyperShift sees them inside the management cluster.
+	APIServer, Etcd Part
 	// Unprobed is why monitor does not probe the API from any vantage, or empty.
 	Unprobed Reason
+}
+
+// Part is what HyperShift reports about a part of a control plane. The zero value means that it reports nothing.
+type Part struct {
+	// Status is True, False or Unknown, and Since when it changed last.
+	Status string
+	Since  time.Time
+}
+
+// The statuses of a Part that permit a statement.
+const (
+	partAvailable   = "True"
+	partUnavailable = "False"
+)
+
+// failed reports whether a part has not been available for a time. Short failures are part of restarts.
+func (p *Part) failed(now time.Time, delay time.Duration) bool {
+	return p.Status == partUnavailable && now.Sub(p.Since) >= delay
 }
 
 // Verdict is the state of one cluster at a time.
@@ -119,6 +142,7 @@ func Judge(now time.Time, cluster *Cluster, history *History, view *blindness.Vi
 		v.unknown(outside.known, outside.detail)
 	}
 	if !cluster.ReadySince.IsZero() {
+		v.judgeParts(now, cluster)
 		v.judgeCertificate(now, history)
 	}
 	return v
@@ -171,10 +195,45 @@ func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state
 			// The inside probe got further, so that its result is closer to the cause.
 			kind, seen = kindOf(&inside.failure), inside
 		}
-		v.add(kind, seen.since, seen.evidence())
+		evidence := seen.evidence()
+		if inside.known != "" && !seen.failure.Outcome.Reached() && seen.failure.Outcome != fact.DNS {
+			kind, evidence = explainSilence(now, cluster, kind, seen)
+		}
+		v.add(kind, seen.since, evidence)
 	}
 	if v.API == Available && seen.slow {
 		v.add(Slow, seen.slowSince, fmt.Sprintf("the last probe took %s", seen.last.Duration.Round(time.Millisecond)))
+	}
+}
+
+// explainSilence returns why an API does not answer outside, from what HyperShift reports about the parts of its control plane: a part
+// that is not available is the cause; if all are available for long enough, it is the way to them.
+func explainSilence(now time.Time, cluster *Cluster, kind Kind, seen *state) (because Kind, evidence string) {
+	evidence = seen.evidence()
+	switch {
+	case cluster.Etcd.Status == partUnavailable:
+		return EtcdFails, evidence + "; HyperShift reports that etcd is not available"
+	case cluster.APIServer.Status == partUnavailable:
+		return kind, evidence + "; HyperShift reports that kube-apiserver is not available"
+	case cluster.APIServer.Status == partAvailable && now.Sub(seen.since) >= partDelay:
+		return WayBroken, evidence + "; HyperShift reports that kube-apiserver is available"
+	}
+	return kind, evidence
+}
+
+// judgeParts adds concerns about parts of the control plane that no probe showed: of clusters that are not probed, and of those whose
+// API still answers.
+func (v *Verdict) judgeParts(now time.Time, cluster *Cluster) {
+	delay := partDelay
+	if cluster.Unprobed != "" {
+		delay = 0
+	}
+	switch {
+	case v.API == Unavailable || v.During != "":
+	case cluster.Etcd.failed(now, delay):
+		v.add(EtcdFails, cluster.Etcd.Since, "HyperShift reports that etcd is not available")
+	case v.API == Unknown && cluster.APIServer.failed(now, delay):
+		v.add(APIFails, cluster.APIServer.Since, "HyperShift reports that kube-apiserver is not available")
 	}
 }
 

@@ -41,6 +41,12 @@ func TestJudge(t *testing.T) {
 		Counts bool
 		Kinds  []Kind
 	}
+	with := func(change func(*Cluster)) Cluster {
+		c := ready
+		change(&c)
+		return c
+	}
+	part := func(status string) Part { return Part{Status: status, Since: start.Add(-2 * time.Minute)} }
 	down := func(kinds ...Kind) want { return want{API: Unavailable, Counts: true, Kinds: kinds} }
 	for reason, c := range map[string]struct {
 		cluster         Cluster
@@ -51,7 +57,23 @@ func TestJudge(t *testing.T) {
 		slow            bool
 		want            want
 	}{
-		"healthy":                                {cluster: ready, outside: repeated(fact.OK, 3), want: want{API: Available, Counts: true}},
+		"healthy": {cluster: ready, outside: repeated(fact.OK, 3), want: want{API: Available, Counts: true}},
+		"silence, and the API server works inside": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("True"), part("True") }),
+			outside: repeated(fact.ConnectTimeout, 9), want: down(WayBroken)},
+		"the report from inside may be older than the outage": {cluster: with(func(c *Cluster) { c.APIServer = part("True") }),
+			outside: repeated(fact.ConnectTimeout, 4), want: down(APIUnreachable)},
+		"silence, and the API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("True") }),
+			outside: repeated(fact.Refused, 9), want: down(APIUnreachable)},
+		"a hung API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer = part("False") }), outside: repeated(fact.Timeout, 9), want: down(APIHangs)},
+		"silence because of etcd": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("False") }),
+			outside: repeated(fact.Refused, 9), want: down(EtcdFails)},
+		"an unresolved name is its own cause": {cluster: with(func(c *Cluster) { c.APIServer = part("True") }), outside: repeated(fact.DNS, 9), want: down(NameUnresolved)},
+		"an answer is closer to the cause than a report": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("False") }),
+			outside: repeated(fact.ServerError, 9), want: down(APIFails)},
+		"etcd fails and the API still answers": {cluster: with(func(c *Cluster) { c.Etcd = part("False") }), outside: repeated(fact.OK, 3),
+			want: want{API: Available, Counts: true, Kinds: []Kind{EtcdFails}}},
+		"a private cluster without its API server": {cluster: with(func(c *Cluster) { c.Unprobed, c.APIServer = Blocked, part("False") }),
+			want: want{API: Unknown, Reason: Blocked, Kinds: []Kind{APIFails}}},
 		"one success is enough at first":         {cluster: ready, outside: repeated(fact.OK, 1), want: want{API: Available, Counts: true}},
 		"one failure is not enough":              {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Refused}, want: want{API: Available, Counts: true}},
 		"one failure at first is no state":       {cluster: ready, outside: []fact.Outcome{fact.Refused}, want: want{API: Unknown, Reason: NotProbed}},

@@ -45,8 +45,16 @@ func entryOf(c *clusterservicev1.Cluster, known *Entry, addresses []netip.Addr, 
 		}
 	}
 	for _, condition := range s.GetConditions() {
-		if condition.GetType() == clustercondition.EncryptionKeyUsable && condition.GetStatus() == "False" {
-			entry.Cluster.KeyInvalidSince, entry.Cluster.KeyMessage = condition.GetLastTransitionTime().AsTime(), condition.GetMessage()
+		part := judge.Part{Status: condition.GetStatus(), Since: condition.GetLastTransitionTime().AsTime()}
+		switch condition.GetType() {
+		case clustercondition.EncryptionKeyUsable:
+			if condition.GetStatus() == "False" {
+				entry.Cluster.KeyInvalidSince, entry.Cluster.KeyMessage = part.Since, condition.GetMessage()
+			}
+		case clustercondition.APIServerAvailable:
+			entry.Cluster.APIServer = part
+		case clustercondition.EtcdAvailable:
+			entry.Cluster.Etcd = part
 		}
 	}
 	switch {
