@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,8 +31,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
 )
 
+// heapGrowth is how much the heap may grow before it is collected, in percent. Most of it are connections, which live long; the default
+// of 100 would need twice their memory.
+const heapGrowth = 30
+
+// limitHeap sets heapGrowth unless the environment has another value.
+func limitHeap() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+}
+
 // Run connects to Cosmos DB and Cluster Service and works until ctx ends.
 func Run(ctx context.Context, p *process.Process, options Options) error {
+	limitHeap()
 	transport, err := options.Mesh.Load(mesh.Monitor)
 	if err != nil {
 		return err

@@ -208,8 +208,24 @@ func (r *region) sees(want int, replicas ...*replica) {
 	})
 }
 
-// TestReplicasShareClusters probes many clusters with two replicas, of which one loses Cosmos DB and then returns, and deletes all of
-// them.
+// records returns the number of clusters with a record.
+func (r *region) records() int {
+	r.t.Helper()
+	records := 0
+	for group := range observer.Groups {
+		err := r.db.HealthRecords(r.t.Context(), group, func(*database.HealthRecord) error {
+			records++
+			return nil
+		})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return records
+}
+
+// TestReplicasShareClusters probes many clusters with two replicas, of which one loses Cosmos DB, and deletes all of them. No series,
+// record or connection of theirs is left. `make monitor-scale` runs it with 500 clusters.
 func TestReplicasShareClusters(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -243,6 +259,12 @@ func TestReplicasShareClusters(t *testing.T) {
 	})
 	r.sees(*clusters, first)
 	second.stop()
+	eventually.Holds(t, 2*time.Minute, "the state of each cluster is recorded", func() error {
+		if records := r.records(); records != *clusters {
+			return fmt.Errorf("%d records", records)
+		}
+		return nil
+	})
 
 	for i := range *clusters {
 		r.delete(i)
@@ -251,8 +273,15 @@ func TestReplicasShareClusters(t *testing.T) {
 		if values := first.values(t); values["series"] != 0 || values["monitor_connections"] != 0 || values["monitor_clusters"] != 0 || r.farm.Open() != 0 {
 			return fmt.Errorf("%v, and %d connections are open", values, r.farm.Open())
 		}
+		if records := r.records(); records != 0 {
+			return fmt.Errorf("%d clusters are recorded", records)
+		}
 		return nil
 	})
+	// The leases of clusters are those of groups, whatever the number of clusters.
+	if owned := first.values(t)["monitor_groups_owned"]; owned != observer.Groups {
+		t.Errorf("the replica owns %v groups", owned)
+	}
 }
 
 // TestFaultsAreNamed breaks API servers in several ways. Each is found, and the concern names the right cause.

@@ -40,6 +40,7 @@ func runReplica() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	limitHeap()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() {

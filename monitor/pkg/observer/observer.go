@@ -305,6 +305,17 @@ func (o *Observer) restore(c *cluster, record *database.HealthRecord, now time.T
 	}
 }
 
+// firstProbe returns when a cluster is probed first. If its time came within the last half of the interval, its previous owner may have
+// missed it, so that it is not left for another interval. These probes are spread, because each one opens a connection.
+func (o *Observer) firstProbe(uid string) time.Time {
+	now := o.now()
+	next := wheel.Next(uid, o.interval, now)
+	if missed := now.Sub(next.Add(-o.interval)); missed < o.interval/2 {
+		return now.Add(missed * 2 / 3)
+	}
+	return next
+}
+
 // noteVerdict logs a changed state of an API.
 func (o *Observer) noteVerdict(ctx context.Context, c *cluster, verdict *judge.Verdict, now time.Time) {
 	if verdict.API == judge.Unknown || verdict.API == c.state {
@@ -416,7 +427,7 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.prober.Forget(entry.UID)
 		c.history, c.last, c.state, c.changed = judge.History{}, fact.Result{}, "", time.Time{}
 	case !known:
-		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, o.interval, o.now()))
+		o.wheel.Schedule(entry.UID, o.firstProbe(entry.UID))
 	case !probed: // it became ready or was allowed: probe it at once
 		o.wheel.Schedule(entry.UID, o.now())
 	}

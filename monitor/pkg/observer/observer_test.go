@@ -134,10 +134,10 @@ func TestEveryClusterIsProbedEveryInterval(t *testing.T) {
 		defer s.mu.Unlock()
 		for _, uid := range uids {
 			probes := s.probes[uid]
-			if len(probes) < 10 || len(probes) > 11 {
+			if len(probes) < 10 || len(probes) > 12 {
 				t.Fatalf("%s was probed %d times in 10 intervals", uid, len(probes))
 			}
-			for i := range probes[1:] {
+			for i := 1; i < len(probes)-1; i++ { // the first probe may be early; see firstProbe
 				if gap := probes[i+1].Sub(probes[i]); gap < Interval-3*time.Second || gap > Interval+3*time.Second {
 					t.Fatalf("%s: %s between two probes", uid, gap)
 				}
@@ -335,8 +335,8 @@ func TestDeletedClustersLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestTakeover: a replica that loses its groups stops at once, and the next owner knows the state of every cluster within an
-// interval.
+// TestTakeover: a replica that loses its groups stops at once, and the next owner, ten seconds later, knows the state of every cluster
+// within an interval. It soon makes up for the probes that nobody sent meanwhile.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestTakeover(t *testing.T) {
 		for g := range Groups {
 			first.GroupLost(partition.Group(g))
 		}
-		time.Sleep(time.Second) // probes that ran have ended
+		time.Sleep(10 * time.Second)
 		if series := gather(t, registry); series["monitor_cluster_info"] != 0 || s.connections() != 0 {
 			t.Errorf("the first replica has %d clusters and %d connections", series["monitor_cluster_info"], s.connections())
 		}
@@ -362,7 +362,7 @@ func TestTakeover(t *testing.T) {
 		defer s.mu.Unlock()
 		for uid, probes := range s.probes {
 			last := before[uid][len(before[uid])-1]
-			if gap := probes[len(before[uid])].Sub(last); gap > 2*Interval {
+			if gap := probes[len(before[uid])].Sub(last); gap > 50*time.Second {
 				t.Errorf("%s: %s between the probes of the two replicas", uid, gap)
 			}
 		}

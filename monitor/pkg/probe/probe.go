@@ -37,6 +37,8 @@ const (
 	RenewAfter = 10 * time.Minute
 	// maxResponse is the size of the largest response, and maxBody the part of its body that is read.
 	maxResponse, maxBody = 64 << 10, 16 << 10
+	// maxPools is the number of different authorities whose pools are shared.
+	maxPools = 256
 	// bufferSize is the size of the buffers that probes share.
 	bufferSize = 2 << 10
 )
@@ -70,8 +72,10 @@ type Prober struct {
 	options Options
 	buffers sync.Pool
 
-	mu     sync.Mutex
-	kept   map[string]*connection
+	mu   sync.Mutex
+	kept map[string]*connection
+	// pools are the last pools of authorities by their PEM.
+	pools  map[string]*x509.CertPool
 	closed bool
 }
 
@@ -96,7 +100,7 @@ func New(options Options) *Prober {
 	setDefault(&options.Deadline, Deadline)
 	setDefault(&options.ConnectDeadline, connectDeadline)
 	setDefault(&options.RenewAfter, RenewAfter)
-	p := &Prober{options: options, kept: map[string]*connection{}}
+	p := &Prober{options: options, kept: map[string]*connection{}, pools: map[string]*x509.CertPool{}}
 	p.buffers.New = func() any { return bufio.NewReaderSize(nil, bufferSize) }
 	return p
 }
@@ -207,8 +211,8 @@ func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Res
 	if err != nil {
 		return failed(stepTarget, err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(target.Authorities)) {
+	roots := p.roots(target.Authorities)
+	if roots == nil {
 		return failed(stepTarget, errors.New("the authorities contain no certificate"))
 	}
 	connecting, cancel := context.WithTimeout(ctx, p.options.ConnectDeadline)
@@ -223,6 +227,25 @@ func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Res
 		return failed(stepHandshake, err)
 	}
 	return &connection{Conn: conn, target: target, host: u.Host, opened: p.options.Now(), certificateEnd: endOf(conn.ConnectionState())}, fact.Result{}
+}
+
+// roots returns the pool of authorities in PEM; nil if they contain no certificate. Most clusters have the same ones, and each
+// connection keeps its pool, so that pools are shared.
+func (p *Prober) roots(authorities string) *x509.CertPool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pool := p.pools[authorities]; pool != nil {
+		return pool
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(authorities)) {
+		return nil
+	}
+	if len(p.pools) >= maxPools {
+		clear(p.pools)
+	}
+	p.pools[authorities] = pool
+	return pool
 }
 
 // parseURL returns the URL of an API server.

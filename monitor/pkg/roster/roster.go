@@ -29,6 +29,9 @@ const (
 	stableAfter = 10 * time.Second
 )
 
+// maxAuthorities is the number of different authorities that clusters share.
+const maxAuthorities = 256
+
 // Listener receives the changes of the roster, one at a time.
 type Listener interface {
 	// Set adds or replaces an entry. Remove removes it.
@@ -56,6 +59,8 @@ type Roster struct {
 	revision int64
 	synced   bool
 	failure  error
+	// authorities are the last different authorities of serving certificates.
+	authorities map[string]string
 	// unseen are the clusters that a watch from the beginning has not sent yet; nil if the watch has caught up.
 	unseen map[string]bool
 }
@@ -65,7 +70,7 @@ func New(rpc clusterservicev1.ClusterServiceClient, listener Listener, options O
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Roster{rpc: rpc, listener: listener, options: options, entries: map[string]Entry{}, unseen: map[string]bool{}}
+	return &Roster{rpc: rpc, listener: listener, options: options, entries: map[string]Entry{}, authorities: map[string]string{}, unseen: map[string]bool{}}
 }
 
 // Run follows the watch until ctx ends.
@@ -176,11 +181,25 @@ func (r *Roster) observe(c *clusterservicev1.Cluster) {
 		known = &entry
 	}
 	entry := entryOf(c, known, r.options.Addresses, r.options.Now())
+	entry.Target.Authorities = r.shared(entry.Target.Authorities)
 	if known != nil && *known == entry {
 		return
 	}
 	r.entries[uid] = entry
 	r.listener.Set(entry)
+}
+
+// shared returns the same string for equal authorities. Most clusters have the same ones, which are longer than everything else about a
+// cluster.
+func (r *Roster) shared(authorities string) string {
+	if known, ok := r.authorities[authorities]; ok {
+		return known
+	}
+	if len(r.authorities) >= maxAuthorities {
+		clear(r.authorities)
+	}
+	r.authorities[authorities] = authorities
+	return authorities
 }
 
 func (r *Roster) remove(uid string) {
