@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -108,6 +108,10 @@ alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with
 drills: third-party postgresql ## make alerts fire in a local region, through a real Prometheus and Alertmanager, and end
 	tooling/third-party/build.sh observability
 	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 60m -v ./test/drills -drills-all
+
+monitor-scale: ## create and delete 500 clusters that monitor probes, and measure a replica with 10,000 that is killed (ten minutes)
+	go test -count=1 -timeout 20m -v -run TestReplicasShareClusters ./monitor/pkg/app -clusters=500
+	go test -count=1 -timeout 20m -v -run TestReplicaIsReplacedAfterKill ./monitor/pkg/app -clusters=10000 -interval=30s -rounds=7
 
 # The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
 # captured data.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -46,10 +48,14 @@ func awaitMonitored(t *testing.T, ctx context.Context, uid string) {
 	})
 }
 
-// awaitNotMonitored waits until monitor exports nothing of a deleted cluster.
+// awaitNotMonitored waits until monitor exports nothing of a deleted cluster, and its journal has nothing.
 func awaitNotMonitored(t *testing.T, ctx context.Context, uid string) {
 	t.Helper()
+	db := storeAs(t, "admin")
 	eventually.Before(ctx, t, "monitor has forgotten the cluster", func() error {
+		if record, _, err := db.HealthRecord(ctx, int(partition.Of(uid, database.MonitorGroups)), uid); err != nil || record != nil {
+			return fmt.Errorf("the journal has %+v, %w", record, err)
+		}
 		if series := clusterSeries(t, ctx, uid); len(series) > 0 {
 			return fmt.Errorf("monitor exports %v", series)
 		}

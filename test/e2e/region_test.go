@@ -20,6 +20,9 @@ import (
 // region is shared by the tests, because starting one takes longer than most of them.
 var region *local.Region
 
+// regionDir is the folder of the region's state.
+var regionDir string
+
 // TestMain runs the tests. kubectl calls this program as hcpctl, because the tests run hcpctl's commands in this process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "break-glass" {
@@ -48,6 +51,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	regionDir = dir
 	timeScale, freePorts := 0.002, 0
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
