@@ -129,13 +129,16 @@ func (db *DB) HealthRecords(ctx context.Context, group int, each func(*HealthRec
 	})
 }
 
-// WriteHealthRecord replaces the record of a cluster by what change makes of it, or creates it. It calls change again, with what
-// another writer wrote, after a conflict.
-func (db *DB) WriteHealthRecord(ctx context.Context, group int, uid string, change func(*HealthRecord)) error {
-	for range maxJournalConflicts {
-		item, err := db.readJournalItem(ctx, group, recordID(uid))
-		if err != nil {
-			return err
+// WriteHealthRecord replaces the record of a cluster by what change makes of it, or creates it. With exists, it begins with a read; without,
+// with a creation. It calls change again, with what another writer wrote, after a conflict.
+func (db *DB) WriteHealthRecord(ctx context.Context, group int, uid string, exists bool, change func(*HealthRecord)) error {
+	for attempt := range maxJournalConflicts {
+		var item *journalItem
+		if exists || attempt > 0 {
+			var err error
+			if item, err = db.readJournalItem(ctx, group, recordID(uid)); err != nil {
+				return err
+			}
 		}
 		if item == nil {
 			item = &journalItem{ID: recordID(uid), Group: strconv.Itoa(group)}

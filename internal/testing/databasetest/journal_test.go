@@ -19,8 +19,10 @@ func TestJournalIsBoundedAndRemoved(t *testing.T) {
 	entry := func(at time.Time, kind string) adminv1.JournalEntry {
 		return adminv1.JournalEntry{Time: at, Event: adminv1.JournalConcernBegan, Kind: kind}
 	}
+	exists := false // a wrong one is corrected
 	write := func(entries ...adminv1.JournalEntry) error {
-		return db.WriteHealthRecord(ctx, 3, "uid", func(r *database.HealthRecord) {
+		exists = !exists
+		return db.WriteHealthRecord(ctx, 3, "uid", exists, func(r *database.HealthRecord) {
 			r.Health = adminv1.Health{API: adminv1.HealthUnavailable, Since: now}
 			r.Failing = map[string]time.Time{"outside": now}
 			r.Append(now, entries...)

@@ -28,8 +28,10 @@ const (
 	// writeInterval is the time between two rounds of writes, and reportInterval that between two reports of a group.
 	writeInterval  = time.Second
 	reportInterval = 30 * time.Second
-	// maxWrites is the number of concurrent requests to Cosmos DB, and writeTimeout the time of one round.
-	maxWrites    = 8
+	// maxChanges is the number of clusters of which a round writes changes, the urgent ones first, maxWrites that of concurrent requests
+	// to Cosmos DB, and writeTimeout the time of one round. The first states of thousands of clusters must not delay the leases.
+	maxChanges   = 50
+	maxWrites    = 4
 	writeTimeout = 20 * time.Second
 	// logInterval is the shortest time between two log records about failed requests.
 	logInterval = 15 * time.Second
@@ -38,7 +40,7 @@ const (
 // Store stores the records. *database.DB implements it.
 type Store interface {
 	HealthRecords(ctx context.Context, group int, each func(*database.HealthRecord) error) error
-	WriteHealthRecord(ctx context.Context, group int, uid string, change func(*database.HealthRecord)) error
+	WriteHealthRecord(ctx context.Context, group int, uid string, exists bool, change func(*database.HealthRecord)) error
 	RemoveHealthRecord(ctx context.Context, group int, uid string) error
 	WriteGroupReport(ctx context.Context, group int, report database.GroupReport) error
 }
@@ -90,8 +92,12 @@ type change struct {
 	health  adminv1.Health
 	failing map[string]time.Time
 	entries []adminv1.JournalEntry
-	removed bool
+	// first means that there was no record, and removed that the record is to be removed.
+	first, removed bool
 }
+
+// urgent reports whether a change is more than the first state of a working cluster.
+func (c *change) urgent() bool { return !c.first || c.health.API != adminv1.HealthAvailable }
 
 // New returns a Journal without groups.
 func New(store Store, options Options) *Journal {
@@ -162,11 +168,12 @@ func (j *Journal) Observe(number partition.Group, uid string, recorded adminv1.H
 	if g == nil {
 		return recorded
 	}
+	next := &change{health: health, failing: failing, entries: entries, first: recorded.API == ""}
 	if old := g.changes[uid]; old != nil && !old.removed {
 		entries = slices.Concat(old.entries, entries)
-		entries = entries[max(0, len(entries)-database.JournalEntries):]
+		next.entries, next.first = entries[max(0, len(entries)-database.JournalEntries):], old.first
 	}
-	g.changes[uid] = &change{health: health, failing: failing, entries: entries}
+	g.changes[uid] = next
 	return health
 }
 
@@ -199,17 +206,17 @@ func (j *Journal) round(ctx context.Context, observer Observer) {
 	defer cancel()
 	var work errgroup.Group
 	work.SetLimit(maxWrites)
-	synced := j.options.Synced()
-	for number, g := range j.owned() {
+	synced, owned := j.options.Synced(), j.owned()
+	for number, g := range owned {
 		switch {
 		case !g.loaded && synced:
 			work.Go(func() error { j.load(ctx, number, g, observer); return nil })
 		case g.loaded && j.reportDue(g):
 			work.Go(func() error { j.report(ctx, number, g); return nil })
 		}
-		for uid, c := range j.changesOf(g) {
-			work.Go(func() error { j.write(ctx, number, g, uid, c); return nil })
-		}
+	}
+	for _, w := range j.due(owned) {
+		work.Go(func() error { j.write(ctx, w.number, w.group, w.uid, w.change); return nil })
 	}
 	_ = work.Wait()
 }
@@ -224,14 +231,33 @@ func (j *Journal) owned() map[partition.Group]*group {
 	return owned
 }
 
-func (j *Journal) changesOf(g *group) map[string]*change {
+// pendingChange is a change with the cluster and the group that it belongs to.
+type pendingChange struct {
+	number partition.Group
+	group  *group
+	uid    string
+	*change
+}
+
+// due returns at most maxChanges changes, the urgent ones first.
+func (j *Journal) due(owned map[partition.Group]*group) []pendingChange {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	changes := make(map[string]*change, len(g.changes))
-	for uid, c := range g.changes {
-		changes[uid] = c
+	var urgent, others []pendingChange
+	for number, g := range owned {
+		for uid, c := range g.changes {
+			switch {
+			case len(urgent) >= maxChanges:
+				return urgent
+			case c.urgent():
+				urgent = append(urgent, pendingChange{number, g, uid, c})
+			case len(others) < maxChanges:
+				others = append(others, pendingChange{number, g, uid, c})
+			}
+		}
 	}
-	return changes
+	all := append(urgent, others...)
+	return all[:min(len(all), maxChanges)]
 }
 
 // owns reports whether a group was not lost meanwhile.
@@ -293,7 +319,7 @@ func (j *Journal) write(ctx context.Context, number partition.Group, g *group, u
 	if c.removed {
 		err = j.store.RemoveHealthRecord(ctx, int(number), uid)
 	} else {
-		err = j.store.WriteHealthRecord(ctx, int(number), uid, func(r *database.HealthRecord) {
+		err = j.store.WriteHealthRecord(ctx, int(number), uid, !c.first, func(r *database.HealthRecord) {
 			r.Health, r.Failing = c.health, c.failing
 			r.Append(j.options.Now(), c.entries...)
 		})
