@@ -48,8 +48,6 @@ const (
 	// maxProbes is the number of concurrent probes, and maxShardProbes that of one provision shard: an unreachable shard, whose
 	// probes take long, does not delay the others.
 	maxProbes, maxShardProbes = 64, 16
-	// delayed is the pause before a probe is tried again that exceeded a bound.
-	delayed = time.Second
 	// slots is the number of lists of the wheel; with tick they cover more than the longest interval.
 	slots = 512
 )
@@ -94,6 +92,8 @@ type Observer struct {
 	entries  map[partition.Group]map[string]roster.Entry
 	clusters map[string]*cluster
 	wheel    *wheel.Wheel[string]
+	// waiting are the clusters whose probes are due, in this order. It may have more entries of clusters that do not wait any more.
+	waiting  []string
 	detector *blindness.Detector
 	blind    bool
 	running  int
@@ -106,7 +106,10 @@ type cluster struct {
 	history judge.History
 	// probing is set while a probe runs. probes counts them; failures and expected are those failures that count for the service
 	// level, and those that do not.
-	probing                    bool
+	probing bool
+	// waiting means that a probe is due and in Observer.waiting; late that it exceeded a bound, and stale that the state has become
+	// unknown meanwhile.
+	waiting, late, stale       bool
 	probes, failures, expected float64
 	last                       fact.Result
 	// state is the last known state of the API, and changed since when.
@@ -147,23 +150,28 @@ func (o *Observer) Run(ctx context.Context) {
 	}
 }
 
-// begin starts the probes that are due.
+// begin starts the probes that are due, in the order in which they became due. Those that exceed a bound wait for the next tick.
 func (o *Observer) begin(ctx context.Context, probes *sync.WaitGroup) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
 	for _, uid := range o.wheel.Advance(now) {
+		o.clusters[uid].waiting = true
+		o.waiting = append(o.waiting, uid)
+	}
+	left := o.waiting[:0]
+	for _, uid := range o.waiting {
 		c := o.clusters[uid]
-		shard := c.entry.Cluster.Shard
-		if c.probing || o.running >= maxProbes || o.perShard[shard] >= maxShardProbes {
-			o.metrics.delayed.Inc()
-			o.wheel.Schedule(uid, now.Add(delayed))
-			if !c.last.Time.IsZero() && now.Sub(c.last.Time) > judge.StaleAfter {
-				o.keep(c, o.judge(c, now))
-			}
+		if c == nil || !c.waiting { // forgotten, or no longer probed
 			continue
 		}
-		c.probing = true
+		shard := c.entry.Cluster.Shard
+		if c.probing || o.running >= maxProbes || o.perShard[shard] >= maxShardProbes {
+			o.delay(c, now)
+			left = append(left, uid)
+			continue
+		}
+		c.waiting, c.late, c.stale, c.probing = false, false, false, true
 		o.running++
 		o.perShard[shard]++
 		target, check := c.entry.Target, checkOf(c)
@@ -172,7 +180,21 @@ func (o *Observer) begin(ctx context.Context, probes *sync.WaitGroup) {
 			o.record(ctx, c, shard, &result)
 		})
 	}
+	clear(o.waiting[len(left):])
+	o.waiting = left
 	o.noteView(ctx, o.detector.View(now))
+}
+
+// delay counts a probe that exceeds a bound, and records once that the state of its cluster has become unknown.
+func (o *Observer) delay(c *cluster, now time.Time) {
+	if !c.late {
+		c.late = true
+		o.metrics.delayed.Inc()
+	}
+	if !c.stale && !c.last.Time.IsZero() && now.Sub(c.last.Time) > judge.StaleAfter {
+		c.stale = true
+		o.keep(c, o.judge(c, now))
+	}
 }
 
 func checkOf(c *cluster) fact.Check {
@@ -422,6 +444,7 @@ func (o *Observer) watch(entry roster.Entry) {
 	c.entry = entry
 	switch {
 	case entry.Cluster.Unprobed != "":
+		c.waiting = false
 		o.wheel.Cancel(entry.UID)
 		o.detector.Forget(entry.UID)
 		o.prober.Forget(entry.UID)
