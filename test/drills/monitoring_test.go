@@ -24,7 +24,7 @@ import (
 )
 
 // scale divides the windows and hold times of rules, and the times of Alertmanager, so that a drill takes minutes at most. What is longer than
-// an hour is divided by longScale beyond that hour: 6h are 198 s and 3d are 7 minutes.
+// an hour is divided by longScale beyond that hour: 6h are 198 s and 3d are 7 minutes. shortHold has the scale of hold times.
 const (
 	scale     = 20
 	longScale = 1000
@@ -68,7 +68,7 @@ var (
 	// and so do shorter ages, which depend on how often processes report.
 	age = regexp.MustCompile(`> ([0-9]{3,}|[0-9]+ \* 3600)\b`)
 	// bucket matches the bounds of the objectives of durations of operations.
-	bucket = regexp.MustCompile(`le="(1200|1500)"`)
+	bucket = regexp.MustCompile(`le=~"(1200|1500)\b`)
 )
 
 // shortAge returns a limit of an age on the scale of the drills.
@@ -85,7 +85,23 @@ func shortAge(match string) string {
 	if seconds < 900 {
 		return match
 	}
-	return fmt.Sprintf("> %d", short(seconds))
+	return fmt.Sprintf("> %d", max(leastAge, short(seconds)))
+}
+
+// leastAge is the least limit of an age in seconds: some ages grow to a minute without a fault.
+const leastAge = 120
+
+// shortHold returns a time for which a condition must hold: 10 minutes are divided by scale, and what is longer by holdScale.
+func shortHold(text string) string {
+	const (
+		part      = 10 * time.Minute
+		holdScale = 60
+	)
+	hold, err := time.ParseDuration(text)
+	if err != nil {
+		return text
+	}
+	return fmt.Sprintf("%ds", max(1, int((min(hold, part)/scale+max(0, hold-part)/holdScale).Seconds())))
 }
 
 // shortExpression returns an expression with short windows and ages.
@@ -100,7 +116,7 @@ func shortExpression(expression string) string {
 		})
 	})
 	expression = age.ReplaceAllStringFunc(expression, shortAge)
-	return bucket.ReplaceAllString(expression, `le="60"`) // the nearest bucket to a twentieth of 20 minutes
+	return bucket.ReplaceAllString(expression, `le=~"60`) // the nearest bucket to a twentieth of 20 minutes
 }
 
 // startMonitoring starts Alertmanager with the configuration of a production environment, and Prometheus with all rules of the repository. ops
@@ -151,7 +167,7 @@ func shortRules(t *testing.T) string {
 				r := &group.Rules[i]
 				r.Expr = shortExpression(r.Expr)
 				if r.For != "" {
-					r.For = shorten(r.For)
+					r.For = shortHold(r.For)
 				}
 			}
 			groups = append(groups, group)

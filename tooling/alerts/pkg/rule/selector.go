@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Selector selects series of a metric by their labels.
+// Selector selects series of a metric by their labels. It is comparable by its text.
 type Selector struct {
 	// Name is the name of the metric.
 	Name string
