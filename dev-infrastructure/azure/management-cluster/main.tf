@@ -72,6 +72,15 @@ module "secrets_role" {
   depends_on = [module.vault]
 }
 
+# Control planes read the credentials of clusters' identities from the vault of the region, as the identity of the secrets store driver.
+module "identities_role" {
+  source    = "../modules/role"
+  scope     = var.outer.region.vaults.identities.id
+  role      = local.secretsUser
+  principal = module.cluster.secrets_provider.objectId
+  purpose   = "${local.stamp.name}-control-planes"
+}
+
 # The agent at the broker. Event Grid gives it the topics of the consumer in its attributes. Its name there is that of its certificate, which an
 # authority issues only for names in the zone of the region; a consumer has the name of the cluster.
 resource "azapi_resource" "event_client" {
@@ -125,10 +134,23 @@ module "endpoint" {
   depends_on = [module.vault]
 }
 
+module "identities_endpoint" {
+  source   = "../modules/private-endpoint"
+  name     = "${local.stamp.name}-identities"
+  group    = azapi_resource.group.id
+  location = local.location
+  subnet   = module.cluster.endpoints_subnet
+  target   = var.outer.region.vaults.identities.id
+  kind     = local.targets.vault.kind
+  zone     = azapi_resource.private_zone["vault"].id
+}
+
 output "result" {
   value = {
     cluster = { id = module.cluster.id, fqdn = module.cluster.fqdn, issuer = module.cluster.issuer }
     vault   = { id = local.vault, uri = module.vault.uri }
     agent   = { id = azapi_resource.agent.id, name = azapi_resource.agent.name, clientId = azapi_resource.agent.output.properties.clientId }
+    # AKS gives the identity a name that follows from that of the cluster.
+    controlPlanes = { name = local.stamp.hypershiftOperator.managedIdentity, clientId = module.cluster.secrets_provider.clientId }
   }
 }

@@ -204,7 +204,7 @@ resource "azapi_resource" "cluster" {
       autoUpgradeProfile = { upgradeChannel = "none", nodeOSUpgradeChannel = "NodeImage" }
     }
   }
-  response_export_values = ["properties.fqdn", "properties.oidcIssuerProfile.issuerURL"]
+  response_export_values = ["properties.fqdn", "properties.oidcIssuerProfile.issuerURL", "properties.addonProfiles.azureKeyvaultSecretsProvider.identity"]
   # The control plane needs its roles before it creates nodes.
   depends_on = [module.network_role, module.kubelet_role]
   lifecycle { prevent_destroy = !var.allow_loss }
@@ -213,6 +213,8 @@ resource "azapi_resource" "cluster" {
 output "id" { value = azapi_resource.cluster.id }
 output "issuer" { value = azapi_resource.cluster.output.properties.oidcIssuerProfile.issuerURL }
 output "fqdn" { value = azapi_resource.cluster.output.properties.fqdn }
+# The identity that AKS creates for the secrets store driver: clientId and objectId.
+output "secrets_provider" { value = azapi_resource.cluster.output.properties.addonProfiles.azureKeyvaultSecretsProvider.identity }
 output "network" { value = azapi_resource.network.id }
 output "endpoints_subnet" {
   value      = "${local.network}/subnets/privateEndpoints"

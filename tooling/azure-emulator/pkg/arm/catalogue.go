@@ -40,7 +40,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.Network/privateDnsZones", privateVersion, true, true, storedType{global: true}},
 		{"Microsoft.Network/privateDnsZones/virtualNetworkLinks", privateVersion, true, true, storedType{global: true}},
 
-		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster}},
+		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, principal: secretsProvider + ".identity.objectId"}},
 		{"Microsoft.ContainerService/managedClusters/agentPools", aksVersion, false, true, storedType{}},
 		{"Microsoft.ContainerService/managedClusters/maintenanceConfigurations", aksVersion, false, false, storedType{}},
 

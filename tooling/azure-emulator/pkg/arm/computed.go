@@ -36,6 +36,9 @@ func publicAddress(r *Resource) map[string]any {
 	return map[string]any{"ipAddress": fmt.Sprintf("203.0.113.%d", sum[0])}
 }
 
+// secretsProvider is the add-on of a cluster that reads Key Vaults.
+const secretsProvider = "addonProfiles.azureKeyvaultSecretsProvider"
+
 func managedCluster(r *Resource) map[string]any {
 	prefix, _ := r.Properties["dnsPrefix"].(string)
 	computed := map[string]any{
@@ -45,6 +48,13 @@ func managedCluster(r *Resource) map[string]any {
 	}
 	if enabled, _ := valueAt(r.Properties, "oidcIssuerProfile.enabled").(bool); enabled {
 		computed["oidcIssuerProfile.issuerURL"] = fmt.Sprintf("https://%s.oic.prod-aks.azure.com/%s/%s/", r.Location, homeTenant, stable(r, "issuer"))
+	}
+	if enabled, _ := valueAt(r.Properties, secretsProvider+".enabled").(bool); enabled {
+		computed[secretsProvider+".identity"] = map[string]any{
+			"resourceId": fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.ManagedIdentity/userAssignedIdentities/azurekeyvaultsecretsprovider-%s",
+				strings.Split(r.ID, "/")[2], computed["nodeResourceGroup"], r.Name),
+			"clientId": stable(r, "secrets provider client"), "objectId": stable(r, "secrets provider object"),
+		}
 	}
 	return computed
 }

@@ -26,6 +26,8 @@ type storedType struct {
 	immutable []string
 	// computed returns the properties that the provider sets, as paths with dots. It is called for each write.
 	computed func(r *Resource) map[string]any
+	// principal is the path of a computed property with the principal of an identity that the provider creates, or "".
+	principal string
 }
 
 // namePattern matches the names that Resource Manager accepts for all types.
@@ -58,6 +60,11 @@ func putStored(c *call, old, wanted *Resource) error {
 	if t.computed != nil {
 		for path, value := range t.computed(wanted) {
 			setAt(wanted.Properties, path, value)
+		}
+	}
+	if created, _ := valueAt(wanted.Properties, t.principal).(string); created != "" {
+		if err := c.tx.Put(principals, created, wanted.ID); err != nil {
+			return err
 		}
 	}
 	return c.createImplicit(k, old, wanted)

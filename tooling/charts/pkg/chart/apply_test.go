@@ -90,7 +90,7 @@ func (s *server) apply(t *testing.T, object *unstructured.Unstructured, dryRun b
 func TestRealAPIServer(t *testing.T) {
 	s, targets := startServer(t), charttest.Targets(t)
 	t.Run("accepts every object of every chart for every region and stamp", func(t *testing.T) { s.acceptAll(t, targets) })
-	t.Run("refuses mistakes", func(t *testing.T) { s.refuseBroken(t, charttest.RenderAll(t, targets[0])) })
+	t.Run("refuses mistakes", func(t *testing.T) { s.refuseBroken(t, target(t, reference), target(t, referenceStamp)) })
 	t.Run("limits the service account of the agent", func(t *testing.T) { s.limitAgent(t, targets) })
 }
 
@@ -178,16 +178,20 @@ func broken() []mistake {
 		{"Service", "frontend", "spec.ports.0.port", int64(84433), `spec.ports[0].port: Invalid value: 84433`},
 		{"ServiceAccount", "frontend", "automountServiceAccountTokens", false, `.automountServiceAccountTokens: field not declared in schema`},
 		{"PriorityClass", "hcpmesh-service", "preemptionPolicy", "Always", `preemptionPolicy`},
+		{"ClusterSizingConfiguration", "cluster", "spec.sizes.0.effects.kasGoMemLimit", "much", `spec.sizes[0].effects.kasGoMemLimit in body should match`},
+		{"ClusterSizingConfiguration", "cluster", "spec.concurency", int64(5), `.spec.concurency: field not declared in schema`},
 		{"Job", "cluster-service-migration", "spec.template.spec.restartPolicy", "Always", `spec.template.spec.restartPolicy`},
 	}
 }
 
-func (s *server) refuseBroken(t *testing.T, rendered map[string]chart.Objects) {
+func (s *server) refuseBroken(t *testing.T, targets ...values.Target) {
 	t.Helper()
 	byID := map[string]*unstructured.Unstructured{}
-	for _, objects := range rendered {
-		for _, object := range objects {
-			byID[object.GetKind()+" "+object.GetName()] = object
+	for _, target := range targets {
+		for _, objects := range charttest.RenderAll(t, target) {
+			for _, object := range objects {
+				byID[object.GetKind()+" "+object.GetName()] = object
+			}
 		}
 	}
 	for _, c := range broken() {

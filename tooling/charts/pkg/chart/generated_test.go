@@ -97,6 +97,17 @@ func TestDefinitionsOfAgentAreCurrent(t *testing.T) {
 	compareFile(t, "maestro/agent/deploy/definitions.yaml", append([]byte("---\n"), labelled(t, text, "maestro-agent")...))
 }
 
+// TestDefinitionOfSizesIsCurrent compares the definition of sizes in the chart of HyperShift's operator with the published one. The chart has
+// it because its object of this kind exists before the operator, whose command installs all definitions.
+func TestDefinitionOfSizesIsCurrent(t *testing.T) {
+	const published = "cmd/install/assets/crds/hypershift-operator/scheduling.hypershift.openshift.io_clustersizingconfigurations.yaml"
+	text, err := os.ReadFile(filepath.Join(crdtest.Folder(t, "github.com/openshift/hypershift"), published))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareFile(t, "dev-infrastructure/charts/hypershift-operator/crds/sizes.yaml", text)
+}
+
 // labelled returns an object with the labels of a chart.
 func labelled(t *testing.T, document []byte, name string) []byte {
 	t.Helper()

@@ -112,10 +112,9 @@ func Render(t testing.TB, w workload.Workload, target values.Target) chart.Objec
 
 // Platforms returns the charts of the cluster of a target.
 func Platforms(target values.Target) []values.Platform {
-	management := target.Configuration.Get("managementCluster") != nil
 	var found []values.Platform
 	for _, p := range values.Platforms() {
-		if management && p.Management || !management && p.Service {
+		if p.Applies(target) {
 			found = append(found, p)
 		}
 	}

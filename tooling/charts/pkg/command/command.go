@@ -64,7 +64,7 @@ func New() *cobra.Command {
 
 // list prints the name, the clusters and the folder of each chart.
 func list(out io.Writer) error {
-	const line = "%-16s %-8s %-10s %s\n"
+	const line = "%-20s %-8s %-10s %s\n"
 	where := map[bool]string{true: "yes", false: "no"}
 	if _, err := fmt.Fprintf(out, line, "CHART", "SERVICE", "MANAGEMENT", "FOLDER"); err != nil {
 		return err

@@ -18,7 +18,8 @@ import (
 // definitions returns the modules with the definitions, and their folders.
 func definitions() map[string]string {
 	return map[string]string{
-		"istio.io/api": "kubernetes",
+		"istio.io/api":                                       "kubernetes",
+		"github.com/openshift/hypershift":                    "cmd/install/assets/crds/hypershift-operator",
 		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
 		"sigs.k8s.io/secrets-store-csi-driver":               "config/crd/bases",
 	}

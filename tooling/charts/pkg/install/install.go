@@ -175,8 +175,11 @@ func (i *installation) first(r Release, content string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := i.define(r.Chart.Helm()); err != nil {
+		return Result{}, err
+	}
 	run := action.NewInstall(i.config)
-	run.ReleaseName, run.Namespace, run.Wait, run.WaitForJobs, run.Timeout = i.name, i.namespace, true, true, i.options.ReadyWithin
+	run.ReleaseName, run.Namespace, run.Wait, run.WaitForJobs, run.Timeout, run.SkipCRDs = i.name, i.namespace, true, true, i.options.ReadyWithin, true
 	run.Labels, run.Description = map[string]string{contentLabel: content}, succeeded
 	installed, err := run.Run(r.Chart.Helm(), values)
 	if err = i.client.cause(err); err != nil {
@@ -188,6 +191,9 @@ func (i *installation) first(r Release, content string) (Result, error) {
 func (i *installation) upgrade(r Release, content string) (*release.Release, error) {
 	values, err := r.Chart.PlainValues(r.Values)
 	if err != nil {
+		return nil, err
+	}
+	if err := i.define(r.Chart.Helm()); err != nil {
 		return nil, err
 	}
 	run := action.NewUpgrade(i.config)

@@ -21,7 +21,8 @@ type Chart struct {
 // Values computes the values of the chart. An error names the key of the configuration that is missing.
 func (c *Chart) Values() (any, error) { return c.compute() }
 
-// Find returns the chart with a name. It returns an error if charts with this name are not installed in the target.
+// Find returns the chart with a name, or that of the program that takes its place in rehearsals. It returns an error if charts with this name
+// are not installed in the target.
 func Find(name string, t Target) (*Chart, error) {
 	stamp := t.Configuration.Get("managementCluster") != nil
 	refused := fmt.Errorf("target %s: the chart %s needs %s", t.Name, name, map[bool]string{true: "a region", false: "a stamp"}[stamp])
@@ -29,7 +30,10 @@ func Find(name string, t Target) (*Chart, error) {
 		if p.Name != name {
 			continue
 		}
-		if stamp && !p.Management || !stamp && !p.Service {
+		if w, ok := workload.Find(p.Rehearsal); ok && Applies(w, t) {
+			return Find(string(w.Peer), t)
+		}
+		if !p.Applies(t) {
 			return nil, refused
 		}
 		return &Chart{p.Folder(), p.Namespace, func() (any, error) { return p.Values(t) }}, nil

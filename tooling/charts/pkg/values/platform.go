@@ -16,7 +16,9 @@ type Platform struct {
 	Name, Namespace string
 	// Service and Management are true if the chart is installed on service clusters and on management clusters.
 	Service, Management bool
-	compute             func(*computation) any
+	// Rehearsal is the program that takes the place of the chart in rehearsals, or empty.
+	Rehearsal mesh.Peer
+	compute   func(*computation) any
 }
 
 // Folder is the folder of the chart, relative to the root of the repository.
@@ -28,7 +30,19 @@ func Platforms() []Platform {
 		{Name: "cluster", Namespace: "default", Service: true, Management: true, compute: clusterValues},
 		{Name: "mesh", Namespace: "istio-system", Service: true, compute: meshValues},
 		{Name: "ingress", Namespace: workload.GatewayNamespace, Service: true, compute: ingressValues},
+		{Name: operatorChart, Namespace: operatorNamespace, Management: true, Rehearsal: mesh.Hypershift, compute: operatorValues},
 	}
+}
+
+// Applies reports whether the chart is installed in a target.
+func (p Platform) Applies(t Target) bool {
+	if w, ok := workload.Find(p.Rehearsal); ok && Applies(w, t) {
+		return false
+	}
+	if t.Configuration.Get("managementCluster") != nil {
+		return p.Management
+	}
+	return p.Service
 }
 
 // Values returns the values of the chart. An error names the key of the configuration that is missing.
@@ -48,7 +62,13 @@ func clusterValues(c *computation) any {
 			namespaces = append(namespaces, string(w.Peer))
 		}
 	}
-	return map[string]any{"namespaces": namespaces}
+	v := map[string]any{"namespaces": namespaces, "operators": []string{}}
+	for _, p := range Platforms() {
+		if p.Name == operatorChart && p.Applies(c.target) {
+			v["operators"] = []string{p.Namespace}
+		}
+	}
+	return v
 }
 
 func meshValues(c *computation) any {

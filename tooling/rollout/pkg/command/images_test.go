@@ -62,7 +62,7 @@ func TestChartsWaitForTheirImages(t *testing.T) {
 		t.Errorf("steps mirror %d components, and the configuration has %d images", len(all), images)
 	}
 	// HyperShift's operator is not a program of this repository.
-	components := map[string]string{"hypershift": "managementCluster.hypershiftOperator"}
+	components := map[string]string{"hypershift-operator": "managementCluster.hypershiftOperator"}
 	for _, w := range workload.All() {
 		if component := strings.Join(w.Key, "."); !ofRehearsals(component) {
 			components[string(w.Peer)] = component
