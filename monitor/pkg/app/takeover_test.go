@@ -125,7 +125,7 @@ func (r *region) probedSince(since time.Time) time.Time {
 }
 
 // TestReplicaIsReplacedAfterKill kills one of two replicas with SIGKILL. The other one takes over its clusters. With -clusters=10000
-// -interval=30s -rounds=8 it measures the cost of a replica: see the log.
+// -interval=30s -rounds=7, as in `make monitor-scale`, it measures the cost of a replica: see the log.
 func TestReplicaIsReplacedAfterKill(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
