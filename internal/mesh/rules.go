@@ -93,7 +93,7 @@ func clusterServiceRules() []Rule {
 		"GetCluster", "ListClusters", "ListNodePools", "ListExternalAuths", "ListInventory",
 		"ListBreakGlassCredentials", "ListBreakGlassRevocations")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Admin),
-		"ListClusterActions", "ListWorks", "ListDeletionLeftovers",
+		"ListClusterActions", "ListClusterChanges", "ListWorks", "ListDeletionLeftovers",
 		"PlanUpgrade", "GetUpgrade", "ListUpgrades", "GetUpgradePolicy", "ListUpgradePolicies",
 		"ListClusterConcerns", "SummarizeClusterConcerns",
 		"ListProvisionShards", "GetProvisionShard", "PlanDrain", "ExplainPlacement")...)

@@ -66,6 +66,7 @@ const (
 	ClusterService_ForceClusterStep_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ForceClusterStep"
 	ClusterService_AcceptControlPlane_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/AcceptControlPlane"
 	ClusterService_ListClusterActions_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/ListClusterActions"
+	ClusterService_ListClusterChanges_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/ListClusterChanges"
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
@@ -251,6 +252,9 @@ type ClusterServiceClient interface {
 	AcceptControlPlane(ctx context.Context, in *AcceptControlPlaneRequest, opts ...grpc.CallOption) (*ClusterAction, error)
 	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
 	ListClusterActions(ctx context.Context, in *ListClusterActionsRequest, opts ...grpc.CallOption) (*ListClusterActionsResponse, error)
+	// Lists the changes of the desired and observed state of a cluster and of its children, newest first. Cluster Service stores
+	// the newest 500 changes of each cluster, for 14 days and at most as long as the cluster's row.
+	ListClusterChanges(ctx context.Context, in *ListClusterChangesRequest, opts ...grpc.CallOption) (*ListClusterChangesResponse, error)
 	// Returns the works of a cluster by kind and name; empty for an unknown uid and for a deleted cluster.
 	ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error)
 	// Requests the deletion of a Maestro bundle that is not a work, for example one that a lost database left behind. The
@@ -773,6 +777,16 @@ func (c *clusterServiceClient) ListClusterActions(ctx context.Context, in *ListC
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListClusterChanges(ctx context.Context, in *ListClusterChangesRequest, opts ...grpc.CallOption) (*ListClusterChangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListClusterChangesResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListClusterChanges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListWorksResponse)
@@ -1064,6 +1078,9 @@ type ClusterServiceServer interface {
 	AcceptControlPlane(context.Context, *AcceptControlPlaneRequest) (*ClusterAction, error)
 	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
 	ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error)
+	// Lists the changes of the desired and observed state of a cluster and of its children, newest first. Cluster Service stores
+	// the newest 500 changes of each cluster, for 14 days and at most as long as the cluster's row.
+	ListClusterChanges(context.Context, *ListClusterChangesRequest) (*ListClusterChangesResponse, error)
 	// Returns the works of a cluster by kind and name; empty for an unknown uid and for a deleted cluster.
 	ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error)
 	// Requests the deletion of a Maestro bundle that is not a work, for example one that a lost database left behind. The
@@ -1247,6 +1264,9 @@ func (UnimplementedClusterServiceServer) AcceptControlPlane(context.Context, *Ac
 }
 func (UnimplementedClusterServiceServer) ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListClusterActions not implemented")
+}
+func (UnimplementedClusterServiceServer) ListClusterChanges(context.Context, *ListClusterChangesRequest) (*ListClusterChangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListClusterChanges not implemented")
 }
 func (UnimplementedClusterServiceServer) ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorks not implemented")
@@ -2144,6 +2164,24 @@ func _ClusterService_ListClusterActions_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListClusterChanges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListClusterChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListClusterChanges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListClusterChanges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListClusterChanges(ctx, req.(*ListClusterChangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListWorks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListWorksRequest)
 	if err := dec(in); err != nil {
@@ -2550,6 +2588,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListClusterActions",
 			Handler:    _ClusterService_ListClusterActions_Handler,
+		},
+		{
+			MethodName: "ListClusterChanges",
+			Handler:    _ClusterService_ListClusterChanges_Handler,
 		},
 		{
 			MethodName: "ListWorks",

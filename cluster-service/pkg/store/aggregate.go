@@ -239,6 +239,9 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 		if concernChanged(old, aggregate) {
 			queueConcern(rows, uid, aggregate.Concern())
 		}
+		if aggregate.Cluster != nil {
+			queueClusterChanges(rows, uid, now, old, aggregate)
+		}
 		for _, p := range aggregate.Pools {
 			if poolChanged(old.Pool(p.UID), p) {
 				changed = append(changed, func(batch *pgx.Batch, behind int64) { queuePool(batch, p, behind) })

@@ -372,6 +372,11 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 			(SELECT id FROM removed_works WHERE time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) SELECT count(*) FROM removed`, before.Add(-removedKept)); err != nil {
 		return fmt.Errorf("forgetting removed works: %w", err)
 	}
+	if err := s.purge(ctx, `WITH removed AS (DELETE FROM cluster_changes WHERE (cluster_uid, sequence) IN
+			(SELECT cluster_uid, sequence FROM cluster_changes WHERE time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING sequence)
+			SELECT count(*) FROM removed`, before.Add(-changesKept)); err != nil {
+		return fmt.Errorf("removing old changes of clusters: %w", err)
+	}
 	// A replica of an earlier release may run at the same time and write clusters without identifiers.
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return identify(ctx, tx) })
 }
