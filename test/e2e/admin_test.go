@@ -117,6 +117,7 @@ func TestEngineerPausesCluster(t *testing.T) {
 			adminv1.ActionClusterResume: "accepted by oncall@hcpmesh.local for INC-7; ",
 		}))
 	})
+	checkTimeline(t, ctx, c, reader, id)
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}

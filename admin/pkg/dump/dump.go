@@ -110,7 +110,7 @@ func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, journa
 		if dump.Unavailable == nil {
 			dump.Unavailable = map[string]string{}
 		}
-		dump.Unavailable[layer] = unavailableReason(err)
+		dump.Unavailable[layer] = UnavailableReason(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, layerTimeout)
 	defer cancel()
@@ -138,8 +138,8 @@ func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, journa
 	return dump
 }
 
-// unavailableReason returns the reason why a layer could not be read.
-func unavailableReason(err error) string {
+// UnavailableReason returns the reason why a layer could not be read, as a sentence.
+func UnavailableReason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded {
 		return "It did not respond in time."
 	}

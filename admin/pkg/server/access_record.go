@@ -29,13 +29,11 @@ func (s *Server) listAccessRecords(ctx context.Context, rq *request) (any, error
 		return nil, err
 	}
 	lines, next, err := s.AuditHistory.Page(ctx, cluster.ClusterUID, token, size)
-	switch {
-	case errors.Is(err, history.ErrToken):
+	if errors.Is(err, history.ErrToken) {
 		return nil, apierror.New(apierror.InvalidParameter, "Invalid value: must be the token of a page.").WithTarget("pageToken")
-	case errors.Is(err, audit.ErrChanged):
-		return nil, fmt.Errorf("the audit sink has a changed record: run `hcpctl audit verify`: %w", err)
-	case err != nil:
-		return nil, apierror.New(apierror.Unavailable, "The audit sink cannot be read.").WithCause(err)
+	}
+	if err != nil {
+		return nil, auditFailure(err)
 	}
 	list := adminv1.AccessRecordList{Value: []adminv1.AccessRecord{}}
 	for _, line := range lines {
@@ -47,6 +45,14 @@ func (s *Server) listAccessRecords(ctx context.Context, rq *request) (any, error
 		list.NextLink = link.String()
 	}
 	return list, nil
+}
+
+// auditFailure returns the error of a request that needs audit records that could not be read.
+func auditFailure(err error) error {
+	if errors.Is(err, audit.ErrChanged) {
+		return fmt.Errorf("the audit sink has a changed record: run `hcpctl audit verify`: %w", err)
+	}
+	return apierror.New(apierror.Unavailable, "The audit sink cannot be read.").WithCause(err)
 }
 
 // accessRecord returns the form of an audit record for customers. It leaves out the calling workload, the tenant and the elevation.

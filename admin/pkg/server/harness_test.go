@@ -205,6 +205,13 @@ func (f *fleet) ListClusterActions(_ context.Context, r *clusterservicev1.ListCl
 	}}, nil
 }
 
+func (f *fleet) ListClusterChanges(context.Context, *clusterservicev1.ListClusterChangesRequest) (*clusterservicev1.ListClusterChangesResponse, error) {
+	return &clusterservicev1.ListClusterChangesResponse{Changes: []*clusterservicev1.ClusterChange{
+		{Time: timestamppb.New(time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)), ResourceId: resourceID,
+			Change: &clusterservicev1.ClusterChange_Phase{Phase: &clusterservicev1.PhaseChange{Before: "CLUSTER_PHASE_INSTALLING", After: "CLUSTER_PHASE_READY"}}},
+	}}, nil
+}
+
 func (f *fleet) GetBreakGlassCredential(_ context.Context, r *clusterservicev1.GetBreakGlassCredentialRequest) (*clusterservicev1.BreakGlassCredential, error) {
 	for _, c := range f.credentials {
 		if c.GetUid() == r.GetUid() {

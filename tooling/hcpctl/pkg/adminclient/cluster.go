@@ -97,6 +97,17 @@ func (c *Client) Journal(ctx context.Context, cluster string) (*adminv1.Journal,
 	return get[adminv1.Journal](ctx, c, clusterPath(cluster)+"/journal", nil)
 }
 
+// Timeline returns what happened to a cluster within a period. A zero time selects the default of admin.
+func (c *Client) Timeline(ctx context.Context, cluster string, from, to time.Time) (*adminv1.Timeline, error) {
+	query := url.Values{}
+	for name, value := range map[string]time.Time{"from": from, "to": to} {
+		if !value.IsZero() {
+			query.Set(name, value.UTC().Format(time.RFC3339))
+		}
+	}
+	return get[adminv1.Timeline](ctx, c, clusterPath(cluster)+"/timeline", query)
+}
+
 // Explanation returns what a cluster and its children wait for.
 func (c *Client) Explanation(ctx context.Context, cluster string) (*adminv1.Explanation, error) {
 	return get[adminv1.Explanation](ctx, c, clusterPath(cluster)+"/explanation", nil)

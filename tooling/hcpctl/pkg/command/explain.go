@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -105,7 +107,7 @@ func (e *environment) mustGather() *cobra.Command {
 	var file, kubeconfig string
 	c := &cobra.Command{
 		Use: "must-gather CLUSTER", Short: "Collect the state of a cluster from all layers in an archive", Args: cobra.ExactArgs(1),
-		Long: `Collect the state of a cluster in an archive (tar.gz): its explanation, the dump of every layer, the objects of its namespaces on
+		Long: `Collect the state of a cluster in an archive (tar.gz): its explanation, its timeline, the dump of every layer, the objects of its namespaces on
 the management cluster with their events, the log lines of the region's processes that name it, and the versions of all
 processes. The last file, index.json, lists the contents and what could not be collected, with the reason.
 
@@ -156,9 +158,16 @@ func (e *environment) gather(ctx context.Context, client *adminclient.Client, na
 	if err != nil {
 		return err
 	}
+	unavailable := maps.Clone(dump.Unavailable)
+	if timeline, err := client.Timeline(ctx, dump.Cluster.UID, time.Time{}, time.Time{}); err == nil {
+		layers["timeline.yaml"] = timeline
+	} else {
+		unavailable = map[string]string{"timeline": err.Error()}
+		maps.Copy(unavailable, dump.Unavailable)
+	}
 	cluster := dump.Cluster
 	options := gather.Options{
-		Name: cluster.Name, TakenAt: dump.TakenAt, Layers: layers, Explanation: text, Unavailable: dump.Unavailable,
+		Name: cluster.Name, TakenAt: dump.TakenAt, Layers: layers, Explanation: text, Unavailable: unavailable,
 		Shard: cluster.ProvisionShard, Kubeconfig: cmp.Or(from.kubeconfig, from.Kubeconfigs[cluster.ProvisionShard]), Namespace: cluster.Namespace,
 		ClusterID: cluster.ClusterID, LogDir: from.logDir, Needles: gather.Needles(dump),
 		Versions: func(ctx context.Context) (any, []error) { return gather.Versions(ctx, from.Ops) },
