@@ -58,6 +58,8 @@ type outsideLoad struct {
 type phase struct {
 	name  string
 	began time.Time
+	// ended is the time of the end of the last call.
+	ended time.Time
 	// pending is the number of calls in progress.
 	pending  int
 	took     []time.Duration
@@ -182,6 +184,7 @@ func (l *outsideLoad) record(kind string, call func(context.Context) error) erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in.pending--
+	in.ended = time.Now()
 	in.took = append(in.took, took)
 	in.kinds[kind]++
 	if err != nil {
@@ -218,21 +221,24 @@ func (l *outsideLoad) exchange(ctx context.Context, method, url, token string, b
 	return response.Header, text, err
 }
 
-// callConstantly begins a call at each tick.
+// callConstantly begins the calls that are due at each tick. A busy machine loses ticks, and not calls.
 func (l *outsideLoad) callConstantly(ctx context.Context) {
 	kinds := l.schedule()
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	ticker := time.NewTicker(time.Second / outsideRate)
 	defer ticker.Stop()
-	for number := 0; ; number++ {
+	began, number := time.Now(), 0
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		kind := kinds[number%len(kinds)]
-		calls.Go(func() { _ = l.record(kind.name, func(ctx context.Context) error { return kind.call(ctx, number) }) })
+		for due := int(time.Since(began) * outsideRate / time.Second); number < due; number++ {
+			kind, number := kinds[number%len(kinds)], number
+			calls.Go(func() { _ = l.record(kind.name, func(ctx context.Context) error { return kind.call(ctx, number) }) })
+		}
 	}
 }
 
@@ -457,7 +463,7 @@ func (l *outsideLoad) describe(name, quiet string) {
 		kinds = append(kinds, fmt.Sprintf("%d × %s", count, kind))
 	}
 	slices.Sort(kinds)
-	l.log("%d calls from outside %s, %d failed; p50 %v, p99 %v, which is %.1f × that of the quiet phase (goal: at most 3): %s", len(p.took), name, len(p.failures),
+	l.log("%d calls from outside %s in %v, %d failed; p50 %v, p99 %v, which is %.1f × that of the quiet phase (goal: at most 3): %s", len(p.took), name, p.ended.Sub(p.began).Round(time.Second), len(p.failures),
 		quantile(p.took, 0.5).Round(time.Millisecond/10), quantile(p.took, 0.99).Round(time.Millisecond/10),
 		float64(quantile(p.took, 0.99))/float64(max(quantile(q.took, 0.99), 1)), strings.Join(kinds, ", "))
 	if len(p.failures) > 0 {

@@ -13,7 +13,7 @@ import (
 // demoCluster is the resource ID of the cluster that hcpctl creates as a demo.
 const demoCluster = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo"
 
-// upgradedSteps are the steps that replace the pods of a region, in the order of a rollout's report.
+// upgradedSteps are the steps that replace the pods of a region.
 var upgradedSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "hypershift@1/deploy", "maestro-agent@1/deploy", "maestro-server/deploy",
 	"monitor/deploy"}
 
@@ -41,8 +41,10 @@ func (p *pipelines) upgradeRegion() {
 	l.enter(upgrading)
 	var upgraded rolledOut
 	p.run("run", &upgraded)
-	if got := withoutInfrastructure(upgraded.Succeeded); !slices.Equal(got, upgradedSteps) {
-		p.t.Errorf("the steps %v have succeeded, want %v", got, upgradedSteps)
+	for _, step := range upgradedSteps {
+		if !slices.Contains(upgraded.Succeeded, step) {
+			p.t.Errorf("the step %s is not among those that have succeeded: %v", step, upgraded.Succeeded)
+		}
 	}
 	for cluster, programs := range clusters {
 		for _, program := range programs {
