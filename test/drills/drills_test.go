@@ -160,6 +160,7 @@ func (r *received) pages(begun, ended time.Time) []string {
 
 // table is the result of all drills. It is safe for concurrent use.
 type table struct {
+	t      *testing.T
 	mu     sync.Mutex
 	rows   []string
 	failed []error
@@ -171,10 +172,13 @@ func (r *table) add(err error, format string, arguments ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
+		r.t.Log(err)
 		r.failed = append(r.failed, err)
 		return
 	}
-	r.rows = append(r.rows, fmt.Sprintf(format, arguments...))
+	row := fmt.Sprintf(format, arguments...)
+	r.t.Log(row)
+	r.rows = append(r.rows, row)
 }
 
 // text returns the table in Markdown.
@@ -214,7 +218,7 @@ func TestDrills(t *testing.T) {
 			}
 			return nil
 		})
-		results := &table{}
+		results := &table{t: t}
 		for _, d := range selected {
 			if d.settle {
 				results.waiting.Wait()
@@ -272,7 +276,6 @@ func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end f
 	}
 	for i, e := range d.during {
 		if arrived[i] != nil {
-			t.Log(arrived[i])
 			results.add(arrived[i], "")
 			continue
 		}

@@ -217,7 +217,7 @@ func drills() []drill {
 				return r.killHosted(t, ctx, second)
 			},
 			during: []expected{alert("HostedAPIBurnFast"), alert("ClustersWithConcern")},
-			then:   []expected{alert("HostedAPIBurnSlow"), alert("HostedAPIBurn3d")},
+			then:   []expected{alert("HostedAPIBurnSlow")},
 		},
 	}
 }
@@ -233,6 +233,7 @@ var withoutDrill = map[string]string{
 	"FleetLostState":                   "not written yet: test/restore loses state",
 	"FrontendBusy":                     "not written yet",
 	"FrontendPanics":                   "no request is known that panics",
+	"HostedAPIBurn3d":                  "its 20 failed probes take longer than the drill of HostedAPIBurnFast and HostedAPIBurnSlow",
 	"HostedCertificateExpires":         "the vault of the Azure emulator issues certificates for a year",
 	"ManyDeletionStepsStuck":           "it needs the deletion of more clusters than the region of a drill has",
 	"OperationsBurn3d":                 "no fault is known with which several operations fail within minutes: deadlines are hours",

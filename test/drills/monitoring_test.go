@@ -67,6 +67,8 @@ var (
 	// age matches a limit of at least a quarter of an hour for the age of something. Limits for the remaining time, after <, stay as they are,
 	// and so do shorter ages, which depend on how often processes report.
 	age = regexp.MustCompile(`> ([0-9]{3,}|[0-9]+ \* 3600)\b`)
+	// step matches the step of a subquery. Halving it counts all events twice, and none is between two steps.
+	step = regexp.MustCompile(`:[0-9]+s\]`)
 	// bucket matches the bounds of the objectives of durations of operations.
 	bucket = regexp.MustCompile(`le=~"(1200|1500)\b`)
 )
@@ -114,6 +116,13 @@ func shortExpression(expression string) string {
 			}
 			return shorten(duration)
 		})
+	})
+	expression = step.ReplaceAllStringFunc(expression, func(match string) string {
+		var seconds int
+		if _, err := fmt.Sscanf(match, ":%ds]", &seconds); err != nil {
+			return match
+		}
+		return fmt.Sprintf(":%ds]", max(1, seconds/2))
 	})
 	expression = age.ReplaceAllStringFunc(expression, shortAge)
 	return bucket.ReplaceAllString(expression, `le=~"60`) // the nearest bucket to a twentieth of 20 minutes

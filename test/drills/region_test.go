@@ -169,11 +169,20 @@ func (r *region) mustHcpctl(t *testing.T, ctx context.Context, arguments ...stri
 // lookUp returns a cluster of the customer, as admin finds it.
 func (r *region) lookUp(t *testing.T, ctx context.Context, name string) adminv1.Cluster {
 	t.Helper()
-	text := r.mustHcpctl(t, ctx, "cluster", "find", r.customer.ClusterID(name), "-o", "json")
 	var found []adminv1.Cluster
-	if err := json.Unmarshal([]byte(text), &found); err != nil || len(found) != 1 {
-		t.Fatalf("%v: %s", err, text)
-	}
+	eventually.Holds(t, deadline, "admin finds the cluster "+name, func() error {
+		text, err := r.hcpctlOutput(ctx, "cluster", "find", r.customer.ClusterID(name), "-o", "json")
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
+			return err
+		}
+		if len(found) != 1 || found[0].Namespace == "" { // Cluster Service is away
+			return fmt.Errorf("it finds %s", text)
+		}
+		return nil
+	})
 	return found[0]
 }
 

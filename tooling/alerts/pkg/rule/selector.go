@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Selector selects series of a metric by their labels. It is comparable by its text.
+// Selector selects series of a metric by their labels. Selectors with the same text are equal.
 type Selector struct {
 	// Name is the name of the metric.
 	Name string
