@@ -2,8 +2,15 @@ package e2e
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +118,60 @@ func (h *hostedServer) withoutEtcd() (undo func()) {
 	}
 }
 
+// expire replaces the serving certificate by an expired one, and makes monitor open a new connection.
+func (h *hostedServer) expire() (undo func()) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	before := map[string][]byte{}
+	for name, content := range map[string][]byte{
+		"serving.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		"serving.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	} {
+		found, err := findFile(h.dir, name)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if before[found], err = os.ReadFile(found); err == nil {
+			err = os.WriteFile(found, content, 0o600)
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return func() {
+		for name, content := range before {
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				h.t.Error(err)
+			}
+		}
+	}
+}
+
+// findFile returns the file with a name below a folder.
+func findFile(dir, name string) (found string, err error) {
+	err = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && filepath.Base(path) == name {
+			found = path
+		}
+		return err
+	})
+	if err == nil && found == "" {
+		err = fmt.Errorf("no file %s is below %s", name, dir)
+	}
+	return found, err
+}
+
 // breakWay makes the HostedCluster report an endpoint at which nothing listens. The API server works.
 func (h *hostedServer) breakWay() (undo func()) {
 	management := kubectl{t: h.t, kubeconfig: region.Endpoints().Kubeconfigs[h.cluster.ProvisionShard], namespace: h.cluster.Namespace}
@@ -128,7 +189,7 @@ func (h *hostedServer) breakWay() (undo func()) {
 	}
 }
 
-// TestMonitorNamesCauses breaks the APIs of customers in four ways. monitor, its alert, the explanation and the journal name the cause of
+// TestMonitorNamesCauses breaks the APIs of customers in five ways. monitor, its alert, the explanation and the journal name the cause of
 // each, and that it ended.
 func TestMonitorNamesCauses(t *testing.T) {
 	needsRegion(t)
@@ -145,7 +206,9 @@ func TestMonitorNamesCauses(t *testing.T) {
 	}{
 		"process": {adminv1.HealthConcern{Kind: "api_unreachable", Summary: "no connection to it can be opened"}, adminv1.HealthUnavailable, (*hostedServer).kill, nil, nil},
 		"etcd":    {adminv1.HealthConcern{Kind: "etcd_fails", Summary: "its etcd does not answer"}, adminv1.HealthUnavailable, (*hostedServer).withoutEtcd, nil, nil},
-		"way":     {adminv1.HealthConcern{Kind: "way_broken", Summary: "the way to it is broken, and its control plane works"}, adminv1.HealthUnavailable, (*hostedServer).breakWay, nil, nil},
+		"certificate": {adminv1.HealthConcern{Kind: "certificate_expired", Summary: "its serving certificate has expired"}, adminv1.HealthUnavailable, (*hostedServer).expire,
+			func(h *hostedServer) { h.holdProbe(3500 * time.Millisecond) }, nil},
+		"way": {adminv1.HealthConcern{Kind: "way_broken", Summary: "the way to it is broken, and its control plane works"}, adminv1.HealthUnavailable, (*hostedServer).breakWay, nil, nil},
 		// Probes are exempt from the API server's own limits: they wait longer.
 		"overload": {adminv1.HealthConcern{Kind: "slow", Summary: "it answers slowly"}, adminv1.HealthAvailable, func(*hostedServer) func() { return func() {} },
 			func(h *hostedServer) { h.holdProbe(1700 * time.Millisecond) }, nil},

@@ -33,7 +33,7 @@ const (
 	// connectDeadline is the part of it in which the TCP connection must be established.
 	connectDeadline = 3 * time.Second
 	// RenewAfter is the age from which a connection is replaced, so that probes see the certificate and the way that new
-	// clients see.
+	// clients see. A certificate that was replaced by a wrong one is found within this time.
 	RenewAfter = 10 * time.Minute
 	// maxResponse is the size of the largest response, and maxBody the part of its body that is read.
 	maxResponse, maxBody = 64 << 10, 16 << 10
