@@ -108,6 +108,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if options.AllowLoopbackIssuers {
 		rules = rules.AllowLoopbackIssuers()
 	}
+	readiness := process.NewKnownReadiness(p)
 	handler := server.New(server.Config{
 		Database:      db,
 		Dispatcher:    dispatcher,
@@ -124,7 +125,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 
 		ClustersPerSubscription: options.ClustersPerSubscription,
 		Health:                  p.OpsHandler(),
-		Healthy:                 func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
+		Healthy:                 readiness.Ready,
 		Log:                     p.Log,
 		Refused:                 refused.Refused,
 		Metrics:                 p.Metrics,
@@ -147,6 +148,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	wg.Go(func() { dispatcher.Run(workers) })
 	wg.Go(func() { schema.await(workers, p.Log) })
 	wg.Go(func() { keepFresh(workers) })
+	wg.Go(func() { readiness.Watch(workers) })
 	defer wg.Wait()
 	defer stopWorkers()
 

@@ -26,7 +26,7 @@ type metrics struct {
 	refused *prometheus.CounterVec
 }
 
-func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache, healthy func(ctx context.Context) bool) *metrics {
+func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache, healthy func() bool) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "frontend_http_requests_total", Help: "Number of completed requests.",
@@ -49,9 +49,7 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 	health := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "frontend_health", Help: "Readiness of the frontend: 1 if all dependencies are ready, otherwise 0.",
 	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if healthy != nil && !healthy(ctx) {
+		if healthy != nil && !healthy() {
 			return 0
 		}
 		return 1

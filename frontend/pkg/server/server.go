@@ -63,8 +63,8 @@ type Config struct {
 	Location string
 	// Health serves /healthz and /readyz.
 	Health http.Handler
-	// Healthy returns the value of the metric frontend_health; nil means healthy.
-	Healthy func(ctx context.Context) bool
+	// Healthy returns the value of the metric frontend_health without waiting for a dependency; nil means healthy.
+	Healthy func() bool
 	Log     *slog.Logger
 	// Audit receives the audit records of changes in the log; nil means Log.
 	Audit *slog.Logger
