@@ -1,8 +1,10 @@
 package smalldisk
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,15 +47,17 @@ func Run(t *testing.T, size int64, test func(t *testing.T, dir string)) {
 		child.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		child.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	output, err := child.CombinedOutput()
-	if err != nil {
-		t.Fatalf("the test on a small disk: %v\n%s", err, output)
+	var output bytes.Buffer
+	var written io.Writer = &output
+	if testing.Verbose() { // tests of an hour show their progress
+		written = io.MultiWriter(&output, os.Stdout)
 	}
-	if !strings.Contains(string(output), "--- PASS: "+t.Name()) {
-		t.Fatalf("the test on a small disk did not run:\n%s", output)
+	child.Stdout, child.Stderr = written, written
+	if err := child.Run(); err != nil {
+		t.Fatalf("the test on a small disk: %v\n%s", err, &output)
 	}
-	if testing.Verbose() {
-		t.Logf("the test on a small disk:\n%s", output)
+	if !strings.Contains(output.String(), "--- PASS: "+t.Name()) {
+		t.Fatalf("the test on a small disk did not run:\n%s", &output)
 	}
 }
 
