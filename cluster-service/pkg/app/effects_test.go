@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
@@ -125,6 +127,47 @@ func TestNodePoolVersionRules(t *testing.T) {
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetVersion() == "4.21.4" && p.GetStatus().GetObservedGeneration() == 4
 	})
+}
+
+// TestReturnToEarlierContent checks that a node pool does not report a generation before the management cluster has it. The content of the
+// generation equals that of the last report, and Maestro still has what was desired in between.
+func TestReturnToEarlierContent(t *testing.T) {
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})
+	r.play()
+	service := r.start(nil)
+	request := applyRequest("undecided", 1)
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+	pool := poolRequest(request, "np", 1)
+	replicas := pool.Spec.GetReplicas()
+	apply := func(generation int64, replicas int32) {
+		t.Helper()
+		pool.Generation, pool.Spec.Size = generation, &csv1.NodePoolSpec_Replicas{Replicas: replicas}
+		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	observes := func(generation int64) func(*csv1.NodePool) bool {
+		return func(p *csv1.NodePool) bool { return p.GetStatus().GetObservedGeneration() == generation }
+	}
+	published := func(p *csv1.NodePool) bool {
+		return slices.ContainsFunc(p.GetStatus().GetProgress(), func(l *csv1.LayerProgress) bool {
+			return l.GetLayer() == fleet.LayerMaestro && l.GetState() == "Published"
+		})
+	}
+	apply(1, replicas)
+	service.awaitPool(t, pool.Uid, observes(1))
+	r.maestro.Silence("mgmt-1", true)
+	apply(2, replicas+1)
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 2 && published(p) })
+	apply(3, replicas)
+	if p := service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && published(p) }); p.GetStatus().GetObservedGeneration() != 1 {
+		t.Errorf("generation %d is reported; the agent has reported nothing since generation 1", p.GetStatus().GetObservedGeneration())
+	}
+	r.maestro.Silence("mgmt-1", false)
+	service.awaitPool(t, pool.Uid, observes(3))
 }
 
 // TestConcurrentNodePoolUpdates checks that the pools of a cluster do not wait for each other and that no change is

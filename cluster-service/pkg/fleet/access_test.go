@@ -30,7 +30,7 @@ func TestExternalAuthPhases(t *testing.T) {
 	without := console
 	without.Available, without.Degraded, without.Reason = "Unknown", "True", "OIDCClientSecretGet"
 	see := func(o feedback.Observed) func(*fleet.ClusterAggregate) {
-		return func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Observed = o }
+		return func(t *fleet.ClusterAggregate) { observe(t.Work(fleet.HostedCluster, ""), o) }
 	}
 	withEgressFailure := func(target string) feedback.Observed {
 		o := configured("cluster-1", "True", 1, 1, console)
@@ -117,7 +117,7 @@ func TestCredentialStates(t *testing.T) {
 		return func(t *fleet.ClusterAggregate) {
 			o := applied("")
 			change(&o)
-			t.Work(fleet.CredentialWork, uid).Observed = o
+			observe(t.Work(fleet.CredentialWork, uid), o)
 		}
 	}
 	revoke := func(class csv1.BreakGlassClass) func(*fleet.ClusterAggregate) {
@@ -131,7 +131,7 @@ func TestCredentialStates(t *testing.T) {
 	}
 	condition := func(name, status string) func(*fleet.ClusterAggregate) {
 		return func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.RevocationWork, revocation).Observed = feedback.Observed{Conditions: map[string]feedback.Condition{name: {Status: status, Reason: "R"}}}
+			observe(t.Work(fleet.RevocationWork, revocation), feedback.Observed{Conditions: map[string]feedback.Condition{name: {Status: status, Reason: "R"}}})
 		}
 	}
 	const customer, sre = csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
@@ -196,7 +196,7 @@ func TestCredentialStates(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			aggregate := placed(t)
-			aggregate.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
+			observe(aggregate.Work(fleet.HostedCluster, ""), hosted("cluster-1", "True", "Completed"))
 			aggregate.Credentials = []*fleet.Credential{{UID: uid, Spec: &csv1.BreakGlassCredentialSpec{Class: customer, CertificateSigningRequest: request},
 				Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}}
 			settle(t, aggregate, nil)

@@ -110,14 +110,14 @@ func TestReportedCertificatesAreChecked(t *testing.T) {
 				text = certificate.sign(t, key)
 			}
 			aggregate := placed(t)
-			aggregate.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
+			observe(aggregate.Work(fleet.HostedCluster, ""), hosted("cluster-1", "True", "Completed"))
 			aggregate.Credentials = []*fleet.Credential{{UID: uid,
 				Spec:   &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, CertificateSigningRequest: request, Lifetime: durationpb.New(time.Hour)},
 				Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}}
 			settle(t, aggregate, nil)
 			report := applied("")
 			report.Certificate, report.ServingCA = text, "ca"
-			aggregate.Work(fleet.CredentialWork, uid).Observed = report
+			observe(aggregate.Work(fleet.CredentialWork, uid), report)
 			settle(t, aggregate, nil)
 			credential := aggregate.Credentials[0]
 			want, reason, message := csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, "Signed", ""

@@ -56,6 +56,9 @@ func settle(t *testing.T, aggregate *fleet.ClusterAggregate, renderer fleet.Rend
 	}
 }
 
+// observe reports what the agent observes of a work. Maestro acknowledged its desired content before.
+func observe(w *fleet.Work, o feedback.Observed) { w.Published, w.Observed = w.Desired, o }
+
 func applied(digest string) feedback.Observed {
 	return feedback.Observed{Applied: feedback.Condition{Status: "True"}, Digest: digest}
 }
@@ -83,9 +86,36 @@ func with(o feedback.Observed, kind, status string) feedback.Observed {
 	return o
 }
 
+// TestApplied checks that a status is about the desired content. The digest of content that returns to an earlier one does not tell it.
+func TestApplied(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		work   fleet.Work
+		want   bool
+	}{
+		"Applied":       {"the status is about the version that Maestro acknowledged", fleet.Work{Desired: 3, Published: 3, Version: 3, Sequence: "3 17 agent"}, true},
+		"Newer":         {"another replica published it again", fleet.Work{Desired: 3, Published: 3, Version: 3, Sequence: "10 17 agent"}, true},
+		"Old server":    {"Maestro did not tell its version", fleet.Work{Desired: 3, Published: 3, Sequence: "3 17 agent"}, true},
+		"Older":         {"the agent has not seen what was desired in between", fleet.Work{Desired: 3, Published: 3, Version: 3, Sequence: "1 9 agent"}, false},
+		"Not published": {"Maestro has not acknowledged it", fleet.Work{Desired: 3, Published: 2, Version: 2, Sequence: "2 9 agent"}, false},
+		"Answer lost":   {"the agent has a version that Maestro could not acknowledge", fleet.Work{Desired: 3, Published: 2, Version: 2, Sequence: "3 17 agent"}, true},
+		"First lost":    {"there was no other content", fleet.Work{Desired: 1, Sequence: "1 17 agent"}, true},
+		"All lost":      {"the version may be that of the first content", fleet.Work{Desired: 3, Sequence: "1 17 agent"}, false},
+		"Restarted":     {"Maestro lost the resource, and no agent has reported the new one", fleet.Work{Desired: 3, Published: 3, Version: 1}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.work.Kind, tc.work.Digest, tc.work.Observed = fleet.NodePoolWork, "same", applied("same")
+			if got := tc.work.Applied(); got != tc.want {
+				t.Errorf("applied: %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 func TestClusterPhases(t *testing.T) {
 	ready := func(t *fleet.ClusterAggregate) {
-		t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
+		observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-1", "True", "Completed"))
 	}
 	update := func(t *fleet.ClusterAggregate) { t.Cluster.Generation = 2 }
 	rotate := func(t *fleet.ClusterAggregate) {
@@ -102,65 +132,65 @@ func TestClusterPhases(t *testing.T) {
 		"No place": {"the cluster is not placed", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.ClusterPhase_CLUSTER_PHASE_PENDING, 0},
 		"Applied": {"the control plane is not available", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "False", "Partial")
+			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-1", "False", "Partial"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
 		"Available but partial": {"the release is not completely rolled out", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Partial")
+			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-1", "True", "Partial"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
 		"Available without an endpoint": {"clients cannot connect", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			o := hosted("cluster-1", "True", "Completed")
 			o.EndpointPort = 0
-			t.Work(fleet.HostedCluster, "").Observed = o
+			observe(t.Work(fleet.HostedCluster, ""), o)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
 		"Available at another digest": {"the report is for another desired state", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
+			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-0", "True", "Completed"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
 		"Ready": {"the control plane is available and its release complete", []func(*fleet.ClusterAggregate){ready}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
 		"Release without controlPlaneVersion": {"an old release reports Available only", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Cluster.Release = fleet.Release{Version: "4.20.8", Image: "image-4.20.8"}
 			o := hosted("cluster-1", "True", "")
 			o.ControlPlaneVersions, o.Image = nil, "image-4.20.8"
-			t.Work(fleet.HostedCluster, "").Observed = o
+			observe(t.Work(fleet.HostedCluster, ""), o)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
 		"Updating": {"a newer generation is not applied", []func(*fleet.ClusterAggregate){ready, update}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Updated": {"the newer generation was reported", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "True", "Completed")
+			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-2", "True", "Completed"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
 		"Update during an outage": {"an update is complete when it is reported; availability is a condition", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "False", "Completed")
+			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-2", "False", "Completed"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
 		"Not acted upon": {"the API server has the update, HyperShift has not acted on it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 3)
+			observe(t.Work(fleet.HostedCluster, ""), acted(hosted("cluster-2", "True", "Completed"), 4, 3))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Acted upon": {"HyperShift acted on it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 4)
+			observe(t.Work(fleet.HostedCluster, ""), acted(hosted("cluster-2", "True", "Completed"), 4, 4))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
 		"Cannot be reconciled": {"HyperShift acted on it and failed", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ReconciliationSucceeded, "False")
+			observe(t.Work(fleet.HostedCluster, ""), with(hosted("cluster-2", "True", "Completed"), feedback.ReconciliationSucceeded, "False"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Key not in use": {"etcd's data is still encrypted with the version before", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "True")
 			o.EncryptionKey = "v1"
-			t.Work(fleet.HostedCluster, "").Observed = o
+			observe(t.Work(fleet.HostedCluster, ""), o)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Key being rotated": {"some of the data is not re-encrypted", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "False")
 			o.EncryptionKey = "v1"
-			t.Work(fleet.HostedCluster, "").Observed = o
+			observe(t.Work(fleet.HostedCluster, ""), o)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Key rotated": {"all of the data is encrypted with the new version", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "True"), feedback.ValidKMS, "True")
 			o.EncryptionKey = "v2"
-			t.Work(fleet.HostedCluster, "").Observed = o
+			observe(t.Work(fleet.HostedCluster, ""), o)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
 		"Key rotated, not reported by release": {"the release reports only that the key is valid", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "True")
+			observe(t.Work(fleet.HostedCluster, ""), with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "True"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
 		"Key refused": {"the key vault denies the control plane access", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "False")
+			observe(t.Work(fleet.HostedCluster, ""), with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "False"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Rendered again": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
+			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-0", "True", "Completed"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
 		"Refused": {"Maestro permanently rejects it", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }},
 			csv1.ClusterPhase_CLUSTER_PHASE_FAILED, 0},
@@ -193,7 +223,7 @@ func TestNodePoolPhases(t *testing.T) {
 			o := applied(digest)
 			o.Replicas, o.Version = replicas, version
 			o.Conditions = map[string]feedback.Condition{feedback.AllMachines: {Status: machines}}
-			t.Work(fleet.NodePoolWork, poolUID).Observed = o
+			observe(t.Work(fleet.NodePoolWork, poolUID), o)
 		}
 	}
 	size := func(generation int64, change func(*csv1.NodePoolSpec)) func(*fleet.ClusterAggregate) {

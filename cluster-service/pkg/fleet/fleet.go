@@ -9,6 +9,8 @@ package fleet
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -148,7 +150,7 @@ type Work struct {
 	ReleaseFinalizers []string
 	// Version is the last known version of the Maestro resource; 0 if it is unknown or the resource was not created.
 	Version int64
-	// Sequence orders the status updates of the agent.
+	// Sequence orders the status updates of the agent. It begins with the version of the Maestro resource that the last one is about.
 	Sequence string
 	// StatusHash is compared with Maestro's hash in a resync to find changed statuses.
 	StatusHash string
@@ -174,16 +176,38 @@ func (w *Work) Due() bool {
 	return w.Published < w.Desired && !w.Refused
 }
 
-// Applied reports whether the management cluster has the desired content.
+// Applied reports whether the management cluster has the desired content. The digest in the last status is not sufficient: content that
+// returns to an earlier one has its digest, while Maestro and the agent may still deliver what was desired in between.
 func (w *Work) Applied() bool {
 	if w.Observed.Applied.Status != "True" || w.Observed.Missing {
 		return false
 	}
 	if w.Kind == HostedCluster || w.Kind == NodePoolWork {
-		return w.Observed.Digest == w.Digest
+		return w.Observed.Digest == w.Digest && w.observedDesired()
 	}
 	// The content of other kinds never changes.
 	return true
+}
+
+// observedDesired reports whether the last status, which has the digest of the desired content, is about that content and not about an
+// earlier one with the same digest.
+func (w *Work) observedDesired() bool {
+	if w.Published >= w.Desired {
+		return w.observedVersion() >= w.Version
+	}
+	// Maestro's answer is missing. A version above the last acknowledged one with this digest has the desired content, unless the answers
+	// for two earlier contents were lost too.
+	return w.observedVersion() > w.Version && (w.Version > 0 || w.Desired == 1)
+}
+
+// observedVersion returns the version of the Maestro resource that the last status is about, 0 if there was none.
+func (w *Work) observedVersion() int64 {
+	text, _, _ := strings.Cut(w.Sequence, " ")
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
 }
 
 // Proto returns the work as a message of the API.

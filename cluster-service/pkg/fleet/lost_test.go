@@ -45,7 +45,7 @@ func installed(t *testing.T) *fleet.ClusterAggregate {
 
 func report(t *testing.T, aggregate *fleet.ClusterAggregate, seen feedback.Observed) {
 	t.Helper()
-	aggregate.Work(fleet.HostedCluster, "").Observed = seen
+	observe(aggregate.Work(fleet.HostedCluster, ""), seen)
 	settle(t, aggregate, nil)
 }
 
@@ -180,7 +180,7 @@ func TestControlPlaneOfNewClusterMayBeReplaced(t *testing.T) {
 func TestDeletedNamespaceMeansLostControlPlane(t *testing.T) {
 	aggregate := installed(t)
 	namespace := aggregate.Work(fleet.Namespaces, "")
-	namespace.Observed = applied("")
+	observe(namespace, applied(""))
 	namespace.Observed.Removals = []feedback.Removal{{Kind: "Namespace", Name: "ocm-x", UID: "n", Reason: maestroapi.RemovedBeingDeleted, Time: start}}
 	settle(t, aggregate, nil)
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneBeingRemoved)
@@ -209,13 +209,13 @@ func TestMissingNodePoolHasNoNodes(t *testing.T) {
 	work := aggregate.Work(fleet.NodePoolWork, poolUID)
 	ready := applied("pool-1")
 	ready.Replicas, ready.Version = 2, "4.21.4"
-	work.Observed = with(with(with(ready, feedback.Ready, "True"), feedback.AllMachines, "True"), feedback.AllNodes, "True")
+	observe(work, with(with(with(ready, feedback.Ready, "True"), feedback.AllMachines, "True"), feedback.AllNodes, "True"))
 	settle(t, aggregate, nil)
 	s := aggregate.Pools[0].Status
 	if s.GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY || s.GetReplicas() != 2 {
 		t.Fatalf("%v", s)
 	}
-	work.Observed = missing(feedback.Removal{Kind: "NodePool", Name: "p-np", UID: "u", Reason: maestroapi.RemovedDeleted, Time: start})
+	observe(work, missing(feedback.Removal{Kind: "NodePool", Name: "p-np", UID: "u", Reason: maestroapi.RemovedDeleted, Time: start}))
 	settle(t, aggregate, nil)
 	if s.GetReplicas() != 0 || conditionOf(s.GetConditions(), "Ready").GetStatus() != "False" || conditionOf(s.GetConditions(), "AllNodesHealthy").GetStatus() == "True" {
 		t.Errorf("%v", s)

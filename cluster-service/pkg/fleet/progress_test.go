@@ -49,7 +49,7 @@ func TestNodePoolProgressNamesWhatIsAwaited(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&o)
 			}
-			aggregate.Work(fleet.NodePoolWork, poolUID).Observed = o
+			observe(aggregate.Work(fleet.NodePoolWork, poolUID), o)
 			settle(t, aggregate, versions{})
 			progress := aggregate.Pools[0].Status.GetProgress()
 			if got := progress[len(progress)-1]; got.GetState() != tc.state || got.GetMessage() != tc.message {

@@ -30,7 +30,7 @@ func TestElevationIsRevoked(t *testing.T) {
 			for _, e := range elevations {
 				o := applied("")
 				o.Certificate, o.ServingCA = certificates[e], "ca"
-				t.Work(fleet.CredentialWork, e).Observed = o
+				observe(t.Work(fleet.CredentialWork, e), o)
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func TestElevationIsRevoked(t *testing.T) {
 	}
 	report := func(uid, condition, status string) step {
 		return func(t *fleet.ClusterAggregate) {
-			t.Work(fleet.RevocationWork, uid).Observed = feedback.Observed{Conditions: map[string]feedback.Condition{condition: {Status: status, Reason: "R"}}}
+			observe(t.Work(fleet.RevocationWork, uid), feedback.Observed{Conditions: map[string]feedback.Condition{condition: {Status: status, Reason: "R"}}})
 		}
 	}
 	deleteCluster := func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }
@@ -78,7 +78,7 @@ func TestElevationIsRevoked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			aggregate := placed(t)
-			aggregate.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
+			observe(aggregate.Work(fleet.HostedCluster, ""), hosted("cluster-1", "True", "Completed"))
 			for _, e := range []string{"e1", "e2"} {
 				aggregate.Credentials = append(aggregate.Credentials, &fleet.Credential{UID: e,
 					Spec:   &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: e, Requester: "bob", CertificateSigningRequest: requests[e]},
@@ -174,7 +174,7 @@ func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
 			aggregate := placed(t)
 			settle(t, aggregate, renderer)
 			published := aggregate.Work(fleet.HostedCluster, "")
-			published.Observed = hosted(published.Digest, "True", "Completed")
+			observe(published, hosted(published.Digest, "True", "Completed"))
 			aggregate.Credentials = []*fleet.Credential{issued("e1", "ada"), issued("e2", "carol")}
 			settle(t, aggregate, nil)
 			for _, v := range tc.revocations {

@@ -107,7 +107,7 @@ func TestComponentsAreReadDuringRollout(t *testing.T) {
 	if !work.Deleting() || len(step.GetComponents()) > 0 {
 		t.Errorf("after the upgrade the work is %v, the step %v", work, step)
 	}
-	work.Observed = feedback.Observed{Deleted: true}
+	observe(work, feedback.Observed{Deleted: true})
 	w.later(time.Second)
 	if len(w.Works) != 4 {
 		t.Errorf("the works are %v, want 4", w.Works)
@@ -151,7 +151,7 @@ func TestStepAfterGateGetsNewRolloutWork(t *testing.T) {
 			if w.Work(fleet.RolloutWork, u.UID) != first || !u.DueTime().IsZero() {
 				t.Errorf("while the first work is being deleted, the work is %v, due %s", w.Work(fleet.RolloutWork, u.UID), u.DueTime())
 			}
-			first.Observed = feedback.Observed{Deleted: true}
+			observe(first, feedback.Observed{Deleted: true})
 			w.later(0)
 			if second := w.Work(fleet.RolloutWork, u.UID); second == nil || second.ID == first.ID || second.Deleting() {
 				t.Errorf("the second step has %v", second)
