@@ -21,7 +21,8 @@ const contextLines = 3
 
 // Diff returns the difference between the manifests of the revision that is deployed and those that Install would apply, in the unified
 // format, with one part for each object. The cluster validates the new manifests, and nothing is changed. The data of Secrets are replaced by
-// marks. The result is empty if there is no difference.
+// marks. Definitions in the folder crds that the cluster lacks, and objects of their kinds, are new objects. The cluster cannot validate these
+// objects. The result is empty if there is no difference.
 func Diff(ctx context.Context, r Release, o Options) (string, error) {
 	i, err := start(ctx, r.Chart.Name(), r.Namespace, o)
 	if err != nil {
@@ -39,6 +40,11 @@ func (i *installation) diff(r Release) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	definitions, err := i.undefined(r.Chart.Helm())
+	if err != nil {
+		return "", err
+	}
+	i.client.undefined = kindsOf(definitions)
 	run := action.NewInstall(i.config)
 	// As an upgrade, so that Helm does not refuse objects that exist.
 	run.ReleaseName, run.Namespace, run.DryRun, run.DryRunOption, run.IsUpgrade = i.name, i.namespace, true, "server", true
@@ -49,6 +55,9 @@ func (i *installation) diff(r Release) (string, error) {
 	after, err := objectsOf(rendered)
 	if err != nil {
 		return "", err
+	}
+	for _, definition := range definitions {
+		after[chart.ID(definition)] = definition
 	}
 	before := map[string]*unstructured.Unstructured{}
 	history, err := i.config.Releases.History(i.name)

@@ -3,6 +3,7 @@ package install
 import (
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 )
 
 var sizingConfigurations = schema.GroupVersionResource{Group: "scheduling.hypershift.openshift.io", Version: "v1alpha1", Resource: "clustersizingconfigurations"}
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // operatorRelease returns the release of HyperShift's operator with the sizes of a stamp.
 func operatorRelease(t *testing.T) Release {
@@ -71,6 +74,20 @@ func sizes(t *testing.T, c *clustertest.Cluster) []string {
 	return names
 }
 
+// definitionsOf returns the number of definitions in the cluster.
+func definitionsOf(t *testing.T, c *clustertest.Cluster) (int, error) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(c.Config)
+	if err != nil {
+		return 0, err
+	}
+	list, err := client.Resource(definitions).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return len(list.Items), nil
+}
+
 // TestOperatorIsInstalledWithoutLastingRights installs the chart of HyperShift's operator in a cluster without HyperShift's definitions. The sizes
 // exist before the job runs, because the operator would create others. Nobody keeps the rights of the job.
 func TestOperatorIsInstalledWithoutLastingRights(t *testing.T) {
@@ -98,11 +115,27 @@ func TestOperatorIsInstalledWithoutLastingRights(t *testing.T) {
 		}
 		return result
 	}
+	options := Options{Cluster: c.Config, ReadyWithin: 2 * time.Minute}
+	difference, err := Diff(t.Context(), r, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"+++ CustomResourceDefinition clustersizingconfigurations.scheduling.hypershift.openshift.io\n", "+++ ClusterSizingConfiguration cluster\n", "+++ Job "} {
+		if !strings.Contains(difference, part) {
+			t.Errorf("before the installation, the difference does not contain %q:\n%s", part, difference)
+		}
+	}
+	if number, err := definitionsOf(t, c); err != nil || number != 0 {
+		t.Errorf("the difference left %d definitions: %v", number, err)
+	}
 	if result := install(r); !result.Changed || len(sizes(t, c)) != 5 {
 		t.Errorf("the first installation: %+v, with the sizes %v", result, sizes(t, c))
 	}
 	if result := install(r); result.Changed {
 		t.Errorf("the second installation: %+v", result)
+	}
+	if difference, err = Diff(t.Context(), r, options); err != nil || difference != "" {
+		t.Errorf("the difference after the installation: %v\n%s", err, difference)
 	}
 	encoded, err := json.Marshal(r.Values)
 	if err != nil {

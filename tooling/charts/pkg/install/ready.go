@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/tools/cache"
@@ -56,6 +57,8 @@ type client struct {
 	*kube.Client
 	ctx context.Context
 	log io.Writer
+	// undefined are kinds that the cluster lacks until the chart is installed.
+	undefined map[schema.GroupKind]bool
 
 	mu sync.Mutex
 	// failure is the error of the last wait, of which Helm keeps only the text.
