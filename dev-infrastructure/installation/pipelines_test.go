@@ -338,6 +338,8 @@ func (p *pipelines) expectNames() {
 		Vaults   map[string]struct{ URI string }
 	}
 	p.readOutput("region/infrastructure", "result", &result)
+	var addresses []string
+	p.readOutput("service-cluster/infrastructure", "egressAddresses", &addresses)
 	var hosts []string
 	for _, server := range result.Postgres {
 		hosts = append(hosts, server.Host)
@@ -355,7 +357,7 @@ func (p *pipelines) expectNames() {
 		mesh.Backend:        {result.Cosmos.Endpoint},
 		mesh.Frontend:       {result.Cosmos.Endpoint},
 		mesh.Admin:          {result.Cosmos.Endpoint},
-		mesh.Monitor:        {result.Cosmos.Endpoint},
+		mesh.Monitor:        {result.Cosmos.Endpoint, strings.Join(addresses, ",")},
 		mesh.MaestroAgent:   {result.Events.MQTTAddress},
 	} {
 		w, _ := workload.Find(service)

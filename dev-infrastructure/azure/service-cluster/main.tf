@@ -29,6 +29,27 @@ resource "azapi_resource" "address" {
   response_export_values = ["properties.ipAddress"]
 }
 
+# The addresses from which servers of the internet see the connections of the cluster. Customers and monitor depend on them, so they are
+# reserved, and the load balancer uses no others.
+resource "azapi_resource" "egress" {
+  type      = local.types.publicPrefix
+  parent_id = azapi_resource.group.id
+  name      = "${var.config.serviceCluster.name}-egress"
+  location  = local.location
+  body = {
+    sku        = { name = "Standard", tier = "Regional" }
+    zones      = var.config.availabilityZones
+    properties = { prefixLength = 31, publicIPAddressVersion = "IPv4" }
+  }
+  response_export_values = ["properties.ipPrefix"]
+}
+
+locals {
+  egress = azapi_resource.egress.output.properties.ipPrefix
+  # The addresses of the prefix: two of a /31.
+  egress_addresses = [for n in range(pow(2, 32 - tonumber(split("/", local.egress)[1]))) : cidrhost(local.egress, n)]
+}
+
 module "cluster" {
   source         = "../modules/kubernetes"
   name           = var.config.serviceCluster.name
@@ -39,6 +60,7 @@ module "cluster" {
   settings       = var.config.serviceCluster
   mesh_revision  = var.config.serviceCluster.meshRevision
   administrators = var.config.admin.groups["break-glass"]
+  egress         = { services = azapi_resource.egress.id }
   registries     = { services = var.outer.global.registries[var.config.registry.services].id }
   allow_loss     = var.allow_loss
   # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.

@@ -30,6 +30,11 @@ variable "registries" {
   description = "The IDs of the registries from which the kubelets pull, by name."
   type        = map(string)
 }
+variable "egress" {
+  description = "The IDs of the prefixes of public addresses for connections to the internet, by name. Without any, AKS reserves an address."
+  type        = map(string)
+  default     = {}
+}
 variable "allow_loss" { type = bool }
 
 locals {
@@ -121,6 +126,15 @@ module "network_role" {
   purpose   = "control-plane"
 }
 
+module "egress_role" {
+  for_each  = var.egress
+  source    = "../role"
+  scope     = each.value
+  role      = local.roles.networkContributor
+  principal = azapi_resource.identity["control-plane"].output.properties.principalId
+  purpose   = "control-plane"
+}
+
 module "kubelet_role" {
   source    = "../role"
   scope     = azapi_resource.identity["kubelet"].id
@@ -178,7 +192,7 @@ resource "azapi_resource" "cluster" {
           orchestratorVersion = var.settings.kubernetesVersion
         }
       ]
-      networkProfile = {
+      networkProfile = merge({
         networkPlugin    = "azure"
         networkPolicy    = "cilium"
         networkDataplane = "cilium"
@@ -186,7 +200,9 @@ resource "azapi_resource" "cluster" {
         dnsServiceIP     = cidrhost(var.settings.network.services, 10)
         loadBalancerSku  = "standard"
         outboundType     = "loadBalancer"
-      }
+        }, {
+        for key, value in { loadBalancerProfile = { outboundIPPrefixes = { publicIPPrefixes = [for id in values(var.egress) : { id = id }] } } } : key => value if length(var.egress) > 0
+      })
       identityProfile = {
         kubeletidentity = {
           resourceId = azapi_resource.identity["kubelet"].id
@@ -206,7 +222,7 @@ resource "azapi_resource" "cluster" {
   }
   response_export_values = ["properties.fqdn", "properties.oidcIssuerProfile.issuerURL", "properties.addonProfiles.azureKeyvaultSecretsProvider.identity"]
   # The control plane needs its roles before it creates nodes.
-  depends_on = [module.network_role, module.kubelet_role]
+  depends_on = [module.network_role, module.egress_role, module.kubelet_role]
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 

@@ -35,6 +35,7 @@ func storedTypes() []*resourceType {
 	var all []*resourceType
 	for _, e := range []entry{
 		{"Microsoft.Network/publicIPAddresses", networkVersion, true, true, storedType{computed: publicAddress}},
+		{"Microsoft.Network/publicIPPrefixes", networkVersion, true, true, storedType{immutable: []string{"prefixLength"}, computed: publicPrefix}},
 		{"Microsoft.Network/privateEndpoints", networkVersion, true, true, storedType{}},
 		{"Microsoft.Network/privateEndpoints/privateDnsZoneGroups", networkVersion, false, true, storedType{}},
 		{"Microsoft.Network/privateDnsZones", privateVersion, true, true, storedType{global: true}},

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/google/uuid"
@@ -34,6 +35,20 @@ func short(r *Resource) string {
 func publicAddress(r *Resource) map[string]any {
 	sum := sha256.Sum256([]byte(strings.ToLower(r.ID)))
 	return map[string]any{"ipAddress": fmt.Sprintf("203.0.113.%d", sum[0])}
+}
+
+// publicPrefix returns addresses of another range for documentation, as many as the prefix has.
+func publicPrefix(r *Resource) map[string]any {
+	length := 28
+	if number, ok := valueAt(r.Properties, "prefixLength").(float64); ok {
+		length = int(number)
+	}
+	sum := sha256.Sum256([]byte(strings.ToLower(r.ID)))
+	prefix, err := netip.AddrFrom4([4]byte{198, 51, 100, sum[0]}).Prefix(max(24, min(length, 32)))
+	if err != nil {
+		return nil
+	}
+	return map[string]any{"ipPrefix": prefix.String()}
 }
 
 // secretsProvider is the add-on of a cluster that reads Key Vaults.

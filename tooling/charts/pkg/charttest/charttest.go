@@ -59,12 +59,14 @@ func Targets(t testing.TB) []values.Target {
 }
 
 // Complete returns a target with a digest for every image, and a client ID and an object ID for every managed identity of a rendered document.
+// The addresses are those of a range for documentation.
 func Complete(name layer.Target, s *schema.Schema, rendered *document.Node) values.Target {
 	clients, objects := map[string]string{}, map[string]string{}
 	for _, identity := range values.Identities(rendered) {
 		clients[identity], objects[identity] = madeUpID(identity), madeUpID("object of "+identity)
 	}
-	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: clients, ObjectIDs: objects}
+	return values.Target{Name: name.String(), Schema: s, Configuration: completed(rendered, ""), ClientIDs: clients, ObjectIDs: objects,
+		EgressAddresses: []string{"198.51.100.2", "198.51.100.3"}}
 }
 
 // completed returns a copy with digests.

@@ -25,6 +25,8 @@ type Outputs struct {
 	ClientIDs map[string]string `json:"clientIds"`
 	// ObjectIDs are the object IDs of their principals.
 	ObjectIDs map[string]string `json:"objectIds"`
+	// EgressAddresses are the public addresses of the service cluster.
+	EgressAddresses []string `json:"egressAddresses"`
 }
 
 // options are the flags of all commands.
@@ -37,7 +39,7 @@ func New() *cobra.Command {
 	var o options
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.configDir, "config-dir", "", "`folder` of the configuration (default: the folder config in or above the working directory)")
-	flags.StringVar(&o.outputs, "outputs", "", "YAML `file` with the outputs of the infrastructure: clientIds and objectIds, maps of managed identities to client IDs and to the object IDs of their principals")
+	flags.StringVar(&o.outputs, "outputs", "", "YAML `file` with the outputs of the infrastructure: clientIds and objectIds, maps of managed identities to client IDs and to the object IDs of their principals, and egressAddresses, a list")
 	flags.StringVar(&o.secrets, "secrets", "", "`provider` of secrets: csi reads Key Vaults, secret expects Kubernetes Secrets (default: that of the cluster's platform)")
 	root.AddCommand(
 		&cobra.Command{
@@ -117,7 +119,8 @@ func (o *options) release(name, chartName string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := values.Target{Name: name, Schema: configuration.Schema, Configuration: rendered, ClientIDs: outputs.ClientIDs, ObjectIDs: outputs.ObjectIDs, Secrets: o.secrets}
+	full := values.Target{Name: name, Schema: configuration.Schema, Configuration: rendered, ClientIDs: outputs.ClientIDs, ObjectIDs: outputs.ObjectIDs,
+		EgressAddresses: outputs.EgressAddresses, Secrets: o.secrets}
 	found, err := values.Find(chartName, full)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,9 @@ const (
 // without Azure's add-ons. Each of its keys is a PEM file.
 const AuthoritiesName = "hcpmesh-authorities"
 
+// egressFlag is the flag of monitor with the addresses of its cluster. A key of the configuration replaces those of the infrastructure.
+const egressFlag = "egress-addresses"
+
 // Target is a region or a stamp, with everything from which values are computed.
 type Target struct {
 	// Name is the name of the target, for example public/prod/uksouth.
@@ -43,6 +46,9 @@ type Target struct {
 	ClientIDs map[string]string
 	// ObjectIDs are the object IDs of the principals of managed identities, by name. They are outputs of the infrastructure, too.
 	ObjectIDs map[string]string
+	// EgressAddresses are the public addresses from which servers see the connections of the service cluster. They are an output of the
+	// infrastructure, too.
+	EgressAddresses []string
 	// Secrets is the provider of secrets: CSI or Secret. Empty means that of the cluster's platform.
 	Secrets string
 }
@@ -151,6 +157,9 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		v.Identity.Secret = string(w.Peer) + "-identity"
 	}
 	c.flags()
+	if w.Peer == mesh.Monitor && c.set[egressFlag] == "" && len(t.EgressAddresses) > 0 {
+		c.set[egressFlag] = strings.Join(t.EgressAddresses, ",")
+	}
 	if w.Peer == mesh.MaestroServer {
 		c.consumers()
 	}

@@ -89,6 +89,14 @@ func TestInfrastructureLifecycle(t *testing.T) {
 		}
 	}
 
+	var cluster struct{ EgressAddresses []string }
+	if err := json.Unmarshal(outputs[variables.ServiceCluster], &cluster); err != nil {
+		t.Fatal(err)
+	}
+	if addresses := slices.Compact(slices.Sorted(slices.Values(cluster.EgressAddresses))); len(addresses) != 2 {
+		t.Errorf("the service cluster connects to the internet from %q, not from two addresses", cluster.EgressAddresses)
+	}
+
 	deploys[variables.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["backupTier"] = "Continuous7Days" }
 	deploys[variables.Region].applyOnly(t, "azapi_resource.cosmos")
 	deploys[variables.ServiceCluster].change = func(config map[string]any) {

@@ -73,6 +73,8 @@ type parameters struct {
 	// ClientIDs and ObjectIDs are JSON objects: the client IDs of managed identities, and the object IDs of their principals, by name.
 	ClientIDs string `json:"clientIds"`
 	ObjectIDs string `json:"objectIds"`
+	// EgressAddresses is a JSON array: the public addresses of the cluster.
+	EgressAddresses string `json:"egressAddresses"`
 }
 
 // Run installs or upgrades the release.
@@ -193,6 +195,11 @@ func (h Helm) release(r action.Request) (parameters, install.Release, error) {
 		}
 		if err := json.Unmarshal([]byte(input.text), input.ids); err != nil {
 			return with, install.Release{}, fmt.Errorf("%s: %s: is not a JSON object of strings: %w", r.Step, input.name, err)
+		}
+	}
+	if with.EgressAddresses != "" {
+		if err := json.Unmarshal([]byte(with.EgressAddresses), &target.EgressAddresses); err != nil {
+			return with, install.Release{}, fmt.Errorf("%s: egressAddresses: is not a JSON array of strings: %w", r.Step, err)
 		}
 	}
 	release, err := load(r, with, target)

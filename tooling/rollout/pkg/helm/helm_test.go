@@ -301,19 +301,26 @@ func TestPipelinesSupplyIDs(t *testing.T) {
 				if step.With["objectIds"] == nil {
 					given.ObjectIDs = nil
 				}
+				if step.With["egressAddresses"] == nil {
+					given.EgressAddresses = nil
+				}
 				name, _ := step.With["chart"].(string)
 				found, err := values.Find(name, given)
 				if err != nil {
 					continue // not a chart of this target
 				}
-				if _, err := found.Values(); err != nil {
+				computed, err := found.Values()
+				if err != nil {
 					t.Errorf("%s: %v", step.ID(), err)
+				}
+				if v, isService := computed.(*values.Values); isService && name == "monitor" && v.Flags["egress-addresses"] != strings.Join(target.EgressAddresses, ",") {
+					t.Errorf("%s: monitor gets the addresses %q, not %q", step.ID(), v.Flags["egress-addresses"], target.EgressAddresses)
 				}
 				checked[name] = true
 			}
 		}
 	}
-	if !checked["cluster-service"] || !checked["maestro-server"] || !checked["maestro-agent"] {
+	if !checked["cluster-service"] || !checked["maestro-server"] || !checked["maestro-agent"] || !checked["monitor"] {
 		t.Errorf("only the charts %v were checked", checked)
 	}
 }

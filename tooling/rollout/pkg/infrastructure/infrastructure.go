@@ -44,6 +44,8 @@ const (
 	ClientIDs = "clientIds"
 	// ObjectIDs are the object IDs of their principals.
 	ObjectIDs = "objectIds"
+	// EgressAddresses are the public addresses of the scope's cluster, from which servers see its connections, as a JSON array.
+	EgressAddresses = "egressAddresses"
 )
 
 type parameters struct {
@@ -78,6 +80,9 @@ func (a Infrastructure) Run(ctx context.Context, r action.Request) (map[string]s
 		if outputs[output], err = identities(result, key); err != nil {
 			return nil, fmt.Errorf("%s: reading the result: %w", r.Step, err)
 		}
+	}
+	if outputs[EgressAddresses], err = egressAddresses(result); err != nil {
+		return nil, fmt.Errorf("%s: reading the result: %w", r.Step, err)
 	}
 	maps.DeleteFunc(outputs, func(name, _ string) bool { return !slices.Contains(r.Outputs, name) })
 	return outputs, nil
@@ -199,6 +204,20 @@ func identities(result json.RawMessage, key string) (string, error) {
 	}
 	visit(value)
 	text, err := json.Marshal(ids)
+	return string(text), err
+}
+
+// egressAddresses returns the egress addresses in a result. A scope without a cluster has none.
+func egressAddresses(result json.RawMessage) (string, error) {
+	cluster := struct {
+		EgressAddresses []string `json:"egressAddresses"`
+	}{[]string{}}
+	if len(result) > 0 {
+		if err := json.Unmarshal(result, &cluster); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(cluster.EgressAddresses)
 	return string(text), err
 }
 

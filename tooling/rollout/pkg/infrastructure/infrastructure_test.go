@@ -164,6 +164,21 @@ func TestIDsOfIdentities(t *testing.T) {
 	}
 }
 
+func TestEgressAddressesOfResult(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"egressAddresses": ["198.51.100.2", "198.51.100.3"]}`: `["198.51.100.2","198.51.100.3"]`,
+		`{"zone": {"name": "n3"}}`:                              `[]`,
+		"":                                                      `[]`,
+	} {
+		if got, err := egressAddresses(json.RawMessage(result)); err != nil || got != want {
+			t.Errorf("%s: %s, %v", result, got, err)
+		}
+	}
+	if _, err := egressAddresses(json.RawMessage(`{"egressAddresses": "198.51.100.2"}`)); err == nil {
+		t.Error("a text is accepted as a list of addresses")
+	}
+}
+
 // TestErrorsHaveClasses uses errors as the provider prints them.
 func TestErrorsHaveClasses(t *testing.T) {
 	for text, want := range map[string]action.Class{
