@@ -25,6 +25,7 @@ var programsWithoutImage = map[string]string{
 	"tooling/registry/cmd/registry":                         "serves the images to the nodes",
 	"tooling/rollout/cmd/rollout":                           "runs in a checkout",
 	"tooling/supplychain/cmd/supplychain":                   "runs in a checkout",
+	"tooling/trace-store/cmd/trace-store":                   "serves a region on one machine",
 }
 
 // TestProgramsHaveImages checks that every program is in an image of tooling/images/images.yaml or has a reason to be in none.

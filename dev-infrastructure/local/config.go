@@ -34,8 +34,8 @@ type Config struct {
 	BasePort *int `json:"basePort,omitempty"`
 	// LogLevel of our services: debug, info, warn or error.
 	LogLevel string `json:"logLevel,omitempty"`
-	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of the frontend, the backend
-	// and Cluster Service; empty disables tracing.
+	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of the services. If it is empty, spans go to
+	// the trace store of the region if it has one, and tracing is off otherwise.
 	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
 	// Profiling makes our programs serve profiles on Unix sockets in the folder profiling.
 	Profiling bool `json:"profiling,omitempty"`
@@ -55,7 +55,7 @@ type Config struct {
 	// wait for them.
 	Without []string `json:"without,omitempty"`
 
-	// With lists optional parts of the region. The only one is observability: Prometheus and Alertmanager.
+	// With lists optional parts of the region: observability for Prometheus and Alertmanager, traces for the trace store.
 	With []string `json:"with,omitempty"`
 
 	// StateDir is the folder of all data of the region. It is not part of the file.
@@ -199,9 +199,12 @@ func (c *Config) validate() error {
 		}
 	}
 	for _, part := range c.With {
-		if part != WithObservability {
-			return fmt.Errorf("with: unknown part %q; the only part is %s", part, WithObservability)
+		if part != WithObservability && part != WithTraces {
+			return fmt.Errorf("with: unknown part %q; the parts are %s and %s", part, WithObservability, WithTraces)
 		}
+	}
+	if c.OTLPEndpoint != "" && c.with(WithTraces) {
+		return fmt.Errorf("otlpEndpoint: a region with %s sends its spans to its own trace store; set one of both", WithTraces)
 	}
 	for _, name := range c.Without {
 		if known := c.ProcessNames(); !slices.Contains(known, name) {
@@ -227,6 +230,9 @@ func (c *Config) ProcessNames() []string {
 	}
 	if c.with(WithObservability) {
 		names = append(names, prometheusName, alertmanagerName)
+	}
+	if c.with(WithTraces) {
+		names = append(names, traceStoreName)
 	}
 	for _, cluster := range c.managementClusters() {
 		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit")

@@ -37,6 +37,8 @@ type Endpoints struct {
 	// Prometheus and Alertmanager are the URLs of their user interfaces and APIs; empty if the region has none.
 	Prometheus   string `json:"prometheus,omitempty"`
 	Alertmanager string `json:"alertmanager,omitempty"`
+	// Traces is the URL of the trace store. A region has one if Config.With contains WithTraces.
+	Traces string `json:"traces,omitempty"`
 	// Proxy is the URL of the HTTP proxy through which clients reach the API servers of hosted clusters, if their names do not resolve on
 	// the machine. It is empty in a region of processes.
 	Proxy string `json:"proxy,omitempty"`
@@ -126,6 +128,10 @@ func (r *Region) Endpoints() Endpoints {
 	}
 	if r.config.with(WithObservability) {
 		e.Prometheus, e.Alertmanager = "http://"+r.address(prometheusPort), "http://"+r.address(alertmanagerPort)
+	}
+	e.Traces = "http://" + r.address(tracesPort)
+	if r.config.with(WithTraces) {
+		e.Ops[traceStoreName] = r.address(tracesOps)
 	}
 	for i, name := range r.state.record.ManagementClusters {
 		e.Kubeconfigs[name] = r.state.path("management", name, "admin.kubeconfig")

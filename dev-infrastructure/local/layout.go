@@ -42,6 +42,8 @@ const (
 	monitorOps           service = 49
 	prometheusPort       service = 58
 	alertmanagerPort     service = 59
+	tracesPort           service = 68
+	tracesOps            service = 69
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

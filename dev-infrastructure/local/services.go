@@ -11,14 +11,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// tracing returns the flags of the processes that send spans.
-func (r *Region) tracing() []string {
-	if r.config.OTLPEndpoint == "" {
-		return nil
-	}
-	return []string{"--otlp-endpoint=" + r.config.OTLPEndpoint}
-}
-
 // without reports whether the region does not start a process.
 func (c *Config) without(name string) bool { return slices.Contains(c.Without, name) }
 
@@ -32,7 +24,7 @@ func (r *Region) specs() []supervisor.Spec {
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
-	return r.leaveOut(append(specs, r.observability()...))
+	return r.leaveOut(slices.Concat(specs, r.traceStore(), r.observability()))
 }
 
 // ours returns the common part of the specs of our programs. The parent-death signal of the supervisor covers them;
@@ -330,6 +322,10 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	if r.config.with(WithObservability) {
 		add(prometheusName, "Prometheus", prometheusPort)
 		add(alertmanagerName, "Alertmanager", alertmanagerPort)
+	}
+	if r.config.with(WithTraces) {
+		add(traceStoreName, "the trace store", tracesPort)
+		add(traceStoreName, "the trace store's metrics", tracesOps)
 	}
 	add("admin", "admin's API", adminPort)
 	add("admin", "admin's metrics", adminOps)

@@ -128,7 +128,7 @@ type OperationDocument struct {
 	// Requester names the caller in the audit of credentials. It has 1 to 256 characters.
 	Requester     string `json:"requester,omitempty"`
 	CorrelationID string `json:"correlationId,omitempty"`
-	// TraceParent is the W3C trace context of the request. Spans of the operation link to it.
+	// TraceParent is the W3C trace context of the request. Spans of the operation continue it.
 	TraceParent     string `json:"traceParent,omitempty"`
 	NotificationURI string `json:"notificationUri,omitempty"`
 	// Notification is the progress of the notification about the operation's end, or nil before the first attempt.

@@ -4,6 +4,9 @@
 // A process creates one Tracing at its start and passes it to everything that creates spans; there is no global state. Without a
 // collector no spans are recorded, but the trace context of a caller is still propagated. Spans contain routes, resource IDs and
 // outcomes, and never bodies, tokens or keys.
+//
+// A trace begins with a request to the frontend or to admin. Whatever continues the work later, in any process, stores the Reference of
+// the trace with the work and continues the trace with Continue. Work without a request has no trace.
 package tracing
 
 import (
@@ -15,7 +18,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -28,14 +33,15 @@ import (
 type Options struct {
 	// Collector is the URL of an OTLP/HTTP endpoint, for example http://127.0.0.1:4318; empty records nothing.
 	Collector string
-	// Ratio is the fraction of traces to record, from 0 to 1, of those that begin in this process. For others the caller decides.
+	// Ratio is the fraction of traces to record, from 0 to 1, of those that begin in this process with a read. Requests for changes are
+	// always recorded. For other spans the caller decides.
 	Ratio float64
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Collector, "otlp-endpoint", "", "`URL` of the OpenTelemetry collector that receives spans (OTLP over HTTP); empty sends none")
-	flags.Float64Var(&o.Ratio, "trace-ratio", 1, "`fraction` of the traces that begin in this process to record, 0 to 1")
+	flags.Float64Var(&o.Ratio, "trace-ratio", 1, "`fraction` of the reads whose traces begin in this process to record, 0 to 1; requests for changes are always recorded")
 }
 
 // Validate returns an error that names the first invalid flag.
@@ -52,15 +58,6 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Bounds of the spans that wait to be sent. While the collector is unreachable, spans are lost, but memory stays bounded and
-// requests are not delayed.
-const (
-	maxWaiting   = 4096
-	maxBatch     = 512
-	exportEvery  = 2 * time.Second
-	exportWithin = 5 * time.Second
-)
-
 // Tracing creates spans and propagates their context.
 type Tracing struct {
 	Provider   trace.TracerProvider
@@ -72,8 +69,10 @@ type Tracing struct {
 // scope is the name of the instrumentation.
 const scope = "github.com/hcpmesh/hcpmesh"
 
-// New returns the Tracing of the process with the given name. Call Flush or Shutdown to send the remaining spans.
-func New(ctx context.Context, name string, options Options) (*Tracing, error) {
+// New returns the Tracing of the process with the given name. It registers the metric of the spans that were sent and lost, unless metrics
+// is nil. Call Flush or Shutdown to send the remaining spans.
+func New(ctx context.Context, name string, options Options, metrics prometheus.Registerer) (*Tracing, error) {
+	counts := newCounts(metrics)
 	if options.Collector == "" {
 		return With(noop.NewTracerProvider(), nil), nil
 	}
@@ -84,9 +83,8 @@ func New(ctx context.Context, name string, options Options) (*Tracing, error) {
 	}
 	provider := sdk.NewTracerProvider(
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", name))),
-		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(options.Ratio))),
-		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(maxWaiting), sdk.WithMaxExportBatchSize(maxBatch), sdk.WithBatchTimeout(exportEvery),
-			sdk.WithExportTimeout(exportWithin)),
+		sdk.WithSampler(newSampler(options.Ratio)),
+		sdk.WithSpanProcessor(newQueue(exporter, counts)),
 	)
 	return With(provider, provider.Shutdown), nil
 }
@@ -126,6 +124,39 @@ func Reference(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier.Get(traceParent)
+}
+
+// Recorded returns the Reference of ctx if its trace is recorded, and "" otherwise. It is for storage with work that continues the trace.
+func Recorded(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return ""
+	}
+	return Reference(ctx)
+}
+
+// Continue returns ctx with the trace context of a Reference, so that spans that start with it are in that trace. If the reference is
+// empty or invalid, they are in no trace.
+func Continue(ctx context.Context, reference string) context.Context {
+	of := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceParent: reference})
+	return trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(of))
+}
+
+// End ends a span and records its error, if err is not nil. Errors of this repository contain no secrets.
+func End(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, clip(err.Error()))
+	}
+	span.End()
+}
+
+// maxMessage is the maximum length of the message of a failed span, in bytes.
+const maxMessage = 512
+
+func clip(text string) string {
+	if len(text) > maxMessage {
+		text = text[:maxMessage]
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // Link returns a link to the span of a Reference. ok is false if the reference is not valid.

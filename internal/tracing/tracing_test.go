@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -55,7 +56,7 @@ func TestSpansAreSent(t *testing.T) {
 	kept := &collect{spans: map[string]string{}}
 	server := httptest.NewServer(kept)
 	defer server.Close()
-	traces, err := tracing.New(t.Context(), "test", tracing.Options{Collector: server.URL, Ratio: 1})
+	traces, err := tracing.New(t.Context(), "test", tracing.Options{Collector: server.URL, Ratio: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestSpansAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, span := traces.Start(t.Context(), "request")
+	ctx, span := traces.Start(t.Context(), "request", trace.WithAttributes(tracing.Method(http.MethodPut)))
 	if _, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestSpansAreSent(t *testing.T) {
 
 // TestOff checks that without a collector the context of a caller is propagated and no trace is created.
 func TestOff(t *testing.T) {
-	traces, err := tracing.New(t.Context(), "test", tracing.Options{})
+	traces, err := tracing.New(t.Context(), "test", tracing.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,6 +103,10 @@ require (
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/trace-store v0.0.0
+	github.com/prometheus/client_golang v1.24.0
+	github.com/prometheus/client_model v0.6.2
+	github.com/prometheus/common v0.70.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/tink-crypto/tink-go/v2 v2.6.0 // indirect
@@ -113,9 +117,6 @@ require (
 	k8s.io/client-go v0.35.4
 	sigs.k8s.io/controller-runtime v0.23.3
 	sigs.k8s.io/yaml v1.6.0
-	github.com/prometheus/client_golang v1.24.0
-	github.com/prometheus/client_model v0.6.2
-	github.com/prometheus/common v0.70.0
 )
 
 replace (
@@ -123,4 +124,5 @@ replace (
 	github.com/hcpmesh/hcpmesh/dev-infrastructure => ../../dev-infrastructure
 	github.com/hcpmesh/hcpmesh/internal => ../../internal
 	github.com/hcpmesh/hcpmesh/tooling/configure => ../configure
+	github.com/hcpmesh/hcpmesh/tooling/trace-store => ../trace-store
 )

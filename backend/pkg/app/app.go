@@ -54,7 +54,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return err
 	}
 	p.Metrics.MustRegister(transport.Collectors()...)
-	if options.traces, err = tracing.New(ctx, p.Name, options.Tracing); err != nil {
+	if options.traces, err = tracing.New(ctx, p.Name, options.Tracing, p.Metrics); err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	defer options.traces.Flush(ctx, flushTimeout)

@@ -77,7 +77,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		}
 	})
 
-	traces, err := tracing.New(ctx, p.Name, o.Tracing)
+	traces, err := tracing.New(ctx, p.Name, o.Tracing, p.Metrics)
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}

@@ -73,7 +73,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	defer db.Close()
-	traces, err := tracing.New(ctx, p.Name, options.Tracing)
+	traces, err := tracing.New(ctx, p.Name, options.Tracing, p.Metrics)
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}

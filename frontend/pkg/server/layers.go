@@ -64,7 +64,7 @@ func traced(s *Server, ctx context.Context, rq *request, next func(ctx context.C
 	}
 	method := knownMethod(rq.http.Method)
 	ctx = s.Tracing.Propagator.Extract(ctx, propagation.HeaderCarrier(rq.http.Header))
-	ctx, span := s.Tracing.Start(ctx, method+" "+name, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := s.Tracing.Start(ctx, method+" "+name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(tracing.Method(method)))
 	if of := span.SpanContext(); of.IsValid() {
 		rq.traceID, rq.traceParent = of.TraceID().String(), tracing.Reference(ctx)
 	}
@@ -72,9 +72,8 @@ func traced(s *Server, ctx context.Context, rq *request, next func(ctx context.C
 		if span.IsRecording() {
 			status := rq.responseStatus()
 			span.SetAttributes(
-				attribute.String("http.request.method", method), attribute.String("http.route", rq.match.pattern),
-				attribute.Int("http.response.status_code", status), attribute.String("hcpmesh.correlation_id", rq.correlationID),
-				attribute.String("hcpmesh.resource_id", rq.resourceID), attribute.String("hcpmesh.operation_id", rq.operationID),
+				attribute.String("http.route", rq.match.pattern), attribute.Int("http.response.status_code", status),
+				tracing.CorrelationID.String(rq.correlationID), tracing.ResourceID.String(rq.resourceID), tracing.OperationID.String(rq.operationID),
 			)
 			if status >= http.StatusInternalServerError {
 				span.SetStatus(codes.Error, http.StatusText(status))

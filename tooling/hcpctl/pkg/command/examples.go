@@ -55,6 +55,7 @@ var examples = map[string][][2]string{
 	"hcpctl drift list":                 {{"List all differences", "hcpctl drift list"}},
 	"hcpctl drift reconcile":            {{"Send lost resources again", "hcpctl drift reconcile --reason 'the database was restored' --ticket INC-42"}},
 	"hcpctl timeline":                   {{"Show the last hour of a cluster", "hcpctl timeline demo --since 1h"}, {"Show how the desired state changed between two times", "hcpctl timeline demo --from 2026-11-24T01:00:00Z --to 2026-11-24T02:00:00Z --desired-state"}, {"Show only actions of SREs and changes of conditions", "hcpctl timeline demo --kind Action,Condition"}},
+	"hcpctl trace":                      {{"Show the trace of an operation", "hcpctl trace 38a61b65-0c3f-4d55-9f0c-6b7ac8b4e0d1"}, {"Show the traces of all recent changes of a cluster, for a program", "hcpctl trace /subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo -o json"}},
 	"hcpctl explain":                    {{"Explain the region", "hcpctl explain"}, {"Explain a cluster", "hcpctl explain demo"}, {"Explain the cluster of a namespace, for a program", "hcpctl explain ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae -o json"}},
 	"hcpctl externalauth create":        {{"Accept the tokens of an issuer", "hcpctl externalauth create demo entra --issuer https://login.example.com --audience api://demo"}},
 	"hcpctl externalauth delete":        {{"Delete an external authentication", "hcpctl externalauth delete demo entra"}},

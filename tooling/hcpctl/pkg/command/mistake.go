@@ -39,6 +39,7 @@ func ExitCode(err error) int {
 	var missing *management.NotFound
 	var nothing *notFound
 	var unread *unreadable
+	var untraced *unreachableStore
 	switch {
 	case err == nil:
 		return 0
@@ -48,7 +49,7 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
-	case errors.As(err, &nowhere), errors.As(err, &unread), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
+	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &untraced), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}

@@ -78,7 +78,7 @@ real nodes. That needs Linux, root, 'make nodes images' and 'tooling/third-party
 	flags.StringVar(&o.logLevel, "log-level", "info", "minimum log `level` of the services: debug, info, warn, error")
 	flags.BoolVar(&o.faults, "faults", false, "allow fault injection in the emulators")
 	flags.StringSliceVar(&o.without, "without", nil, "`processes` not to start, for example to run them in a debugger")
-	flags.StringSliceVar(&o.with, "with", nil, "optional `parts` of the region: observability for Prometheus and Alertmanager")
+	flags.StringSliceVar(&o.with, "with", nil, "optional `parts` of the region: observability for Prometheus and Alertmanager, traces for the trace store (default traces)")
 	flags.BoolVar(&o.noBuild, "no-build", false, "use the existing programs")
 	flags.BoolVarP(&o.detach, "detach", "d", false, "return when the region is ready and run it in the background")
 	flags.BoolVar(&o.demo, "demo", false, "create the demo cluster when the region is ready")
@@ -114,8 +114,11 @@ func (e *environment) configuration(c *cobra.Command, o *upOptions) (local.Confi
 	if given("without") {
 		config.Without = o.without
 	}
-	if given("with") {
+	switch {
+	case given("with"):
 		config.With = o.with
+	case config.With == nil && config.OTLPEndpoint == "":
+		config.With = []string{local.WithTraces}
 	}
 	config.Build = !o.noBuild
 	dir, err := e.stateFolder()
