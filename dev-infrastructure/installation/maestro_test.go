@@ -133,6 +133,8 @@ type lines struct {
 	ended chan struct{}
 	mu    sync.Mutex
 	all   [][]byte
+	// ignored is the number of lines that await does not read.
+	ignored int
 }
 
 // read returns the lines of a pipe. They are read from the call of start on.
@@ -161,6 +163,13 @@ func (l *lines) snapshot() [][]byte {
 	return l.all[:len(l.all):len(l.all)]
 }
 
+// ignore makes await ignore the lines that were read until now.
+func (l *lines) ignore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ignored = len(l.all)
+}
+
 // text returns the last lines.
 func (l *lines) text() []byte {
 	all := bytes.Join(l.snapshot(), nil)
@@ -170,7 +179,7 @@ func (l *lines) text() []byte {
 // await passes the lines to found, the oldest first, until it returns true.
 func (r *region) await(l *lines, condition string, found func(line []byte) bool) {
 	r.t.Helper()
-	next := 0
+	next := l.ignored
 	eventually.Before(r.ctx, r.t, condition, func() error {
 		for all := l.snapshot(); next < len(all); {
 			next++
@@ -215,7 +224,7 @@ func (m *maestro) register(consumer string) {
 // publish publishes a bundle and returns its version.
 func (m *maestro) publish(action string, bundle map[string]any) (version int64) {
 	m.t.Helper()
-	after := len(m.source.snapshot())
+	after := len(m.source.snapshot()) - m.source.ignored
 	if err := m.input.Encode(map[string]any{"Action": action, "Bundle": bundle}); err != nil {
 		m.t.Fatal(err)
 	}

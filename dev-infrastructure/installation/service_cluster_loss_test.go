@@ -50,6 +50,7 @@ func (p *pipelines) loseServiceCluster() {
 	p.t.Logf("the service cluster was destroyed after %v", since())
 	p.startNewServiceCluster()
 	p.t.Logf("a new cluster was ready %v after the loss", since())
+	m.source.ignore() // statuses that the lost server has sent; the new one sends them again when the source has subscribed to it
 	p.forget("service-cluster")
 	p.runAndSupply(serviceClusterSteps)
 	p.log("the services were deployed %v after the loss of the service cluster", since())

@@ -245,7 +245,14 @@ func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 // Dial connects to a TCP address in the cluster's network: that of a node, a pod or the control plane. Addresses of Services exist only
 // on nodes.
 func (c *Cluster) Dial(ctx context.Context, address string) (net.Conn, error) {
-	return c.outer.Dial(ctx, address)
+	connection, err := c.outer.Dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := endIfLost(connection); err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return connection, nil
 }
 
 // Listen listens on a TCP port of the control plane, to which nodes and pods can connect. The returned listener has the address.

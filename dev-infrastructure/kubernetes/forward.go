@@ -28,7 +28,7 @@ func (c *Cluster) forward(ctx context.Context, listener net.Listener, dial func(
 	})
 }
 
-// lostAfter is the time after which an accepted connection ends if its node was killed. PostgreSQL has the same limit for the sessions of
+// lostAfter is the time after which a connection to a node ends if the node was killed. PostgreSQL has the same limit for the sessions of
 // services, so that a lost session releases its locks. lostPeers are the probes of a connection without data that is not acknowledged.
 const lostAfter = 25 * time.Second
 
@@ -37,16 +37,27 @@ var lostPeers = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interv
 // relay copies between a connection and a new one until both directions end.
 func (c *Cluster) relay(ctx context.Context, client net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer func() { _ = client.Close() }()
-	if connection, ok := client.(*net.TCPConn); ok {
-		if err := errors.Join(connection.SetKeepAliveConfig(lostPeers), setUserTimeout(connection, lostAfter)); err != nil {
-			return
-		}
+	if err := endIfLost(client); err != nil {
+		return
 	}
 	server, err := dial(ctx)
 	if err != nil {
 		return // the client sees that the connection is closed
 	}
 	relay.Copy(ctx, client, server)
+}
+
+// endIfLost makes a connection end when its peer was lost, so that a relay ends the connection of its other side, too. A client of the relay
+// does not notice the loss itself: the relay acknowledges what the client sends.
+func endIfLost(connection net.Conn) error {
+	tcp, ok := connection.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	if err := errors.Join(tcp.SetKeepAliveConfig(lostPeers), setUserTimeout(tcp, lostAfter)); err != nil {
+		return fmt.Errorf("limiting a connection to a lost peer: %w", err)
+	}
+	return nil
 }
 
 // lockFolder locks a folder against a second cluster. The lock ends with the process.
