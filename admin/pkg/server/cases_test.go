@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server/servertest"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
@@ -26,6 +27,7 @@ func TestCases(t *testing.T) {
 	}
 	h := newHarness(t)
 	h.populate(t)
+	h.observe(t)
 	record := servertest.New(h.client.Transport)
 	target := httpcase.Target{
 		BaseURL: h.url, Client: &http.Client{Transport: record}, Timeout: time.Minute, ProcessOperations: h.execute,
@@ -49,6 +51,25 @@ func TestCases(t *testing.T) {
 	t.Run("the audit chain", func(t *testing.T) {
 		everyRequestIsRecorded(t, h.trail, map[string]string{"a secret": secret, "what was sent": csr})
 	})
+}
+
+// observe writes what monitor writes about the cluster of the cases, whose name cannot be resolved.
+func (h *harness) observe(t *testing.T) {
+	t.Helper()
+	group, now := int(partition.Of(uid, database.MonitorGroups)), time.Now().UTC()
+	// The report is current during the whole test.
+	if err := h.db.WriteGroupReport(t.Context(), group, database.GroupReport{Replica: "monitor-0", Time: now.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	concern := adminv1.HealthConcern{Kind: "name_unresolved", Since: now, Fault: "service", Summary: "its name cannot be resolved", Evidence: "no such host", Help: "Check the zone."}
+	err := h.db.WriteHealthRecord(t.Context(), group, uid, false, func(r *database.HealthRecord) {
+		r.Health = adminv1.Health{API: adminv1.HealthUnavailable, Since: now, Concerns: []adminv1.HealthConcern{concern}}
+		r.Append(now, adminv1.JournalEntry{Time: now, Event: adminv1.JournalAPI, To: adminv1.HealthUnavailable, Since: now},
+			adminv1.JournalEntry{Time: now, Event: adminv1.JournalConcernBegan, Kind: concern.Kind, Fault: concern.Fault, Since: now, Evidence: concern.Evidence})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // execute simulates the backend: all accepted operations succeed.
