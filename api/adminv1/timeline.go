@@ -4,7 +4,7 @@ import "time"
 
 // Timeline is what happened to a cluster and its children within a period, from all layers. It contains what the layers still have: ARM
 // keeps operations and Cluster Service keeps upgrades for a week, Cluster Service keeps the newest 500
-// changes and monitor the newest 200 transitions for 14 days.
+// changes and monitor the newest 200 transitions for 14 days, and Prometheus keeps alerts as long as all series.
 type Timeline struct {
 	// Time is when the layers were read.
 	Time    time.Time `json:"time"`
@@ -48,6 +48,8 @@ const (
 	// monitor saw them.
 	TimelineAPI     TimelineKind = "API"
 	TimelineConcern TimelineKind = "Concern"
+	// TimelineAlert is an alert about the cluster or its provision shard, or a page about the region, that fired.
+	TimelineAlert TimelineKind = "Alert"
 	// TimelineOutage is the absence of a component of the region that continues.
 	TimelineOutage TimelineKind = "Outage"
 )
@@ -55,7 +57,7 @@ const (
 // TimelineKinds returns all kinds.
 func TimelineKinds() []TimelineKind {
 	return []TimelineKind{TimelineOperation, TimelineDesiredState, TimelinePhase, TimelineCondition, TimelineAction, TimelineAccess, TimelineUpgrade,
-		TimelineUpgradeStep, TimelineCredential, TimelineRevocation, TimelineAPI, TimelineConcern, TimelineOutage}
+		TimelineUpgradeStep, TimelineCredential, TimelineRevocation, TimelineAPI, TimelineConcern, TimelineAlert, TimelineOutage}
 }
 
 // The layers of entries and of Timeline.Unavailable, besides LayerARM, LayerClusterService and LayerMonitor.
@@ -66,6 +68,8 @@ const (
 	LayerAudit = "audit"
 	// LayerRegion has the components of the region.
 	LayerRegion = "region"
+	// LayerAlerts has the alerts that fired.
+	LayerAlerts = "alerts"
 )
 
 // TimelineEntry is one fact of a timeline.

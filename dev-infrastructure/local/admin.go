@@ -128,6 +128,9 @@ func (r *Region) admin() supervisor.Spec {
 		"--authentication-client-ids="+adminClientID,
 		"--authentication-ca-file="+r.state.path("ca", mesh.CAFile),
 	)...)
+	if r.config.with(WithObservability) {
+		spec.Args = append(spec.Args, "--prometheus-url=http://"+r.address(prometheusPort))
+	}
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(adminPort)
 	return r.withComponents(r.withWorkload(spec))

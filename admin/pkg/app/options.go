@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -35,6 +36,9 @@ type Options struct {
 	TicketValidatorURL, TicketValidatorTokenFile, TicketValidatorCAFile string
 	// ComponentsFile lists the components of the region that admin observes; may be empty.
 	ComponentsFile string
+	// PrometheusURL is the URL of Prometheus or of an Azure Monitor workspace, which has the alerts of timelines; may be empty.
+	// PrometheusScope is the scope of the tokens that it requires; empty if it requires none.
+	PrometheusURL, PrometheusScope string
 	// IntentKeyFile holds the Tink keyset that signs what engineers ask for.
 	IntentKeyFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
@@ -58,6 +62,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.TicketValidatorCAFile, "ticket-validator-ca-file", "", "`file` with the certificate authorities of --ticket-validator-url (default: those of the system)")
 	flags.StringVar(&o.IntentKeyFile, "intent-key-file", "", "`file` with the Tink keyset (JWT_ES256) that signs what engineers ask for; all replicas share it")
 	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
+	flags.StringVar(&o.PrometheusURL, "prometheus-url", "", "`URL` of Prometheus or of an Azure Monitor workspace that evaluates the alerts of the region; without it timelines have no alerts")
+	flags.StringVar(&o.PrometheusScope, "prometheus-scope", "", "`scope` of the tokens of the workload identity for --prometheus-url, for example https://prometheus.monitor.azure.com/.default (default: no tokens)")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
@@ -84,6 +90,13 @@ func (o *Options) Validate() error {
 	}
 	if (o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == "") {
 		return errors.New("--ticket-validator-url and --ticket-validator-token-file require each other")
+	}
+	if o.PrometheusURL != "" {
+		if err := alerts.Check(o.PrometheusURL, o.PrometheusScope); err != nil {
+			return fmt.Errorf("--prometheus-url: %w", err)
+		}
+	} else if o.PrometheusScope != "" {
+		return errors.New("--prometheus-scope requires --prometheus-url")
 	}
 	if err := o.Authentication.Validate(); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/openapi"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/lookup"
@@ -66,8 +67,10 @@ type Config struct {
 	Audit        audit.Recorder
 	Refusals     RefusalRecorder
 	AuditHistory AuditHistory
-	Log          *slog.Logger
-	Metrics      prometheus.Registerer
+	// Alerts has the alerts of timelines; nil if the region has no Prometheus.
+	Alerts  *alerts.History
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
 	AuthenticationFailures *ratelimit.Limit
 	// Now is the clock of this limit; nil means time.Now.

@@ -34,7 +34,7 @@ func (s *Server) showTimeline(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	rq.audited.object = audit.Object{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, Cluster: cluster.UID}
-	return timeline.Of(s.timelineSources(ctx, cluster), from, to), nil
+	return timeline.Of(s.timelineSources(ctx, cluster, from, to), from, to), nil
 }
 
 // period returns the values of the parameters from and to.
@@ -55,8 +55,8 @@ func (rq *request) period(now time.Time) (from, to time.Time, err error) {
 	return from.UTC(), to.UTC(), nil
 }
 
-// timelineSources reads all layers concurrently.
-func (s *Server) timelineSources(ctx context.Context, cluster adminv1.Cluster) timeline.Sources {
+// timelineSources reads all layers concurrently. Prometheus is asked about the period; the other layers return all that they have.
+func (s *Server) timelineSources(ctx context.Context, cluster adminv1.Cluster, from, to time.Time) timeline.Sources {
 	ctx, cancel := context.WithTimeout(ctx, timelineBudget)
 	defer cancel()
 	sources := timeline.Sources{Effects: map[string]string{}, Unavailable: map[string]string{}}
@@ -103,6 +103,12 @@ func (s *Server) timelineSources(ctx context.Context, cluster adminv1.Cluster) t
 		}
 		return nil
 	})
+	if s.Alerts != nil {
+		read(adminv1.LayerAlerts, func() (err error) {
+			sources.Alerts, err = s.Alerts.Of(ctx, cluster, from, to)
+			return err
+		})
+	}
 	all.Wait()
 	return sources
 }

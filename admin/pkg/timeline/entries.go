@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
@@ -210,6 +211,25 @@ func (c *collector) addJournal(journal *adminv1.Journal) {
 		}
 		if item.Evidence != "" {
 			e.Summary += " Monitor saw: " + item.Evidence
+		}
+		c.entries = append(c.entries, e)
+	}
+}
+
+// addAlerts adds the alerts that fired.
+func (c *collector) addAlerts(fired []alerts.Alert) {
+	for _, a := range fired {
+		about := "the region"
+		switch {
+		case a.Cluster:
+			about = "the cluster"
+		case a.Shard != "":
+			about = "the provision shard " + a.Shard
+		}
+		e := adminv1.TimelineEntry{Time: a.Start, Layer: adminv1.LayerAlerts, Kind: adminv1.TimelineAlert, ID: a.Name,
+			Summary: fmt.Sprintf("The alert %s about %s fired. Its severity is %s.", a.Name, about, a.Severity)}
+		if !a.End.IsZero() {
+			e.EndTime = &a.End
 		}
 		c.entries = append(c.entries, e)
 	}

@@ -1,5 +1,5 @@
 // Package timeline puts what all layers report of a cluster and its children on one axis of time: operations of the customer, actions and
-// reads of SREs, generations, phases, conditions, upgrades, credentials and outages. Its functions are pure.
+// reads of SREs, generations, phases, conditions, upgrades, credentials, alerts and outages. Its functions are pure.
 package timeline
 
 import (
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
@@ -27,6 +28,8 @@ type Sources struct {
 	// Access are the audit records about the cluster.
 	Access     []adminv1.AccessRecord
 	Components []adminv1.Component
+	// Alerts are those that fired within the period.
+	Alerts []alerts.Alert
 	// Unavailable maps each layer that could not be read, besides those of the dump, to the reason.
 	Unavailable map[string]string
 }
@@ -40,6 +43,7 @@ func Of(s Sources, from, to time.Time) *adminv1.Timeline {
 	c.addAccess(s.Access)
 	c.addFleet(s.Dump.ClusterService)
 	c.addJournal(s.Dump.Monitor)
+	c.addAlerts(s.Alerts)
 	c.addOutages(s.Components, s.Dump.Cluster.ProvisionShard)
 
 	within := slices.DeleteFunc(c.entries, func(e adminv1.TimelineEntry) bool { return e.Time.After(to) || ended(&e).Before(from) })
@@ -60,7 +64,8 @@ func Of(s Sources, from, to time.Time) *adminv1.Timeline {
 
 // lasting are the kinds of entries that continue until their EndTime.
 var lasting = []adminv1.TimelineKind{
-	adminv1.TimelineOperation, adminv1.TimelineAction, adminv1.TimelineUpgrade, adminv1.TimelineUpgradeStep, adminv1.TimelineRevocation, adminv1.TimelineOutage,
+	adminv1.TimelineOperation, adminv1.TimelineAction, adminv1.TimelineUpgrade, adminv1.TimelineUpgradeStep, adminv1.TimelineRevocation, adminv1.TimelineAlert,
+	adminv1.TimelineOutage,
 }
 
 // ended returns when an entry ended: far in the future for one that continues.

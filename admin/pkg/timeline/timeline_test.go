@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/timeline"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -88,6 +89,11 @@ func sources() timeline.Sources {
 			{Name: "mgmt-2-maestro-agent", ProvisionShard: "mgmt-2", State: adminv1.ComponentUnreachable, Since: at(55)},
 			{Name: "backend", State: adminv1.ComponentReady},
 		},
+		Alerts: []alerts.Alert{
+			{Name: "ClusterConcern", Severity: "ticket", Shard: "mgmt-1", Cluster: true, Start: at(37), End: at(44)},
+			{Name: "AgentSilent", Severity: "page", Shard: "mgmt-1", Start: at(56)},
+			{Name: "CosmosDBAway", Severity: "page", Start: at(57)},
+		},
 	}
 }
 
@@ -124,6 +130,7 @@ func TestTimeline(t *testing.T) {
 		"00:34 admin Action The action clusters.retry ended: Succeeded. 3 works are published again. <alice: it waits INC-2>",
 		"00:35 audit Access The request clusters.dump succeeded. <bob: look >",
 		"00:36 audit Access The request clusters.pause was refused. The error is Forbidden. <eve:  >",
+		"00:37 alerts Alert The alert ClusterConcern about the cluster fired. Its severity is ticket.",
 		"00:38 monitor API The API changed from unavailable to unknown. The reason is blind.",
 		"00:39 monitor Concern The concern etcd_fails ended.",
 		"00:40 arm Operation The customer's request Update is in progress. [nodepools/workers]",
@@ -132,6 +139,8 @@ func TestTimeline(t *testing.T) {
 		"00:50 cluster-service Credential A credential of class sre was requested by bob. Its state is Issued. Its certificate is valid until 2026-11-24T01:05:00Z. <: look >",
 		"00:52 cluster-service Revocation The revocation of credentials of class sre was requested by bob. Its state is Revoking.",
 		"00:55 region Outage mgmt-1-maestro-agent is Unreachable. It says: connection refused",
+		"00:56 alerts Alert The alert AgentSilent about the provision shard mgmt-1 fired. Its severity is page.",
+		"00:57 alerts Alert The alert CosmosDBAway about the region fired. Its severity is page.",
 	}
 	if diff := cmp.Diff(want, lines(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -190,7 +199,7 @@ func TestPartialTimeline(t *testing.T) {
 	for i := range timeline.MaxEntries {
 		s.Access = append(s.Access, adminv1.AccessRecord{Properties: adminv1.AccessRecordProperties{Time: at(1), Action: fmt.Sprint(i), Outcome: "succeeded"}})
 	}
-	if got = timeline.Of(s, at(0), at(60)); len(got.Entries) != timeline.MaxEntries || got.Omitted != 8 || got.Entries[len(got.Entries)-1].Kind != adminv1.TimelineOutage {
+	if got = timeline.Of(s, at(0), at(60)); len(got.Entries) != timeline.MaxEntries || got.Omitted != 11 || got.Entries[len(got.Entries)-1].Kind != adminv1.TimelineAlert {
 		t.Errorf("%d entries and %d omitted ones", len(got.Entries), got.Omitted)
 	}
 }

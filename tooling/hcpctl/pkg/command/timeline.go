@@ -33,11 +33,12 @@ func (e *environment) timeline() *cobra.Command {
 		Use: "timeline CLUSTER", Short: "Show what happened to a cluster, from all layers in order of time", Args: cobra.ExactArgs(1),
 		Long: `Show what happened to a cluster and its children, from all layers in order of time: operations of the customer, actions and
 audited reads of SREs, generations with the fields that they change, phases and conditions, upgrades, credentials and
-revocations, what monitor saw of the API, and components of the region that are away.
+revocations, what monitor saw of the API, alerts that fired, and components of the region that are away.
 
 With --desired-state show only how the desired states differ between the beginning and the end of the period.
 
-Cluster Service keeps changes and monitor keeps transitions for 14 days; operations and upgrades are kept for a week.`,
+Cluster Service keeps changes and monitor keeps transitions for 14 days; operations and upgrades are kept for a week. A region
+without Prometheus has no alerts.`,
 		ValidArgsFunction: e.completeFleet,
 		PreRunE:           func(*cobra.Command, []string) error { return o.check(time.Now()) },
 	}
