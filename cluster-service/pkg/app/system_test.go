@@ -173,7 +173,8 @@ func (r *region) play() {
 // instance is a running Cluster Service.
 type instance struct {
 	csv1.ClusterServiceClient
-	stop func()
+	// cancel begins the stop, and stop waits for its end.
+	cancel, stop func()
 	// change replaces the settings.
 	change func(render.Settings)
 	// reseal announces that the sealing keys have changed.
@@ -269,7 +270,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	})
 	r.t.Cleanup(stop)
 	change := func(s render.Settings) { app.Apply(renderer, s); system.SettingsChanged() }
-	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, reseal: system.SealingKeysChanged, metrics: r.registry, address: listener.Addr().String()}
+	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), cancel: cancel, stop: stop, change: change, reseal: system.SealingKeysChanged, metrics: r.registry, address: listener.Addr().String()}
 }
 
 func clusterSpec(name string) *csv1.ClusterSpec {
