@@ -104,7 +104,7 @@ func testAdminCredential(t *testing.T, ctx context.Context, c *customer.Customer
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		config, err := clientcmd.RESTConfigFromKubeConfig(throughProxy(t, kubeconfig))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 
@@ -36,10 +37,20 @@ func kubeconfigOf(t *testing.T, ctx context.Context, id string) []byte {
 	t.Helper()
 	var content []byte
 	awaitRead(t, ctx, "the kubeconfig of "+id, func() (err error) {
-		content, err = management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
+		content, err = management.Kubeconfig(ctx, regionEndpoints.Kubeconfigs, id)
 		return err
 	})
-	return content
+	return throughProxy(t, content)
+}
+
+// throughProxy returns a kubeconfig with the proxy of a region whose hosted API servers have names that do not resolve on the machine.
+func throughProxy(t *testing.T, kubeconfig []byte) []byte {
+	t.Helper()
+	kubeconfig, err := credential.WithProxy(kubeconfig, regionEndpoints.Proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
 }
 
 // readLimit bounds how long awaitRead repeats a read.
@@ -67,7 +78,7 @@ func withKubeconfig(t *testing.T, content []byte) kubectl {
 // hosting returns a kubectl for the management cluster and the namespace of a cluster's HostedCluster.
 func hosting(t *testing.T, ctx context.Context, id string) kubectl {
 	t.Helper()
-	for _, path := range region.Endpoints().Kubeconfigs {
+	for _, path := range regionEndpoints.Kubeconfigs {
 		k := kubectl{t: t, kubeconfig: path}
 		var out string
 		awaitRead(t, ctx, "the list of HostedClusters", func() (err error) {
@@ -101,7 +112,7 @@ func (k kubectl) run(ctx context.Context, arguments ...string) (string, error) {
 	if k.namespace != "" {
 		arguments = append([]string{"--namespace", k.namespace}, arguments...)
 	}
-	command := exec.CommandContext(ctx, region.Endpoints().Kubectl, arguments...)
+	command := exec.CommandContext(ctx, regionEndpoints.Kubectl, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
 	var out, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &out, &stderr

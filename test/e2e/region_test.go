@@ -17,11 +17,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
-// region is shared by the tests, because starting one takes longer than most of them.
+// region is shared by the tests, because starting one takes longer than most of them. It is nil with -region.
 var region *local.Region
 
 // regionDir is the folder of the region's state.
 var regionDir string
+
+// runningRegion is the folder of the state of a region that runs already.
+var runningRegion = flag.String("region", "", "state `folder` of a running region, of processes or on Kubernetes; only tests that need nothing but ARM, kubectl and hcpctl run, and use it")
+
+// regionEndpoints are those of the region that the tests use.
+var regionEndpoints local.Endpoints
 
 // TestMain runs the tests. kubectl calls this program as hcpctl, because the tests run hcpctl's commands in this process.
 func TestMain(m *testing.M) {
@@ -37,6 +43,16 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if *runningRegion != "" {
+		regionDir = *runningRegion
+		described, err := local.Describe(regionDir)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "-region: %v\n", err)
+			return 1
+		}
+		regionEndpoints = described
+		return m.Run()
+	}
 	if testing.Short() {
 		fmt.Println("-short: no region is started")
 		return m.Run()
@@ -68,7 +84,8 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "starting the region: %v\nits logs are in %s\n", err, filepath.Join(dir, "logs"))
 		return 1
 	}
-	watched := watchSeries(region.Endpoints().Ops)
+	regionEndpoints = region.Endpoints()
+	watched := watchSeries(regionEndpoints.Ops)
 	code := m.Run()
 	watched.end()
 	region.Close()
@@ -91,19 +108,27 @@ func run(m *testing.M) int {
 	return 0
 }
 
-// needsRegion skips a test if there is no region.
+// needsRegion skips a test if this package started no region.
 func needsRegion(t testing.TB) {
 	t.Helper()
 	sources.DependOnAll(t)
 	if region == nil {
-		t.Skip("needs the whole region; run without -short")
+		t.Skip("needs a region of processes that the tests started; run without -short and -region")
+	}
+}
+
+// needsAnyRegion skips a test if there is no region. The test may use a running one, which has no local processes.
+func needsAnyRegion(t testing.TB) {
+	t.Helper()
+	if *runningRegion == "" {
+		needsRegion(t)
 	}
 }
 
 // newCustomer returns a customer with its own subscription.
 func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup string) *customer.Customer {
 	t.Helper()
-	c, err := customer.New(ctx, region.Endpoints(), subscription, resourceGroup)
+	c, err := customer.New(ctx, regionEndpoints, subscription, resourceGroup)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,48 @@ func TestKilledRegionLeavesNothing(t *testing.T) {
 	transcript.Outcome(t, transcript.Installation)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
+	start, state := builtRegion(t, ctx), t.TempDir()
+	for round := range 2 {
+		process := start(state)
+		awaitStatus(t, ctx, fmt.Sprintf("the pipelines of start %d", round+1), state, process, func(status local.Status) bool {
+			return slices.ContainsFunc(status.Processes, func(part local.ProcessStatus) bool { return part.Name == "pipelines" })
+		})
+		process.Kill()
+		eventually.Before(ctx, t, "the end of all processes", func() error { return without(state) })
+	}
+}
+
+// TestEndToEndTestsUseRegion starts a region and runs the end-to-end tests that need nothing but ARM, kubectl and hcpctl against it. They are those
+// of a region of processes.
+func TestEndToEndTestsUseRegion(t *testing.T) {
+	if !*all {
+		t.Skip("it needs the images: make deploy-test runs it")
+	}
+	transcript.Outcome(t, transcript.Customer)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
+	defer cancel()
+	state := t.TempDir()
+	process := builtRegion(t, ctx)(state)
+	awaitStatus(t, ctx, "the region", state, process, func(status local.Status) bool { return status.Phase == local.PhaseReady })
+
+	tests := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=20m", "-v", "-run=^TestClusterLifecycle", "./test/e2e", "-region="+state)
+	tests.Dir = sourceDir(t)
+	output, err := tests.CombinedOutput()
+	t.Logf("%s", output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, passed := range []string{"--- PASS: TestClusterLifecycle ", "    --- PASS: TestClusterLifecycle/scale ", "    --- PASS: TestClusterLifecycle/credentials "} {
+		if !strings.Contains(string(output), passed) {
+			t.Errorf("the output does not have %q", passed)
+		}
+	}
+	transcript.Log(t, transcript.Customer, "the end-to-end tests of customers passed against a region on Kubernetes")
+}
+
+// sourceDir returns the folder of the checkout.
+func sourceDir(t *testing.T) string {
+	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -59,11 +102,18 @@ func TestKilledRegionLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, state := filepath.Join(t.TempDir(), "kubernetes-region"), t.TempDir()
+	return root
+}
+
+// builtRegion builds the program and returns a function that starts it with a state folder. The program ends with the test.
+func builtRegion(t *testing.T, ctx context.Context) func(state string) *spawn.Process {
+	t.Helper()
+	program, root := filepath.Join(t.TempDir(), "kubernetes-region"), sourceDir(t)
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../cmd/kubernetes-region").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	for round := range 2 {
+	return func(state string) *spawn.Process {
+		t.Helper()
 		command := exec.Command(program, "--state-dir="+state, "--source-dir="+root)
 		command.Stderr = t.Output()
 		process, err := spawn.Start(command, syscall.SIGKILL)
@@ -71,26 +121,28 @@ func TestKilledRegionLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(process.Kill)
-		eventually.Before(ctx, t, fmt.Sprintf("the pipelines of start %d", round+1), func() error {
-			select {
-			case <-process.Exited():
-				t.Fatalf("the program ended: %v", process.Err())
-			default:
-			}
-			var status local.Status
-			if err := control.NewClient(state).Status(ctx, &status); err != nil {
-				return err
-			}
-			for _, part := range status.Processes {
-				if part.Name == "pipelines" {
-					return nil
-				}
-			}
-			return fmt.Errorf("it is %s: %v", status.Phase, status.Processes)
-		})
-		process.Kill()
-		eventually.Before(ctx, t, "the end of all processes", func() error { return without(state) })
+		return process
 	}
+}
+
+// awaitStatus waits until the status of a region satisfies reached. The program must run.
+func awaitStatus(t *testing.T, ctx context.Context, what, state string, process *spawn.Process, reached func(local.Status) bool) {
+	t.Helper()
+	eventually.Before(ctx, t, what, func() error {
+		select {
+		case <-process.Exited():
+			t.Fatalf("the program ended: %v", process.Err())
+		default:
+		}
+		var status local.Status
+		if err := control.NewClient(state).Status(ctx, &status); err != nil {
+			return err
+		}
+		if !reached(status) {
+			return fmt.Errorf("it is %s: %v", status.Phase, status.Processes)
+		}
+		return nil
+	})
 }
 
 // without returns an error that names a process with a folder in its command line.
