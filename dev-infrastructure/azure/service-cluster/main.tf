@@ -58,7 +58,7 @@ module "cluster" {
   tenant         = var.config.tenantId
   zones          = var.config.availabilityZones
   settings       = var.config.serviceCluster
-  mesh_revision  = var.config.serviceCluster.meshRevision
+  mesh_revision  = var.config.serviceCluster.identity == "mesh" ? var.config.serviceCluster.meshRevision : ""
   administrators = var.config.admin.groups["break-glass"]
   egress         = { services = azapi_resource.egress.id }
   registries     = { services = var.outer.global.registries[var.config.registry.services].id }

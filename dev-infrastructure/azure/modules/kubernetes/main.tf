@@ -14,7 +14,7 @@ variable "settings" {
   type        = any
 }
 variable "mesh_revision" {
-  description = "The revision of Istio, or empty for a cluster without a mesh."
+  description = "The revision of Istio, or empty for a cluster without Istio."
   type        = string
   default     = ""
 }
@@ -224,6 +224,17 @@ resource "azapi_resource" "cluster" {
   # The control plane needs its roles before it creates nodes.
   depends_on = [module.network_role, module.egress_role, module.kubelet_role]
   lifecycle { prevent_destroy = !var.allow_loss }
+}
+
+# Istio's CNI plugin redirects the connections of pods to their sidecars. Without it, AKS injects a container with the capability NET_ADMIN,
+# which the namespaces of the programs refuse. The api-version of the cluster does not have the property.
+resource "azapi_update_resource" "redirection" {
+  count       = var.mesh_revision == "" ? 0 : 1
+  type        = local.types.aksMesh
+  resource_id = azapi_resource.cluster.id
+  body        = { properties = { serviceMeshProfile = { istio = { components = { proxyRedirectionMechanism = "CNIChaining" } } } } }
+  # A change of the cluster sends a body without the property, so the property is sent again.
+  lifecycle { replace_triggered_by = [azapi_resource.cluster] }
 }
 
 output "id" { value = azapi_resource.cluster.id }

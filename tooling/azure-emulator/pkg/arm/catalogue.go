@@ -5,6 +5,7 @@ import "regexp"
 // The api-versions of the catalogue, by provider. The templates of a region's infrastructure use them.
 const (
 	aksVersion      = "2024-05-01"
+	aksMeshVersion  = "2026-02-01"
 	alertsVersion   = "2023-03-01"
 	cdnVersion      = "2024-02-01"
 	cosmosVersion   = "2024-05-15"
@@ -41,7 +42,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.Network/privateDnsZones", privateVersion, true, true, storedType{global: true}},
 		{"Microsoft.Network/privateDnsZones/virtualNetworkLinks", privateVersion, true, true, storedType{global: true}},
 
-		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, principal: secretsProvider + ".identity.objectId"}},
+		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{further: []string{aksMeshVersion}, immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, principal: secretsProvider + ".identity.objectId"}},
 		{"Microsoft.ContainerService/managedClusters/agentPools", aksVersion, false, true, storedType{}},
 		{"Microsoft.ContainerService/managedClusters/maintenanceConfigurations", aksVersion, false, false, storedType{}},
 
@@ -87,7 +88,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.AlertsManagement/prometheusRuleGroups", alertsVersion, true, false, storedType{}},
 	} {
 		stored := e.storedType
-		all = append(all, &resourceType{name: e.name, versions: []string{e.version}, tracked: e.tracked, longPut: e.long, longDelete: e.long,
+		all = append(all, &resourceType{name: e.name, versions: append([]string{e.version}, stored.further...), tracked: e.tracked, longPut: e.long, longDelete: e.long,
 			put: putStored, canDelete: canDeleteStored, stored: &stored})
 	}
 	return all

@@ -14,6 +14,8 @@ import (
 // storedType describes a resource type of which the emulator knows only what Resource Manager and clients depend on. The other
 // properties are stored and returned.
 type storedType struct {
+	// further lists api-versions besides that of the catalogue.
+	further []string
 	// name is the pattern of names; nil accepts every name that Resource Manager accepts.
 	name *regexp.Regexp
 	// global types have no region: their location is "global".

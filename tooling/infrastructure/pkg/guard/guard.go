@@ -38,7 +38,9 @@ type Plan struct {
 type Change struct {
 	Address string `json:"address"`
 	Mode    string `json:"mode"`
-	Change  struct {
+	// Kind is the type of the resource in OpenTofu. Type returns that in Azure.
+	Kind   string `json:"type"`
+	Change struct {
 		Actions []string       `json:"actions"`
 		Before  map[string]any `json:"before"`
 		After   map[string]any `json:"after"`
@@ -83,11 +85,14 @@ func (p *Plan) Version(address string) string {
 	return ""
 }
 
+// updateResource is the kind of a resource that sets properties of a resource in Azure. Its deletion changes nothing in Azure.
+const updateResource = "azapi_update_resource"
+
 // Loss returns the addresses of the resources that a plan deletes or replaces although they hold data.
 func (p *Plan) Loss() []string {
 	var lost []string
 	for _, c := range p.Changes {
-		if slices.Contains(c.Change.Actions, "delete") && slices.ContainsFunc(protected(), func(t string) bool { return strings.EqualFold(t, c.Type()) }) {
+		if c.Kind != updateResource && slices.Contains(c.Change.Actions, "delete") && slices.ContainsFunc(protected(), func(t string) bool { return strings.EqualFold(t, c.Type()) }) {
 			lost = append(lost, c.Address)
 		}
 	}

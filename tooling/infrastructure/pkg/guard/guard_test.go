@@ -13,6 +13,7 @@ const plan = `{"resource_changes": [
 	{"address": "azapi_resource.cosmos", "change": {"actions": ["delete", "create"], "before": {"type": "Microsoft.DocumentDB/databaseAccounts@2024-05-15"}}},
 	{"address": "azapi_resource.vault", "change": {"actions": ["update"], "before": {"type": "Microsoft.KeyVault/vaults@2023-07-01"}}},
 	{"address": "azapi_resource.cluster", "change": {"actions": ["delete"], "before": {"type": "microsoft.containerservice/managedclusters@2024-05-01"}}},
+	{"address": "azapi_update_resource.cluster", "type": "azapi_update_resource", "change": {"actions": ["delete", "create"], "before": {"type": "Microsoft.ContainerService/managedClusters@2026-02-01"}}},
 	{"address": "azapi_resource.record", "change": {"actions": ["delete"], "before": {"type": "Microsoft.Network/dnsZones/A@2018-05-01"}}},
 	{"address": "azapi_resource.new", "change": {"actions": ["create"], "after": {"type": "Microsoft.KeyVault/vaults@2023-07-01"}}},
 	{"address": "azapi_resource.same", "change": {"actions": ["no-op"], "before": {"type": "Microsoft.KeyVault/vaults@2023-07-01"}}}
@@ -23,7 +24,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pending := read.Pending(); len(pending) != 5 {
+	if pending := read.Pending(); len(pending) != 6 {
 		t.Errorf("pending are %v", pending)
 	}
 	const cosmos, cluster = "azapi_resource.cosmos", "azapi_resource.cluster"

@@ -49,14 +49,21 @@ func (d *deploy) apply(t *testing.T) []string {
 	return changed
 }
 
-// applyOnly applies the scope and checks that it changes one resource. A plan may list resources that refer to it, because its outputs are
-// not known before; they do not change when it is applied.
-func (d *deploy) applyOnly(t *testing.T, address string) {
+// applyOnly applies the scope and checks that it updates one resource, and sends the properties of set again. A plan may list resources that
+// refer to the resource, because its outputs are not known before; they do not change when it is applied.
+func (d *deploy) applyOnly(t *testing.T, address string, set ...string) {
 	t.Helper()
 	if changed := d.apply(t); !slices.Contains(changed, "update "+address) {
 		t.Errorf("the plan changes %q and not %s", changed, address)
 	}
-	if log := d.log.String(); !strings.Contains(log, address+": Modifications complete") || !strings.Contains(log, "0 added, 1 changed, 0 destroyed") {
+	log := d.log.String()
+	summary := fmt.Sprintf("%d added, 1 changed, %d destroyed", len(set), len(set))
+	for _, again := range set {
+		if !strings.Contains(log, again+": Creation complete") {
+			t.Errorf("the change of %s does not set %s again", address, again)
+		}
+	}
+	if !strings.Contains(log, address+": Modifications complete") || !strings.Contains(log, summary) {
 		t.Errorf("the change of %s changes more:\n%s", address, log[max(0, strings.LastIndex(log, "Plan: ")):])
 	}
 }
@@ -102,7 +109,10 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	deploys[variables.ServiceCluster].change = func(config map[string]any) {
 		config["serviceCluster"].(map[string]any)["userPool"].(map[string]any)["maxCount"] = 9
 	}
-	deploys[variables.ServiceCluster].applyOnly(t, "module.cluster.azapi_resource.cluster")
+	deploys[variables.ServiceCluster].applyOnly(t, "module.cluster.azapi_resource.cluster", "module.cluster.azapi_update_resource.redirection[0]")
+	if changed := deploys[variables.ServiceCluster].apply(t); len(changed) != 0 {
+		t.Errorf("after the change of the cluster, a second plan changes %q", changed)
+	}
 
 	// Another name of the account would replace the data.
 	deploys[variables.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["account"] = "hcpm-other" }
