@@ -121,6 +121,8 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"an unknown authentication":        {"clouds/public/int.yaml", "maestro: {server: {databaseAuthentication: password}}", "maestro.server.databaseAuthentication: "},
 		"sizes with a gap":                 {"clouds/public/int/uksouth/1.yaml", "managementCluster: {hypershiftOperator: {sizes: [{name: small, maxNodes: 60, requestsInflight: 150, mutatingRequestsInflight: 50, memory: {etcd: 1Gi}}]}}", "clouds/public/int/uksouth/1.yaml:LAST: managementCluster.hypershiftOperator.sizes: breaks the rule hypershift-operator-sizes"},
 		"a simulator in Azure":             {"clouds/public/int.yaml", "managementCluster: {hypershiftRuntime: {image: {registry: r.example.com, repository: r}, resources: {cpuMillicores: 100, memoryMiB: 256, memoryLimitMiB: 512}, fidelity: status, kubeAPIServer: {image: {registry: r.example.com, repository: k}}, etcd: {image: {registry: r.example.com, repository: e}}}}", "managementCluster.hypershiftRuntime: breaks the rule hypershift-runtime-platform"},
+		"certificates that nobody issues":  {"clouds/public/int.yaml", "serviceCluster: {identity: certificates}", "clouds/public/int.yaml:LAST: serviceCluster.identity: breaks the rule service-identity"},
+		"sidecars without Istio":           {"clouds/public/local.yaml", "serviceCluster: {platform: kubernetes, identity: mesh}", "clouds/public/local.yaml:LAST: serviceCluster.identity: breaks the rule service-identity"},
 		"too many connections":             {"clouds/public/int.yaml", "clusterService: {databaseConnections: 100}", "postgres.clusterService.maxConnections: breaks the rule cluster-service-database-connections"},
 	} {
 		t.Run(reason, func(t *testing.T) {
