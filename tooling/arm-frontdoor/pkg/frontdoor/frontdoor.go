@@ -121,7 +121,9 @@ func (d *FrontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = trimLeadingSlashes(r)
 	recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	responder := "frontdoor"
-	if response := d.respondWithoutToken(r); response != nil {
+	if d.respondToBrowser(recorder, r) {
+		// The response is written.
+	} else if response := d.respondWithoutToken(r); response != nil {
 		response.write(recorder)
 	} else if caller, failure := d.authenticate(r); failure != nil {
 		if throttled := d.throttlePeer(r); throttled != nil {
@@ -252,43 +254,55 @@ func (d *FrontDoor) metadata(version string) *response {
 // maxTokenRequest bounds the form of a token request.
 const maxTokenRequest = 64 << 10
 
-// issueToken responds to a client credentials request (RFC 6749, section 4.4), with a secret or a workload's token. Errors have the form of Entra's.
+// The assertion with which workloads authenticate (RFC 7523, section 2.2).
+const workloadAssertion = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+// issueToken responds to a request of the token endpoint: with client credentials (RFC 6749, section 4.4), which are a secret or a
+// workload's token, or with the code or the refresh token of a person who signed in to a web application. Errors have the form of Entra's.
 func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxTokenRequest)
 	if err := r.ParseForm(); err != nil {
 		return oauthError(http.StatusBadRequest, "invalid_request", "the request is not a form")
 	}
-	if r.PostForm.Get("grant_type") != "client_credentials" {
-		return oauthError(http.StatusBadRequest, "unsupported_grant_type", "only client_credentials is supported")
-	}
 	clientID, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	if name, password, ok := r.BasicAuth(); ok {
 		clientID, secret = name, password
 	}
-	var text string
-	var err error
-	switch kind := r.PostForm.Get("client_assertion_type"); kind {
-	case "":
-		text, err = d.options.Tokens.Issue(tenant, clientID, secret, r.PostForm.Get("scope"))
-	case "urn:ietf:params:oauth:client-assertion-type:jwt-bearer":
-		text, err = d.options.Tokens.Exchange(tenant, clientID, r.PostForm.Get("client_assertion"), r.PostForm.Get("scope"))
-	default:
+	kind, assertion := r.PostForm.Get("client_assertion_type"), r.PostForm.Get("client_assertion")
+	if kind != "" && kind != workloadAssertion {
 		return oauthError(http.StatusBadRequest, "invalid_request", "the type of the client assertion is not supported")
+	}
+	body := map[string]any{"token_type": "Bearer", "expires_in": int(token.Lifetime.Seconds()), "ext_expires_in": int(token.Lifetime.Seconds())}
+	var err error
+	switch grant := r.PostForm.Get("grant_type"); {
+	case grant == "client_credentials" && kind == "":
+		body["access_token"], err = d.options.Tokens.Issue(tenant, clientID, secret, r.PostForm.Get("scope"))
+	case grant == "client_credentials":
+		body["access_token"], err = d.options.Tokens.Exchange(tenant, clientID, assertion, r.PostForm.Get("scope"))
+	case grant == "authorization_code" || grant == "refresh_token":
+		var tokens token.UserTokens
+		if grant == "refresh_token" {
+			tokens, err = d.options.Tokens.Refresh(tenant, clientID, assertion, r.PostForm.Get("refresh_token"))
+		} else {
+			tokens, err = d.options.Tokens.Redeem(tenant, clientID, assertion, r.PostForm.Get("code"), r.PostForm.Get("redirect_uri"), r.PostForm.Get("code_verifier"))
+		}
+		body["access_token"], body["id_token"], body["refresh_token"] = tokens.AccessToken, tokens.IDToken, tokens.RefreshToken
+	default:
+		return oauthError(http.StatusBadRequest, "unsupported_grant_type", "only client_credentials, authorization_code and refresh_token are supported")
 	}
 	switch err {
 	case nil:
 	case token.ErrInvalidAudience:
 		return oauthError(http.StatusBadRequest, "invalid_scope", err.Error())
+	case token.ErrInvalidGrant:
+		return oauthError(http.StatusBadRequest, "invalid_grant", err.Error())
 	case token.ErrInvalidClient:
 		return oauthError(http.StatusUnauthorized, "invalid_client", err.Error())
 	default:
 		d.options.Log.Error("issuing a token failed", logkey.Error, err)
 		return oauthError(http.StatusInternalServerError, "server_error", "the token could not be issued")
 	}
-	response := newResponse(http.StatusOK, map[string]any{
-		"token_type": "Bearer", "access_token": text,
-		"expires_in": int(token.Lifetime.Seconds()), "ext_expires_in": int(token.Lifetime.Seconds()),
-	})
+	response := newResponse(http.StatusOK, body)
 	response.header = map[string]string{"Cache-Control": "no-store"}
 	return response
 }

@@ -77,21 +77,24 @@ func (f *Federation) subject(assertion string, i *Issuer) (string, error) {
 
 // Exchange returns a token for a workload that authenticates as a client with its cluster's token (RFC 7523, section 2.2).
 func (i *Issuer) Exchange(tenant, clientID, assertion, scope string) (string, error) {
-	return i.issue(scope, func() *Client {
-		if i.Workloads == nil {
-			return nil
-		}
-		subject, err := i.Workloads.subject(assertion, i)
-		if err != nil {
-			return nil
-		}
-		clients := i.clients()
-		for n := range clients {
-			client := &clients[n]
-			if client.Workload == subject && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
-				return client
-			}
-		}
+	return i.issue(scope, func() *Client { return i.workload(tenant, clientID, assertion) })
+}
+
+// workload returns the client as which a workload authenticates with its cluster's token, or nil.
+func (i *Issuer) workload(tenant, clientID, assertion string) *Client {
+	if i.Workloads == nil {
 		return nil
-	})
+	}
+	subject, err := i.Workloads.subject(assertion, i)
+	if err != nil {
+		return nil
+	}
+	clients := i.clients()
+	for n := range clients {
+		client := &clients[n]
+		if client.Workload == subject && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
+			return client
+		}
+	}
+	return nil
 }

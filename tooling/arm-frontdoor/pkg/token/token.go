@@ -65,6 +65,8 @@ type Client struct {
 	DeviceID               string   `json:"deviceId,omitempty"`
 	// Audiences restricts the audiences of the client's tokens; empty means no restriction.
 	Audiences []string `json:"audiences,omitempty"`
+	// RedirectURIs lists the URIs to which people return who signed in to a web application or out of it; only web applications have some.
+	RedirectURIs []string `json:"redirectUris,omitempty"`
 }
 
 // ReadClients reads a JSON list of clients. It rejects unknown fields.
@@ -122,6 +124,8 @@ type Issuer struct {
 	mu sync.RWMutex
 	// known are the clients. A slice that was returned is not changed.
 	known []Client
+	// codes are the authorization codes that were not redeemed, at most maxCodes.
+	codes map[string]code
 
 	// audiences lists further audiences of tokens, besides ARM and the emulated services.
 	audiences []string
@@ -146,7 +150,7 @@ func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) 
 	}
 	sum := sha256.Sum256(der)
 	return &Issuer{
-		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
+		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), codes: map[string]code{}, audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
 	}, nil
 }
 
@@ -275,13 +279,7 @@ func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, er
 		content.Groups, content.ClaimNames = nil, map[string]string{"groups": "src1"}
 		content.ClaimSources = map[string]map[string]string{"src1": {"endpoint": i.authority + "/" + client.TenantID + "/users/" + client.ObjectID + "/getMemberObjects"}}
 	}
-	token := jwt.NewWithClaims(jwt.SigningMethodRS256, content)
-	token.Header["kid"] = i.keyID
-	signed, err := token.SignedString(i.key)
-	if err != nil {
-		return "", fmt.Errorf("signing a token: %w", err)
-	}
-	return signed, nil
+	return i.sign(content)
 }
 
 // findClient returns the client with the credentials, or nil.
@@ -333,11 +331,13 @@ func (i *Issuer) Configuration(tenant string) any {
 		"issuer":                                i.issuerName(tenant),
 		"authorization_endpoint":                base + "/oauth2/v2.0/authorize",
 		"token_endpoint":                        base + "/oauth2/v2.0/token",
+		"end_session_endpoint":                  base + "/oauth2/v2.0/logout",
 		"jwks_uri":                              base + "/discovery/v2.0/keys",
 		"token_endpoint_auth_methods_supported": []string{"client_secret_post", "client_secret_basic", "private_key_jwt"},
-		"grant_types_supported":                 []string{"client_credentials"},
+		"grant_types_supported":                 []string{"client_credentials", "authorization_code", "refresh_token"},
+		"code_challenge_methods_supported":      []string{"S256"},
 		"id_token_signing_alg_values_supported": []string{"RS256"},
-		"response_types_supported":              []string{"token"},
+		"response_types_supported":              []string{"code"},
 		"subject_types_supported":               []string{"pairwise"},
 	}
 }

@@ -1,0 +1,249 @@
+package token
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// The limits of sign-ins.
+const (
+	// codeLifetime is how long an authorization code may be redeemed, and maxCodes bounds the number of codes.
+	codeLifetime = 5 * time.Minute
+	maxCodes     = 1000
+	// refreshLifetime is the validity period of a refresh token, as in Entra for web applications with a session of one day.
+	refreshLifetime = 24 * time.Hour
+)
+
+// ErrInvalidGrant is returned for an authorization code or a refresh token that is unknown, used, expired or of another client.
+var ErrInvalidGrant = errors.New("the code or the refresh token is unknown, used, expired or of another client")
+
+// SignInError is an error of an authorization request that its application may receive (RFC 6749, section 4.1.2.1).
+type SignInError struct {
+	Code        string
+	Description string
+}
+
+// Error returns the description.
+func (e *SignInError) Error() string { return e.Description }
+
+// SignIn is a valid request of a web application to sign a person in (OpenID Connect Core 1.0, section 3.1.2.1).
+type SignIn struct {
+	// Application is the name of the web application.
+	Application string
+	RedirectURI string
+	State       string
+	// People may sign in to the application.
+	People []Client
+
+	tenant    string
+	client    Client
+	nonce     string
+	challenge string
+	audience  string
+}
+
+// code is an issued authorization code.
+type code struct {
+	signIn  SignIn
+	person  Client
+	expires time.Time
+}
+
+// SignIn returns the request that the parameters of an authorization request describe. The error is a *SignInError if the application may
+// receive it: then the SignIn has RedirectURI and State. Every other error is shown to the person, because its redirect URI proves nothing.
+func (i *Issuer) SignIn(tenant string, query url.Values) (SignIn, error) {
+	s := SignIn{tenant: tenant, RedirectURI: query.Get("redirect_uri"), State: query.Get("state"), nonce: query.Get("nonce"), challenge: query.Get("code_challenge")}
+	application := i.application(tenant, query.Get("client_id"))
+	if application == nil {
+		return SignIn{}, errors.New("client_id: no web application of this tenant has this ID")
+	}
+	if !slices.Contains(application.RedirectURIs, s.RedirectURI) {
+		return SignIn{}, errors.New("redirect_uri: the application has not registered this URI")
+	}
+	s.client, s.Application = *application, application.Name
+	s.audience = strings.TrimSuffix(resourceScope(query.Get("scope")), "/.default")
+	challenge, err := base64.RawURLEncoding.DecodeString(s.challenge)
+	switch {
+	case query.Get("response_type") != "code":
+		return s, &SignInError{"unsupported_response_type", "response_type: only code is supported"}
+	case query.Get("code_challenge_method") != "S256" || err != nil || len(challenge) != sha256.Size:
+		return s, &SignInError{"invalid_request", "code_challenge: a challenge with the method S256 is required"}
+	case s.nonce == "":
+		return s, &SignInError{"invalid_request", "nonce: required value"}
+	case !slices.Contains(strings.Fields(query.Get("scope")), "openid"):
+		return s, &SignInError{"invalid_scope", "scope: openid is required"}
+	case !slices.Contains(application.Audiences, s.audience):
+		return s, &SignInError{"invalid_scope", "scope: the application gets no tokens for this resource"}
+	}
+	s.People = i.people(tenant, s.audience)
+	return s, nil
+}
+
+// application returns the web application of a tenant, or nil.
+func (i *Issuer) application(tenant, clientID string) *Client {
+	clients := i.clients()
+	for n := range clients {
+		client := &clients[n]
+		if len(client.RedirectURIs) > 0 && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
+			return client
+		}
+	}
+	return nil
+}
+
+// people returns the clients of a tenant that are people with access to an audience. A person has a secret, with which command lines sign in.
+func (i *Issuer) people(tenant, audience string) []Client {
+	var people []Client
+	for _, client := range i.clients() {
+		if client.ClientSecret != "" && strings.EqualFold(client.TenantID, tenant) && slices.Contains(client.Audiences, audience) {
+			people = append(people, client)
+		}
+	}
+	return people
+}
+
+// Code returns an authorization code for the person with an object ID. It may be redeemed once.
+func (i *Issuer) Code(s SignIn, objectID string) (string, error) {
+	person := slices.IndexFunc(s.People, func(c Client) bool { return c.ObjectID == objectID })
+	if person < 0 {
+		return "", &SignInError{"access_denied", "the person has no access to the application"}
+	}
+	now := i.now()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for known, c := range i.codes {
+		if !now.Before(c.expires) {
+			delete(i.codes, known)
+		}
+	}
+	if len(i.codes) >= maxCodes {
+		return "", &SignInError{"temporarily_unavailable", "too many sign-ins are in progress"}
+	}
+	text := rand.Text()
+	i.codes[text] = code{signIn: s, person: s.People[person], expires: now.Add(codeLifetime)}
+	return text, nil
+}
+
+// UserTokens are the tokens of a person who signed in to a web application.
+type UserTokens struct {
+	AccessToken, IDToken, RefreshToken string
+}
+
+// Redeem returns the tokens of an authorization code (RFC 6749, section 4.1.3; RFC 7636, section 4.5). The application authenticates with the
+// token of its workload. The error is ErrInvalidClient or ErrInvalidGrant if the request is not permitted. A code is used up by the first
+// attempt of its application.
+func (i *Issuer) Redeem(tenant, clientID, assertion, text, redirectURI, verifier string) (UserTokens, error) {
+	client := i.workload(tenant, clientID, assertion)
+	if client == nil {
+		return UserTokens{}, ErrInvalidClient
+	}
+	i.mu.Lock()
+	c, found := i.codes[text]
+	if found && c.signIn.client.ClientID == client.ClientID {
+		delete(i.codes, text)
+	}
+	i.mu.Unlock()
+	sum := sha256.Sum256([]byte(verifier))
+	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
+	if !found || c.signIn.client.ClientID != client.ClientID || !strings.EqualFold(c.signIn.tenant, tenant) || !i.now().Before(c.expires) || c.signIn.RedirectURI != redirectURI ||
+		subtle.ConstantTimeCompare([]byte(challenge), []byte(c.signIn.challenge)) != 1 {
+		return UserTokens{}, ErrInvalidGrant
+	}
+	return i.userTokens(client, c.person, c.signIn.audience, c.signIn.nonce)
+}
+
+// refreshClaims are the claims of a refresh token.
+type refreshClaims struct {
+	jwt.RegisteredClaims
+	AppID    string `json:"appid"`
+	Resource string `json:"resource"`
+}
+
+// refreshAudience is the audience of a tenant's refresh tokens, which no service accepts as access tokens.
+func (i *Issuer) refreshAudience(tenant string) string { return i.issuerName(tenant) + "/refresh" }
+
+// Refresh returns new tokens for a refresh token of the application, while the person exists. The errors are those of Redeem.
+func (i *Issuer) Refresh(tenant, clientID, assertion, text string) (UserTokens, error) {
+	client := i.workload(tenant, clientID, assertion)
+	if client == nil {
+		return UserTokens{}, ErrInvalidClient
+	}
+	var claims refreshClaims
+	_, err := jwt.ParseWithClaims(text, &claims, func(*jwt.Token) (any, error) { return &i.key.PublicKey, nil }, jwt.WithValidMethods([]string{"RS256"}),
+		jwt.WithIssuer(i.issuerName(client.TenantID)), jwt.WithAudience(i.refreshAudience(client.TenantID)), jwt.WithExpirationRequired(), jwt.WithTimeFunc(i.now))
+	if err != nil || claims.AppID != client.ClientID {
+		return UserTokens{}, ErrInvalidGrant
+	}
+	for _, person := range i.people(client.TenantID, claims.Resource) {
+		if person.ObjectID == claims.Subject {
+			return i.userTokens(client, person, claims.Resource, "")
+		}
+	}
+	return UserTokens{}, ErrInvalidGrant
+}
+
+// idClaims are the claims of an ID token (OpenID Connect Core 1.0, section 2).
+type idClaims struct {
+	jwt.RegisteredClaims
+	TenantID      string `json:"tid"`
+	ObjectID      string `json:"oid"`
+	PreferredName string `json:"preferred_username"`
+	Name          string `json:"name"`
+	Nonce         string `json:"nonce,omitempty"`
+	Version       string `json:"ver"`
+}
+
+// userTokens returns the tokens of a person for an application. A refreshed ID token has no nonce.
+func (i *Issuer) userTokens(application *Client, person Client, audience, nonce string) (UserTokens, error) {
+	person.ClientID = application.ClientID
+	access, err := i.IssueWithoutSecret(&person, audience)
+	if err != nil {
+		return UserTokens{}, err
+	}
+	now := i.now()
+	registered := func(audience string, lifetime time.Duration) jwt.RegisteredClaims {
+		return jwt.RegisteredClaims{Issuer: i.issuerName(application.TenantID), Subject: person.ObjectID, Audience: jwt.ClaimStrings{audience}, IssuedAt: jwt.NewNumericDate(now),
+			NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(lifetime)), ID: rand.Text()}
+	}
+	id, err := i.sign(idClaims{RegisteredClaims: registered(application.ClientID, Lifetime), TenantID: person.TenantID, ObjectID: person.ObjectID,
+		PreferredName: person.Name, Name: person.Name, Nonce: nonce, Version: "2.0"})
+	if err != nil {
+		return UserTokens{}, err
+	}
+	refresh, err := i.sign(refreshClaims{RegisteredClaims: registered(i.refreshAudience(application.TenantID), refreshLifetime), AppID: application.ClientID, Resource: audience})
+	if err != nil {
+		return UserTokens{}, err
+	}
+	return UserTokens{AccessToken: access, IDToken: id, RefreshToken: refresh}, nil
+}
+
+// sign returns a token with claims.
+func (i *Issuer) sign(content jwt.Claims) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, content)
+	token.Header["kid"] = i.keyID
+	signed, err := token.SignedString(i.key)
+	if err != nil {
+		return "", fmt.Errorf("signing a token: %w", err)
+	}
+	return signed, nil
+}
+
+// SignedOut returns the URI to which a person returns who signed out of an application, or "" if no application of the tenant registered it.
+func (i *Issuer) SignedOut(tenant, uri string) string {
+	for _, client := range i.clients() {
+		if strings.EqualFold(client.TenantID, tenant) && slices.Contains(client.RedirectURIs, uri) {
+			return uri
+		}
+	}
+	return ""
+}
