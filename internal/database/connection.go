@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ const (
 	leasesContainer    = "Leases"
 	adminContainer     = "Admin"
 	journalContainer   = "Journal"
+	sessionsContainer  = "Sessions"
 )
 
 // The pauses between the attempts of one call.
@@ -51,14 +53,19 @@ type client struct {
 	leases    *azcosmos.ContainerClient
 	admin     *azcosmos.ContainerClient
 	journal   *azcosmos.ContainerClient
+	sessions  *azcosmos.ContainerClient
 	// reached is set after the first response from the account.
 	reached atomic.Bool
 }
 
-// documents returns the container of a partition's documents: Admin for AdminPartition, and Resources for subscriptions.
+// documents returns the container of a partition's documents: Admin for AdminPartition, Sessions for those of sessions, and Resources for
+// subscriptions.
 func (c *client) documents(partition string) *azcosmos.ContainerClient {
-	if partition == AdminPartition {
+	switch {
+	case partition == AdminPartition:
 		return c.admin
+	case strings.HasPrefix(partition, sessionPartition):
+		return c.sessions
 	}
 	return c.resources
 }
@@ -128,7 +135,7 @@ func (c *connection) newClient() (*client, error) {
 	}
 	for name, container := range map[string]**azcosmos.ContainerClient{
 		resourcesContainer: &made.resources, billingContainer: &made.billing, leasesContainer: &made.leases, adminContainer: &made.admin,
-		journalContainer: &made.journal,
+		journalContainer: &made.journal, sessionsContainer: &made.sessions,
 	} {
 		if *container, err = made.database.NewContainer(name); err != nil {
 			return nil, err

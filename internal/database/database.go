@@ -35,6 +35,8 @@ const (
 	ElevationKind         Kind = "elevation"
 	ComponentAbsencesKind Kind = "componentAbsences"
 	TicketChecksKind      Kind = "ticketChecks"
+
+	SessionKind Kind = "session"
 )
 
 // How long documents are kept: an operation after it became terminal, and a tombstone.
@@ -90,6 +92,8 @@ type DB struct {
 
 	componentAbsences *Collection[ComponentAbsencesDocument]
 	ticketChecks      *Collection[TicketChecksDocument]
+
+	sessions *Collection[SessionDocument]
 }
 
 // Clusters returns the collection of clusters.
@@ -127,6 +131,9 @@ func (db *DB) ComponentAbsences() *Collection[ComponentAbsencesDocument] { retur
 // TicketChecks returns the collection of the one document with the questions about tickets of active elevations.
 func (db *DB) TicketChecks() *Collection[TicketChecksDocument] { return db.ticketChecks }
 
+// Sessions returns the collection of the sessions of the portal. Cosmos DB removes a session when it expires.
+func (db *DB) Sessions() *Collection[SessionDocument] { return db.sessions }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
@@ -159,5 +166,7 @@ func newDB(options Options, connection *connection) *DB {
 	db.elevations.ttl = func(*ElevationDocument) time.Duration { return AuditTTL }
 	db.componentAbsences = newCollection[ComponentAbsencesDocument](db, ComponentAbsencesKind)
 	db.ticketChecks = newCollection[TicketChecksDocument](db, TicketChecksKind)
+	db.sessions = newCollection[SessionDocument](db, SessionKind)
+	db.sessions.ttl = sessionTTL
 	return db
 }

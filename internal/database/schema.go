@@ -23,6 +23,7 @@ func Containers() []azcosmos.ContainerProperties {
 		{billingContainer, "/subscriptionId"},
 		{leasesContainer, "/group"},
 		{journalContainer, "/group"},
+		{sessionsContainer, "/partitionKey"},
 	} {
 		all = append(all, azcosmos.ContainerProperties{
 			ID:                     container.name,
@@ -128,6 +129,7 @@ func Roles() []Role {
 			{adminContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 			{billingContainer, []string{readItems}},
 			{journalContainer, []string{executeQuery}},
+			{sessionsContainer, []string{createItems, readItems, replaceItems}},
 		}},
 		{"monitor", []Grant{metadata,
 			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.

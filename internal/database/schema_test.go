@@ -18,7 +18,7 @@ func TestRightsPage(t *testing.T) {
 	}
 	for _, role := range Roles() {
 		row := "| " + role.Service + " |"
-		for _, container := range []string{resourcesContainer, adminContainer, billingContainer, leasesContainer, journalContainer} {
+		for _, container := range []string{resourcesContainer, adminContainer, billingContainer, leasesContainer, journalContainer, sessionsContainer} {
 			var actions []string
 			for _, grant := range role.Grants {
 				if grant.Container == container {
