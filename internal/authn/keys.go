@@ -27,23 +27,37 @@ type issuerKeys struct {
 	client *http.Client
 }
 
+// configuration is an OpenID configuration (OpenID Connect Discovery 1.0, section 3).
+type configuration struct {
+	Issuer  string `json:"issuer"`
+	KeysURI string `json:"jwks_uri"`
+	Endpoints
+}
+
+// configuration returns the OpenID configuration of the issuer.
+func (k issuerKeys) configuration(ctx context.Context) (configuration, error) {
+	content, err := keycache.Get(ctx, k.client, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
+	if err != nil {
+		return configuration{}, err
+	}
+	var c configuration
+	if err := json.Unmarshal(content, &c); err != nil {
+		return configuration{}, errors.New("the issuer's OpenID configuration is not valid JSON")
+	}
+	if c.Issuer != k.issuer {
+		return configuration{}, fmt.Errorf("the OpenID configuration is that of issuer %q, want %q", c.Issuer, k.issuer)
+	}
+	return c, nil
+}
+
 // fetch returns the keys that the issuer publishes, by ID.
 func (k issuerKeys) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error) {
-	content, err := keycache.Get(ctx, k.client, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
+	known, err := k.configuration(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var configuration struct {
-		Issuer  string `json:"issuer"`
-		KeysURI string `json:"jwks_uri"`
-	}
-	if err := json.Unmarshal(content, &configuration); err != nil {
-		return nil, errors.New("the issuer's OpenID configuration is not valid JSON")
-	}
-	if configuration.Issuer != k.issuer {
-		return nil, fmt.Errorf("the OpenID configuration is that of issuer %q, want %q", configuration.Issuer, k.issuer)
-	}
-	if content, err = keycache.Get(ctx, k.client, configuration.KeysURI); err != nil {
+	content, err := keycache.Get(ctx, k.client, known.KeysURI)
+	if err != nil {
 		return nil, err
 	}
 	return parseKeys(content)

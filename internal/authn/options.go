@@ -92,7 +92,7 @@ func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, 
 		}
 		return sidecar, noRun, nil
 	case modeToken:
-		client, err := o.issuerClient()
+		client, err := o.IssuerClient()
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-ca-file: %w", err)
 		}
@@ -103,7 +103,8 @@ func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, 
 	return nil, noRun, nil
 }
 
-func (o *Options) issuerClient() (*http.Client, error) {
+// IssuerClient returns the HTTP client for the documents of the issuer.
+func (o *Options) IssuerClient() (*http.Client, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, Proxy: http.ProxyFromEnvironment}
 	if o.CAFile != "" {
 		authorities, err := certfile.LoadRoots(o.CAFile)
