@@ -57,6 +57,7 @@ var labelBounds = map[string]int{
 	"limit":              3,
 	"method":             10,
 	"operation":          15,
+	"page":               40,
 	"outcome":            10,
 	"provisioning_state": 10,
 	"reason":             15,

@@ -18,7 +18,13 @@ const (
 	adminAudience = "https://admin.hcpmesh.local"
 	// adminClientID is the application ID of hcpctl, with which SREs call admin.
 	adminClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
+	// portalClientID is the application ID of the SRE portal, with which SREs call admin, and portalObjectID its principal.
+	portalClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3ab"
+	portalObjectID = "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a05"
 )
+
+// portalURL returns the URL of the SRE portal.
+func (r *Region) portalURL() string { return "https://" + r.address(portalPort) }
 
 // ticketValidatorPath is the path of the ARM front door that stands in for a ticket system.
 const ticketValidatorPath = "/tickets/validate"
@@ -125,14 +131,18 @@ func (r *Region) admin() supervisor.Spec {
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
 		"--authentication-audience="+adminAudience,
-		"--authentication-client-ids="+adminClientID,
+		"--authentication-client-ids="+adminClientID+","+portalClientID,
 		"--authentication-ca-file="+r.state.path("ca", mesh.CAFile),
+		"--portal-listen="+r.address(portalPort),
+		"--portal-url="+r.portalURL(),
+		"--portal-client-id="+portalClientID,
+		"--portal-region="+r.state.record.Location,
 	)...)
 	if r.config.with(WithObservability) {
 		spec.Args = append(spec.Args, "--prometheus-url=http://"+r.address(prometheusPort))
 	}
 	spec.Needs = []string{"cosmos-emulator"}
-	spec.Ports["https"] = r.port(adminPort)
+	spec.Ports["https"], spec.Ports["portal"] = r.port(adminPort), r.port(portalPort)
 	return r.withComponents(r.withWorkload(spec))
 }
 

@@ -26,6 +26,8 @@ type Endpoints struct {
 	Admin         string `json:"admin"`
 	EngineersFile string `json:"engineersFile"`
 	AdminAudience string `json:"adminAudience"`
+	// Portal is the URL of the SRE portal.
+	Portal string `json:"portal"`
 	// Kubeconfigs are the administrators' kubeconfigs of the management clusters, by name. Kubectl is the program to
 	// use with them, which `make kubectl` builds.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
@@ -88,6 +90,7 @@ func (r *Region) Endpoints() Endpoints {
 		Admin:               "https://" + r.address(adminPort),
 		EngineersFile:       r.engineersFile(),
 		AdminAudience:       adminAudience,
+		Portal:              r.portalURL(),
 		Kubeconfigs:         map[string]string{},
 		EngineerKubeconfigs: map[string]string{},
 		Kubectl:             r.thirdParty("bin", "kubectl"),

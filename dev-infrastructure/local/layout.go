@@ -44,6 +44,7 @@ const (
 	alertmanagerPort     service = 59
 	tracesPort           service = 68
 	tracesOps            service = 69
+	portalPort           service = 78
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

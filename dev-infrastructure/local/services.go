@@ -328,6 +328,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 		add(traceStoreName, "the trace store's metrics", tracesOps)
 	}
 	add("admin", "admin's API", adminPort)
+	add("admin", "the SRE portal", portalPort)
 	add("admin", "admin's metrics", adminOps)
 	add("cluster-service", "cluster-service", clusterServicePort)
 	add("cluster-service", "cluster-service's metrics", clusterServiceOps)

@@ -88,7 +88,7 @@ func (r *Region) issueWorkloadTokens() error {
 	clients := []map[string]any{}
 	now := time.Now()
 	for name, application := range workloads {
-		subject := "system:serviceaccount:hcpmesh:" + name
+		subject := workloadSubject(name)
 		text, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{
 			Issuer: workloadIssuer, Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
 			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(r.config.certificateLifetime)),
@@ -102,12 +102,18 @@ func (r *Region) issueWorkloadTokens() error {
 		clients = append(clients, map[string]any{"tenantId": providerTenantID, "clientId": application.clientID, "objectId": application.objectID,
 			"name": name, "workload": subject, "audiences": []string{storeAudience}})
 	}
+	// The SRE portal is an application of its own. admin authenticates as it with the token of its workload.
+	clients = append(clients, map[string]any{"tenantId": providerTenantID, "clientId": portalClientID, "objectId": portalObjectID, "name": "the SRE portal",
+		"workload": workloadSubject("admin"), "audiences": []string{adminAudience}, "redirectUris": []string{r.portalURL() + "/signed-in", r.portalURL() + "/signed-out"}})
 	data, err := json.MarshalIndent(clients, "", "  ")
 	if err != nil {
 		return err
 	}
 	return replaceFile(r.workloadClientsFile(), data, 0o600)
 }
+
+// workloadSubject returns the subject of the tokens of a service.
+func workloadSubject(name string) string { return "system:serviceaccount:hcpmesh:" + name }
 
 // openWorkloadKey reads the key at path or creates it.
 func openWorkloadKey(path string) (*ecdsa.PrivateKey, error) {

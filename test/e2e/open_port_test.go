@@ -42,6 +42,7 @@ func TestPortsWithoutIdentities(t *testing.T) {
 	}
 	ports := []port{
 		{"admin", mesh.Admin, endpoints.Admin, []string{"GET /admin/v1/me", "GET /admin/v1/clusters", "GET /admin/v1/audit", "POST /admin/v1/elevations", "GET /metrics", "GET /debug/pprof/"}},
+		{"SRE portal", mesh.Portal, endpoints.Portal, []string{"GET /", "GET /me", "GET /clusters", "GET /assets/none", "POST /", "GET /admin/v1/me", "GET /metrics", "GET /debug/pprof/"}},
 		{"ARM's front door", mesh.ARMFrontDoor, endpoints.ARM, []string{"GET /subscriptions", "GET /subscriptions/s", "PUT /subscriptions/s/resourceGroups/g", "DELETE /subscriptions/s/resourceGroups/g",
 			"POST /tickets/validate", "GET /metrics", "GET /debug/pprof/"}},
 		{"Cosmos DB emulator", mesh.CosmosEmulator, endpoints.Cosmos, []string{"GET /", "GET /dbs", "POST /dbs", "GET /dbs/hcpmesh/colls", "GET /dbs/hcpmesh/colls/Admin/docs", "POST /dbs/hcpmesh/colls/Admin/docs",
@@ -64,6 +65,7 @@ func TestPortsWithoutIdentities(t *testing.T) {
 	}
 	authorities.AppendCertsFromPEM(authority)
 	table := slices.Concat(mesh.OpenRules(), mesh.Rules())
+	placeholders := strings.NewReplacer("{tenant}", endpoints.TenantID, "{name}", portalAsset(t, endpoints.Portal, authorities))
 	for _, p := range ports {
 		t.Run(p.name, func(t *testing.T) {
 			requests, want := p.probes, []string(nil)
@@ -72,7 +74,7 @@ func TestPortsWithoutIdentities(t *testing.T) {
 				if rule.Server != p.server || rule.Protocol != mesh.HTTP || !slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool { return g.Client == mesh.Anybody }) {
 					continue
 				}
-				request := strings.ReplaceAll(rule.Method, "{tenant}", endpoints.TenantID)
+				request := placeholders.Replace(rule.Method)
 				requests = append(requests, request)
 				for _, client := range clients {
 					want = append(want, string(client)+" "+request)
@@ -97,8 +99,30 @@ func TestPortsWithoutIdentities(t *testing.T) {
 	}
 }
 
+// portalAsset returns the name of an asset of the portal.
+func portalAsset(t *testing.T, url string, authorities *x509.CertPool) string {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get(url + "/signed-out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(page), "/assets/")
+	if !found {
+		t.Fatalf("the page of the portal names no asset: %s", page)
+	}
+	name, _, _ := strings.Cut(after, `"`)
+	return name
+}
+
 // passed sends requests as a workload, or without a certificate, and returns those that the server does not refuse with 401, 403, 404 or
-// 405, each as client and request.
+// 405, or by a redirection to the sign-in of the portal, each as client and request.
 func passed(t *testing.T, client mesh.Peer, config *tls.Config, base string, requests []string) []string {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
@@ -121,6 +145,9 @@ func passed(t *testing.T, client mesh.Peer, config *tls.Config, base string, req
 		_ = response.Body.Close()
 		if err != nil {
 			t.Fatalf("%s as %s: %v", text, client, err)
+		}
+		if strings.HasPrefix(response.Header.Get("Location"), "/sign-in?return=") {
+			continue
 		}
 		switch response.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:

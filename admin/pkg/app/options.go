@@ -43,6 +43,8 @@ type Options struct {
 	IntentKeyFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
+	// Portal configures the SRE portal.
+	Portal PortalOptions
 }
 
 // AddFlags registers the options with flags.
@@ -64,6 +66,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
 	flags.StringVar(&o.PrometheusURL, "prometheus-url", "", "`URL` of Prometheus or of an Azure Monitor workspace that evaluates the alerts of the region; without it timelines have no alerts")
 	flags.StringVar(&o.PrometheusScope, "prometheus-scope", "", "`scope` of the tokens of the workload identity for --prometheus-url, for example https://prometheus.monitor.azure.com/.default (default: no tokens)")
+	o.Portal.AddFlags(flags)
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
@@ -103,6 +106,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Authentication.Mode == "off" {
 		return fmt.Errorf("--authentication: authentication cannot be disabled: actions are audited")
+	}
+	if err := o.Portal.validate(o.Authentication); err != nil {
+		return err
 	}
 	if err := o.Audit.Validate(); err != nil {
 		return err

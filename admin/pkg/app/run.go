@@ -3,11 +3,11 @@ package app
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
@@ -118,15 +118,11 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
 		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
-	httpServer := &http.Server{
-		// Callers authenticate with tokens and not with certificates.
-		Handler:           transport.PublicHandler(api),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       60 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       120 * time.Second,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	// Callers authenticate with tokens and not with certificates.
+	httpServer := newServer(transport.PublicHandler(api), p.Log)
+	pages, err := options.portal(api, db, transport, p.Log, p.Metrics)
+	if err != nil {
+		return err
 	}
 	httpServer.RegisterOnShutdown(elevations.Release)
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
@@ -145,6 +141,16 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer wg.Wait()
 	defer stopWorkers()
 
+	servers, ctx := errgroup.WithContext(ctx)
+	if pages != nil {
+		p.Log.Info("serving the SRE portal", logkey.Address, pages.listener.Addr().String(), logkey.URL, options.Portal.URL)
+		servers.Go(func() error {
+			return process.ServeHTTP(ctx, pages.http, transport.PublicListener(pages.listener), shutdownTimeout)
+		})
+	}
 	p.Log.Info("serving the REST API for SREs", logkey.Address, listener.Addr().String())
-	return process.ServeHTTP(ctx, httpServer, transport.PublicListener(listener), shutdownTimeout)
+	servers.Go(func() error {
+		return process.ServeHTTP(ctx, httpServer, transport.PublicListener(listener), shutdownTimeout)
+	})
+	return servers.Wait()
 }

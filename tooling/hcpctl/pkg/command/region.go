@@ -272,14 +272,14 @@ func (e *environment) afterUp(c *cobra.Command, o *upOptions) error {
 	if err := e.ensureDefaults(c); err != nil {
 		return err
 	}
-	if o.demo {
-		return e.demo(c)
-	}
 	endpoints, err := e.endpoints()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.err, "the region is ready: ARM at %s\n", endpoints.ARM)
+	fmt.Fprintf(e.err, "the region is ready: ARM at %s, the SRE portal at %s\n", endpoints.ARM, endpoints.Portal)
+	if o.demo {
+		return e.demo(c)
+	}
 	return nil
 }
 

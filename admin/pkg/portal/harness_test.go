@@ -1,0 +1,301 @@
+package portal
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+)
+
+const (
+	testTenant   = "64dc69e4-d083-49fc-9569-ebece1dd1408"
+	testAudience = "https://admin.example"
+	testPortal   = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3ab"
+)
+
+// harness is a portal with the issuer of local regions, a Cosmos DB emulator, and an API with the responses of the test.
+type harness struct {
+	t        *testing.T
+	url      string
+	portal   *Portal
+	db       *database.DB
+	api      *fakeAPI
+	log      *bytes.Buffer
+	metrics  *prometheus.Registry
+	workload string
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+// testTime is when the tests begin.
+var testTime = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+
+// fakeAPI is admin's API with responses by path. It authenticates callers as admin does.
+type fakeAPI struct {
+	tokens *authn.TokenVerifier
+
+	mu        sync.Mutex
+	responses map[string]any
+	// refused are the paths that respond with an error.
+	refused map[string]int
+	// requests are those that changed something.
+	requests []apiRequest
+	reads    []string
+}
+
+// apiRequest is a request that changes something.
+type apiRequest struct{ Method, Path, Body, Key, Person string }
+
+// ServeHTTP implements http.Handler.
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	respond := func(status int, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+	caller, err := f.tokens.Authenticate(r.Context(), r)
+	if err != nil {
+		respond(http.StatusUnauthorized, adminv1.Failure{Error: adminv1.FailureDetail{Code: "Unauthenticated", Message: "The request's token is not accepted.", RequestID: "r"}})
+		return
+	}
+	path := strings.TrimPrefix(r.URL.Path, adminv1.Root)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(caller.Groups, "readers") {
+		respond(http.StatusForbidden, adminv1.Failure{Error: adminv1.FailureDetail{Code: "Forbidden", Message: "The role reader is required.", RequestID: "r"}})
+		return
+	}
+	if status := f.refused[path]; status != 0 {
+		respond(status, adminv1.Failure{Error: adminv1.FailureDetail{Code: "Refused", Message: "The request was <refused>.", Target: "reason", RequestID: "r"}})
+		return
+	}
+	if r.Method != http.MethodGet {
+		body, _ := io.ReadAll(r.Body)
+		f.requests = append(f.requests, apiRequest{r.Method, path, string(body), r.Header.Get(adminv1.IdempotencyKey), caller.Name})
+		path = r.Method + " " + path
+	} else {
+		f.reads = append(f.reads, r.URL.RequestURI())
+	}
+	if path == "/me" {
+		respond(http.StatusOK, adminv1.Identity{Name: caller.Name, ObjectID: caller.ObjectID, TenantID: caller.TenantID, Roles: []adminv1.Role{adminv1.Reader, adminv1.Operator}})
+		return
+	}
+	response, known := f.responses[path]
+	if !known {
+		respond(http.StatusOK, struct{}{})
+		return
+	}
+	respond(http.StatusOK, response)
+}
+
+// newHarness starts a portal and its issuer.
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	h := &harness{t: t, now: testTime, log: &bytes.Buffer{}, metrics: prometheus.NewPedanticRegistry()}
+	dir := t.TempDir()
+	log := slog.New(slog.NewJSONHandler(h.log, nil))
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := filepath.Join(dir, "workloads.pub")
+	if err := os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	assertion, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: "https://workloads.example", Subject: "sa:admin",
+		Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(24 * time.Hour))}).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.workload = filepath.Join(dir, "workload-token")
+	if err := os.WriteFile(h.workload, []byte(assertion), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	pages := httptest.NewUnstartedServer(nil)
+	pages.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	pages.StartTLS()
+	t.Cleanup(pages.Close)
+	h.url = pages.URL
+	door := httptest.NewUnstartedServer(nil)
+	door.StartTLS()
+	t.Cleanup(door.Close)
+	person := func(name, id, group string) token.Client {
+		return token.Client{TenantID: testTenant, ClientID: "hcpctl", ClientSecret: rand.Text(), ObjectID: id, Name: name, Groups: []string{group}, Audiences: []string{testAudience}}
+	}
+	issuer, err := token.NewIssuer(door.URL, dir, []token.Client{
+		{TenantID: testTenant, ClientID: testPortal, ObjectID: "p", Name: "the SRE portal", Workload: "sa:admin", Audiences: []string{testAudience},
+			RedirectURIs: []string{h.url + "/signed-in", h.url + "/signed-out"}},
+		person("oncall@example.com", "oncall", "readers"), person("guest@example.com", "guest", "nobody"),
+	}, testAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if issuer.Workloads, err = token.OpenFederation("https://workloads.example", public); err != nil {
+		t.Fatal(err)
+	}
+	subscriptions, err := directory.Open(filepath.Join(dir, "subscriptions.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	arm, err := frontdoor.New(frontdoor.Options{PublicURL: door.URL, Location: "westus3", APIVersions: []string{"v"}, Frontend: "127.0.0.1:1", FrontendTLS: &tls.Config{MinVersion: tls.VersionTLS12},
+		Tokens: issuer, Directory: subscriptions, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(arm.Close)
+	door.Config.Handler = arm
+
+	issuerURL := door.URL + "/" + testTenant + "/v2.0"
+	h.api = &fakeAPI{responses: map[string]any{}, refused: map[string]int{},
+		tokens: authn.NewTokenVerifier(authn.TokenOptions{Issuer: issuerURL, Audience: testAudience, ClientIDs: []string{testPortal}, Client: door.Client()})}
+	verifier, err := authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuerURL, ClientID: testPortal, Client: door.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.db, _ = databasetest.New(t)
+	h.portal, err = New(Options{API: h.api, URL: h.url, Region: "westus3", Log: log, Metrics: h.metrics, Now: h.clock,
+		Sessions: &Sessions{Database: h.db, Now: h.clock},
+		Provider: &Provider{Verifier: verifier, Client: door.Client(), ClientID: testPortal, Scope: testAudience + "/.default", AssertionFile: h.workload, RedirectURL: h.url + "/signed-in", Now: h.clock}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages.Config.Handler = h.portal
+	return h
+}
+
+func (h *harness) clock() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// pass moves the clock of the portal.
+func (h *harness) pass(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now.Add(d)
+}
+
+// browser is a client with cookies that follows no redirection.
+type browser struct {
+	h      *harness
+	client *http.Client
+}
+
+// reply is a response that was read.
+type reply struct {
+	*http.Response
+	body string
+}
+
+// newBrowser returns a browser without cookies.
+func (h *harness) newBrowser() *browser {
+	h.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	server := httptest.NewTLSServer(nil) // all servers of a test have the same certificate
+	server.Close()
+	transport := server.Client().Transport.(*http.Transport).Clone()
+	h.t.Cleanup(transport.CloseIdleConnections)
+	return &browser{h: h, client: &http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// do sends a request. A form has the origin of the portal.
+func (b *browser) do(method, target string, form url.Values, header http.Header) reply {
+	b.h.t.Helper()
+	if strings.HasPrefix(target, "/") {
+		target = b.h.url + target
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, target, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.h.t.Fatal(err)
+	}
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Origin", b.h.url)
+		request.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.h.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.h.t.Fatal(err)
+	}
+	return reply{response, string(body)}
+}
+
+func (b *browser) get(target string) reply { return b.do(http.MethodGet, target, nil, nil) }
+
+func (b *browser) post(target string, form url.Values) reply {
+	return b.do(http.MethodPost, target, form, nil)
+}
+
+// location returns the URL to which a response leads.
+func (r reply) location() string { return r.Header.Get("Location") }
+
+var personLink = regexp.MustCompile(`<a href="([^"]+)">([^<]+)</a>`)
+
+// choose returns the URL with which a person signs in, from the page of the issuer.
+func (b *browser) choose(page reply, name string) string {
+	b.h.t.Helper()
+	for _, match := range personLink.FindAllStringSubmatch(page.body, -1) {
+		if match[2] == name {
+			return page.Request.URL.Scheme + "://" + page.Request.URL.Host + html.UnescapeString(match[1])
+		}
+	}
+	b.h.t.Fatalf("the issuer does not offer %s: %s", name, page.body)
+	return ""
+}
+
+// signIn signs a person in who asked for a path, and returns the page to which that leads.
+func (b *browser) signIn(name, path string) reply {
+	b.h.t.Helper()
+	back := b.get(b.choose(b.get(b.get(b.get(path).location()).location()), name)).location()
+	return b.get(back)
+}
