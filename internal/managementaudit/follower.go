@@ -1,17 +1,11 @@
 package managementaudit
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 )
 
 const (
@@ -30,7 +25,7 @@ const (
 	MaxMegabytes, MaxBackups = 16, 8
 	// maxLine bounds a line. The longest parts of an event are a URL and a user agent, which an API server limits to 1 MiB together.
 	maxLine = 4 << 20
-	// saveAfter is the number of records after which the position is stored within one file.
+	// saveAfter is the number of records after which the position is stored before the end of the log.
 	saveAfter = 64
 
 	firstRetry = 200 * time.Millisecond
@@ -56,7 +51,9 @@ type Options struct {
 type Follower struct {
 	o    Options
 	seen *seen
-	at   position
+	log  *rotatedlog.Reader
+	// at is the position after the last line that was copied.
+	at rotatedlog.Position
 	// unsaved counts records since the position was stored.
 	unsaved int
 
@@ -73,10 +70,11 @@ func New(o Options) (*Follower, error) {
 		failing: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "management_audit", Name: "failing", Help: "1 if audit events cannot be read or stored at present, else 0."})}
 	o.Metrics.MustRegister(f.records, f.gaps, f.failing)
 	var err error
-	if f.at, err = loadPosition(o.PositionFile); err != nil {
+	if f.at, err = rotatedlog.Load(o.PositionFile); err != nil {
 		// Everything that the log still has is read again.
 		o.Log.Error("the position in the audit log is lost; the whole log is read again", logkey.Path, o.PositionFile, logkey.Error, err)
 	}
+	f.log = rotatedlog.New(o.LogDir, LogName, maxLine, f.at)
 	if err := f.seen.readQueue(o.QueueDir); err != nil {
 		return nil, err
 	}
@@ -93,6 +91,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	if err := watcher.Add(f.o.LogDir); err != nil {
 		return fmt.Errorf("watching the audit log in %s: %w", f.o.LogDir, err)
 	}
+	defer f.log.Close()
 	retry := backoff.New(firstRetry, lastRetry)
 	for {
 		if err := f.copyNew(ctx); err != nil {
@@ -132,155 +131,42 @@ func await(ctx context.Context, watcher *fsnotify.Watcher) bool {
 	}
 }
 
-// logFile is a file of the log.
-type logFile struct {
-	path  string
-	inode uint64
-}
-
-// files returns the files of the log, the oldest first.
-func (f *Follower) files() ([]logFile, error) {
-	entries, err := os.ReadDir(f.o.LogDir)
-	if err != nil {
-		return nil, fmt.Errorf("listing audit logs: %w", err)
-	}
-	base, extension, _ := strings.Cut(LogName, ".")
-	var names []string
-	current := false
-	for _, entry := range entries {
-		name := entry.Name()
-		switch {
-		case name == LogName:
-			current = true
-		case strings.HasPrefix(name, base+"-") && strings.HasSuffix(name, "."+extension):
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	if current {
-		names = append(names, LogName)
-	}
-	var files []logFile
-	for _, name := range names {
-		path := filepath.Join(f.o.LogDir, name)
-		info, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed or renamed meanwhile, which is a change that wakes the follower
-		}
-		if err != nil {
-			return nil, fmt.Errorf("listing audit logs: %w", err)
-		}
-		files = append(files, logFile{path, inodeOf(info)})
-	}
-	return files, nil
-}
-
 // copyNew copies everything after the position.
 func (f *Follower) copyNew(ctx context.Context) error {
-	files, err := f.files()
-	if err != nil || len(files) == 0 {
+	if err := f.log.Seek(f.at); err != nil {
 		return err
 	}
-	begin := 0
-	if f.at.Inode != 0 {
-		begin = slices.IndexFunc(files, func(file logFile) bool { return file.inode == f.at.Inode })
-	}
-	if begin < 0 {
-		// The API server removed the file before it was read to its end.
-		if err := f.noteGap(ctx, "Removed"); err != nil {
-			return err
-		}
-		f.at, begin = position{}, 0
-	}
-	for i := begin; i < len(files); i++ {
-		if files[i].inode != f.at.Inode {
-			f.at = position{Inode: files[i].inode}
-		}
-		if same, err := f.copyFile(ctx, files[i]); err != nil || !same {
-			return err
-		}
-	}
-	return f.save()
-}
-
-func (f *Follower) save() error {
-	f.unsaved = 0
-	return f.at.save(f.o.PositionFile)
-}
-
-// copyFile copies the complete lines of a file after the position. It returns false if the file was renamed meanwhile.
-func (f *Follower) copyFile(ctx context.Context, source logFile) (same bool, err error) {
-	file, err := os.Open(source.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("opening an audit log: %w", err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil || inodeOf(info) != source.inode {
-		return false, err
-	}
-	head, err := headOf(file, f.at.Offset)
-	if err != nil {
-		return false, fmt.Errorf("reading an audit log: %w", err)
-	}
-	if f.at.Offset > 0 && (info.Size() < f.at.Offset || head != f.at.Head) {
-		// The file of the position was removed and its inode belongs to another file, or the file was changed.
-		if err := f.noteGap(ctx, "Removed"); err != nil {
-			return false, err
-		}
-		f.at = position{Inode: source.inode}
-	}
-	if _, err := file.Seek(f.at.Offset, io.SeekStart); err != nil {
-		return false, fmt.Errorf("reading an audit log: %w", err)
-	}
-	lines := bufio.NewReaderSize(file, 64<<10)
 	for {
-		line, size, err := readLine(lines)
-		if errors.Is(err, io.EOF) {
-			return true, nil // the rest is not a complete line yet
+		line, err := f.log.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return f.save()
+		case errors.Is(err, rotatedlog.ErrRemoved):
+			err = f.noteGap(ctx, "Removed")
+		case errors.Is(err, rotatedlog.ErrTooLong):
+			err = f.noteGap(ctx, "Unreadable")
+		case err == nil:
+			err = f.copyLine(ctx, line)
 		}
 		if err != nil {
-			return false, fmt.Errorf("reading an audit log: %w", err)
+			return errors.Join(err, f.save())
 		}
-		if err := f.copyLine(ctx, line); err != nil {
-			return false, errors.Join(err, f.save())
-		}
-		f.at.Offset += size
-		if f.at.Offset-size < headSize {
-			if f.at.Head, err = headOf(file, f.at.Offset); err != nil {
-				return false, fmt.Errorf("reading an audit log: %w", err)
-			}
-		}
+		f.at = f.log.Position()
 		if f.unsaved >= saveAfter {
 			if err := f.save(); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
 }
 
-// readLine returns a line without its newline, and its size with it. The line is nil if it is longer than maxLine.
-func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		size += int64(len(part))
-		if size <= maxLine {
-			line = append(line, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		if size > maxLine {
-			return nil, size, nil
-		}
-		return line[:len(line)-1], size, nil
+// save stores the position. A log without files has none.
+func (f *Follower) save() error {
+	f.unsaved = 0
+	if f.at == (rotatedlog.Position{}) {
+		return nil
 	}
+	return f.at.Save(f.o.PositionFile)
 }
 
 // copyLine stores the record of a line, if it has one.

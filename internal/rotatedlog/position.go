@@ -1,4 +1,4 @@
-package managementaudit
+package rotatedlog
 
 import (
 	"crypto/sha256"
@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// position is a place in an audit log: the next byte to read of a file. A file is identified by its inode and by its first bytes,
-// because another file can get the inode of a removed one.
-type position struct {
+// Position is a place in a log: the next byte to read of a file. A file is identified by its inode and by its first bytes, because another
+// file can get the inode of a removed one. The zero Position is the beginning of the oldest file.
+type Position struct {
 	Inode  uint64 `json:"inode"`
 	Offset int64  `json:"offset"`
 	// Head is the hash of the first bytes, at most headSize and at most Offset.
 	Head string `json:"head,omitempty"`
 }
 
-// headSize is the number of bytes that identify a file. The first event of each file has another audit ID.
+// headSize is the number of bytes that identify a file.
 const headSize = 256
 
 // headOf returns the hash of the first bytes of a file.
@@ -33,24 +33,24 @@ func headOf(file io.ReaderAt, offset int64) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(head)), nil
 }
 
-// loadPosition returns the stored position, and the zero position if there is none.
-func loadPosition(path string) (position, error) {
+// Load returns the position that Save stored in a file, and the zero Position if there is no file.
+func Load(path string) (Position, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return position{}, nil
+		return Position{}, nil
 	}
-	var p position
+	var p Position
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return position{}, fmt.Errorf("reading the position in the audit log: %w", err)
+		return Position{}, fmt.Errorf("reading the position in a log: %w", err)
 	}
 	return p, nil
 }
 
-// save stores a position durably, in one step.
-func (p position) save(path string) error {
+// Save stores the position durably, in one step.
+func (p Position) Save(path string) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err

@@ -1,0 +1,202 @@
+package rotatedlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const maxLine = 64
+
+// program is a program that writes a log.
+type program struct {
+	t   *testing.T
+	dir string
+}
+
+func newProgram(t *testing.T) *program { return &program{t, t.TempDir()} }
+
+func (p *program) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *program) write(text string) {
+	p.t.Helper()
+	file, err := os.OpenFile(p.path("audit.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) rotate(n int) {
+	p.t.Helper()
+	if err := os.Rename(p.path("audit.log"), p.path(fmt.Sprintf("audit-2026-03-01T08-00-%02d.log", n))); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) remove(n int) {
+	p.t.Helper()
+	if err := os.Remove(p.path(fmt.Sprintf("audit-2026-03-01T08-00-%02d.log", n))); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) reader(at Position) *Reader {
+	r := New(p.dir, "audit.log", maxLine, at)
+	p.t.Cleanup(r.Close)
+	return r
+}
+
+// all returns the lines up to the present end of the log, with the names of errors in brackets.
+func all(t *testing.T, r *Reader) []string {
+	t.Helper()
+	var lines []string
+	for {
+		line, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return lines
+		case errors.Is(err, ErrRemoved):
+			lines = append(lines, "[removed]")
+		case errors.Is(err, ErrTooLong):
+			lines = append(lines, "[too long]")
+		case err != nil:
+			t.Fatal(err)
+		default:
+			lines = append(lines, string(line))
+		}
+	}
+}
+
+func expect(t *testing.T, r *Reader, want ...string) {
+	t.Helper()
+	if got := all(t, r); !slices.Equal(got, want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
+func TestReaderFollowsRotations(t *testing.T) {
+	p := newProgram(t)
+	r := p.reader(Position{})
+	expect(t, r)
+	p.write("a\nb\nhal")
+	expect(t, r, "a", "b")
+	p.write("f\n")
+	expect(t, r, "half")
+	p.write("c\n")
+	p.rotate(1)
+	expect(t, r, "c")
+	p.write("d\n")
+	p.rotate(2)
+	p.write("e\n")
+	p.rotate(3)
+	p.write("f\n")
+	expect(t, r, "d", "e", "f")
+}
+
+func TestReaderContinuesAtItsPosition(t *testing.T) {
+	p := newProgram(t)
+	r := p.reader(Position{})
+	p.write("a\nb\n")
+	if line, err := r.Next(); string(line) != "a" || err != nil {
+		t.Fatal(string(line), err)
+	}
+	path := p.path("position")
+	if err := r.Position().Save(path); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, "b")
+	p.rotate(1)
+	p.write("c\n")
+	at, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Seek(at); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, "b", "c")
+	expect(t, p.reader(at), "b", "c")
+}
+
+// TestReaderReadsARemovedFileToItsEnd: the reader is in a file that the program rotates and removes with its folder.
+func TestReaderReadsARemovedFileToItsEnd(t *testing.T) {
+	p := newProgram(t)
+	r := p.reader(Position{})
+	p.write("a\n")
+	expect(t, r, "a")
+	p.write("b\n")
+	if err := os.RemoveAll(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, "b")
+}
+
+func TestReaderReportsRemovedFiles(t *testing.T) {
+	p := newProgram(t)
+	r := p.reader(Position{})
+	p.write("a\n")
+	expect(t, r, "a")
+	at := r.Position()
+	p.rotate(1)
+	p.write("b\n")
+	p.rotate(2)
+	p.write("c\n")
+	p.remove(1)
+	p.remove(2)
+	expect(t, r, "[removed]", "c")
+	expect(t, p.reader(at), "[removed]", "c")
+}
+
+// TestReaderReportsAnotherFileWithTheInode: the program replaced the content of the file of the position.
+func TestReaderReportsAnotherFileWithTheInode(t *testing.T) {
+	p := newProgram(t)
+	p.write("a\nb\n")
+	r := p.reader(Position{})
+	expect(t, r, "a", "b")
+	if err := os.Truncate(p.path("audit.log"), 0); err != nil {
+		t.Fatal(err)
+	}
+	p.write("other\n")
+	expect(t, p.reader(r.Position()), "[removed]", "other")
+}
+
+func TestReaderReportsLongLines(t *testing.T) {
+	p := newProgram(t)
+	exact := strings.Repeat("x", maxLine-1)
+	p.write(exact + "\n" + exact + "y\n" + strings.Repeat("z", 200<<10) + "\nb\n")
+	r := p.reader(Position{})
+	expect(t, r, exact, "[too long]", "[too long]", "b")
+	expect(t, p.reader(r.Position()))
+}
+
+// TestReaderReturnsTheRestOfARotatedFile: the program was killed in the middle of a line and started another file.
+func TestReaderReturnsTheRestOfARotatedFile(t *testing.T) {
+	p := newProgram(t)
+	p.write("a\nhal")
+	r := p.reader(Position{})
+	expect(t, r, "a")
+	p.rotate(1)
+	p.write("b\n")
+	expect(t, r, "hal", "b")
+}
+
+func TestLoadReportsInvalidPositions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position")
+	if at, err := Load(path); err != nil || at != (Position{}) {
+		t.Errorf("without a file: %+v, %v", at, err)
+	}
+	if err := os.WriteFile(path, []byte(`{"inode":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil {
+		t.Error("half of a position was accepted")
+	}
+}
