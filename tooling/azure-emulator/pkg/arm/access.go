@@ -122,7 +122,7 @@ func (c *call) authorizeRequest() error {
 		return c.authorize(resource.action(http.MethodGet), resource.id)
 	}
 	scope := c.path.id
-	if c.path.name == "" || strings.HasPrefix(c.path.lowerType, "microsoft.authorization/") {
+	if c.path.name == "" || c.path.extension {
 		scope = c.path.scope
 	}
 	return c.authorize(c.path.action(c.method), scope)

@@ -81,7 +81,7 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1), roles: append(builtInRoles(), o.Roles...)}
-	for _, k := range slices.Concat(groupTypes(), dnsTypes(), networkTypes(), identityTypes(), storedTypes()) {
+	for _, k := range slices.Concat(groupTypes(), dnsTypes(), networkTypes(), identityTypes(), diagnosticTypes(), storedTypes()) {
 		s.types[strings.ToLower(k.name)] = k
 	}
 	return s

@@ -17,8 +17,10 @@ type path struct {
 	// names are the names of the resource and its parents, outermost first. name is the last, or empty for a collection.
 	names []string
 	name  string
-	// scope is the parent of a collection, or the scope of a role assignment.
+	// scope is the parent of a collection, or the resource of an extension resource.
 	scope string
+	// extension reports whether the path is that of extension resources: role assignments or diagnostic settings.
+	extension bool
 	// recordType is the type of a DNS record set.
 	recordType string
 	// operation is the ID of an operation. result reports whether the path is that of a Location header.
@@ -48,9 +50,9 @@ func parsePath(text string) (*path, error) {
 		p.operation, p.result = rest[1], true
 		return p, nil
 	}
-	// The scope of a role assignment is the part before the last providers segment.
+	// The scope of an extension resource is the part before the last providers segment.
 	for i := len(segments) - 2; i >= 2; i-- {
-		if strings.EqualFold(segments[i], "providers") && strings.EqualFold(segments[i+1], "Microsoft.Authorization") {
+		if strings.EqualFold(segments[i], "providers") && isExtension(segments[i+1:]) {
 			return p.parseExtension(segments, i)
 		}
 	}
@@ -105,12 +107,19 @@ func (p *path) parseProvider(text, namespace string, rest []string) (*path, erro
 	return p, nil
 }
 
-// parseExtension parses a resource of Microsoft.Authorization, with the providers segment at index at.
+// isExtension reports whether the segments after a providers segment are those of extension resources.
+func isExtension(segments []string) bool {
+	return strings.EqualFold(segments[0], "Microsoft.Authorization") ||
+		len(segments) > 1 && strings.EqualFold(segments[0]+"/"+segments[1], diagnosticType)
+}
+
+// parseExtension parses an extension resource, with the providers segment at index at.
 func (p *path) parseExtension(segments []string, at int) (*path, error) {
 	rest := segments[at+2:]
 	if len(rest) == 0 || len(rest) > 2 {
 		return nil, invalidPath(p.id)
 	}
+	p.extension = true
 	if at > 0 {
 		p.scope = "/" + strings.Join(segments[:at], "/")
 	}
@@ -140,8 +149,12 @@ func typeKey(typ string) string {
 // typeKeyOf returns the key of a resource's type in Server.types.
 func typeKeyOf(r *Resource) string { return typeKey(r.Type) }
 
-// listScope returns the scope of a collection: its parent resource, its resource group or its subscription.
+// listScope returns the scope of a collection: its parent resource, its resource group or its subscription. That of extension resources
+// is their collection, because a child of the resource has extension resources too.
 func (p *path) listScope() string {
+	if p.extension {
+		return p.id
+	}
 	if p.group == "" && len(p.names) == 0 && p.typ != groupType {
 		return "/subscriptions/" + p.subscription
 	}

@@ -69,6 +69,11 @@ func putStored(c *call, old, wanted *Resource) error {
 			return err
 		}
 	}
+	if old == nil && k.name == storageType {
+		if err := c.createAccount(wanted); err != nil {
+			return err
+		}
+	}
 	return c.createImplicit(k, old, wanted)
 }
 

@@ -15,12 +15,15 @@ func (s *Server) authorize(r *http.Request) error {
 		return err
 	}
 	p := parsePath(r.URL.Path)
-	scope := s.Accounts[p.account]
+	scope, _, err := s.account(p.account)
+	if err != nil {
+		return err
+	}
 	if p.container != "" {
 		scope += "/blobServices/default/containers/" + p.container
 	}
 	wanted := action(r.Method, p, r.URL.Query())
-	err := s.Access.Authorize(r.Context(), wanted, scope)
+	err = s.Access.Authorize(r.Context(), wanted, scope)
 	if err != nil && s.adds(r, p) {
 		wanted.Name = strings.TrimSuffix(wanted.Name, "write") + "add/action"
 		err = s.Access.Authorize(r.Context(), wanted, scope)

@@ -148,16 +148,7 @@ func (s *Server) content(p path, d *document, from, to int64) ([]byte, error) {
 
 // deleteBlocks deletes the blocks of all blobs whose keys begin with a prefix.
 func deleteBlocks(tx *store.Tx, prefix string) error {
-	var keys []string
-	if err := tx.Scan(blocks, prefix, func(key string, _ func(any) error) error { keys = append(keys, key); return nil }); err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if err := tx.Delete(blocks, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return deleteKeys(tx, blocks, prefix)
 }
 
 // requestedRange returns the bytes that a request asks for: all without a header. partial reports whether it has one.

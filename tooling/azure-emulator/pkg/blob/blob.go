@@ -37,8 +37,10 @@ const maxBlob = 8 << 20
 // Server is the HTTP handler.
 type Server struct {
 	Store *store.Store
-	// Accounts maps the names of the storage accounts to their resource IDs, the scopes of requests.
+	// Accounts maps the names of the storage accounts of the seed to their resource IDs, the scopes of requests.
 	Accounts map[string]string
+	// Created returns the resource ID of a storage account that a client of Resource Manager created.
+	Created func(name string) (id string, found bool, err error)
 	// Access authorizes the callers.
 	Access rbac.Authorizer
 	Now    func() time.Time
@@ -75,9 +77,45 @@ type document struct {
 
 // Serves reports whether a path belongs to one of the accounts.
 func (s *Server) Serves(path string) bool {
-	account, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	_, ok := s.Accounts[account]
-	return ok
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	_, ok, err := s.account(name)
+	return ok && err == nil
+}
+
+// account returns the resource ID of the storage account with a name.
+func (s *Server) account(name string) (id string, found bool, err error) {
+	if id, found := s.Accounts[name]; found {
+		return id, true, nil
+	}
+	// Resource Manager's own paths are not names of accounts.
+	if name == "" || name == "subscriptions" || name == "providers" {
+		return "", false, nil
+	}
+	return s.Created(name)
+}
+
+// DeleteAccount deletes the containers and blobs of a storage account in a transaction.
+func DeleteAccount(tx *store.Tx, name string) error {
+	for _, bucket := range []string{containers, blobs} {
+		if err := deleteKeys(tx, bucket, name+"/"); err != nil {
+			return err
+		}
+	}
+	return deleteBlocks(tx, name+"/")
+}
+
+// deleteKeys deletes the values with a prefix.
+func deleteKeys(tx *store.Tx, bucket, prefix string) error {
+	var keys []string
+	if err := tx.Scan(bucket, prefix, func(key string, _ func(any) error) error { keys = append(keys, key); return nil }); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := tx.Delete(bucket, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Public reports whether a request needs no token, because the container has public access.
@@ -256,14 +294,8 @@ func (s *Server) deleteContainer(w http.ResponseWriter, p path) error {
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		prefix := p.account + "/" + p.container
-		var keys []string
-		if err := tx.Scan(blobs, prefix+"/", func(key string, _ func(any) error) error { keys = append(keys, key); return nil }); err != nil {
+		if err := deleteKeys(tx, blobs, prefix+"/"); err != nil {
 			return err
-		}
-		for _, key := range keys {
-			if err := tx.Delete(blobs, key); err != nil {
-				return err
-			}
 		}
 		if err := deleteBlocks(tx, prefix+"/"); err != nil {
 			return err

@@ -96,7 +96,7 @@ func Open(o Options) (*Emulator, error) {
 		Roles: o.Seed.Roles, Assignments: o.Seed.Assignments, Log: o.Log, Now: o.Now})
 	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime,
 		Reject: e.rejectCertificate, Access: e.arm, ID: o.Seed.Vault, Now: o.Now})
-	e.blob = &blob.Server{Store: opened, Accounts: map[string]string{}, Access: e.arm, Now: o.Now}
+	e.blob = &blob.Server{Store: opened, Accounts: map[string]string{}, Created: e.arm.StorageAccount, Access: e.arm, Now: o.Now}
 	if err := e.applySeed(o.Seed); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

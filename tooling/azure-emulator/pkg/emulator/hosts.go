@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
@@ -36,5 +37,12 @@ func (e *Emulator) addressed(r *http.Request) (service string, found *http.Reque
 	if host == arm.Host {
 		return ServiceARM, r, true
 	}
+	if unknownAccount.MatchString(r.URL.Path) && e.service(r.URL.Path) == ServiceARM {
+		return ServiceBlob, r, false
+	}
 	return e.service(r.URL.Path), r, true
 }
+
+// unknownAccount matches the paths of the containers into which Azure Monitor writes logs. Resource Manager has no such paths, so a request
+// for an account that was deleted gets the response of Blob Storage.
+var unknownAccount = regexp.MustCompile(`^/[a-z0-9]{3,24}/insights-logs-`)
