@@ -38,6 +38,8 @@ type Reader struct {
 	// pending is the beginning of an incomplete line, and pendingSize its size in the file.
 	pending     []byte
 	pendingSize int64
+	// last and ended are set by Finish, and when the reader then lost its file.
+	last, ended bool
 }
 
 // New returns a reader of the log with a name in a folder. The reader continues at a position. Lines have at most maxLine bytes with their
@@ -48,6 +50,10 @@ func New(dir, name string, maxLine int, at Position) *Reader {
 
 // Position returns the position after the last line that Next returned.
 func (r *Reader) Position() Position { return r.at }
+
+// Finish makes the reader end with the files that the folder has beside its own. A folder that was replaced by one of the same name is another
+// log. Call it when the program has ended for good.
+func (r *Reader) Finish() { r.last = true }
 
 // Close closes the file. Next opens it again at the position.
 func (r *Reader) Close() {
@@ -165,7 +171,7 @@ func (r *Reader) open() error {
 	if err != nil {
 		return err
 	}
-	if len(files) == 0 {
+	if len(files) == 0 || r.ended || r.last && r.at.Inode == 0 {
 		return io.EOF
 	}
 	i := 0
@@ -173,7 +179,7 @@ func (r *Reader) open() error {
 		i = slices.IndexFunc(files, func(f logFile) bool { return f.inode == r.at.Inode })
 	}
 	if i < 0 {
-		r.at = Position{}
+		r.at, r.ended = Position{}, r.last
 		return ErrRemoved
 	}
 	file, err := os.Open(files[i].path)
@@ -226,6 +232,9 @@ func (r *Reader) hasSuccessor() (next, error) {
 		return next{}, err
 	}
 	i := slices.IndexFunc(files, func(f logFile) bool { return f.inode == r.at.Inode })
+	if i < 0 && r.last {
+		return next{}, nil
+	}
 	if i < 0 {
 		return next{true, files[0].inode, true}, nil
 	}

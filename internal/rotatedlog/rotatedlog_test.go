@@ -139,6 +139,28 @@ func TestReaderReadsARemovedFileToItsEnd(t *testing.T) {
 	expect(t, r, "b")
 }
 
+// TestFinishedReaderIgnoresAnotherFolder: the folder was replaced by one of another program.
+func TestFinishedReaderIgnoresAnotherFolder(t *testing.T) {
+	p := newProgram(t)
+	open, unopened := p.reader(Position{}), p.reader(Position{})
+	p.write("a\n")
+	expect(t, open, "a")
+	at := open.Position()
+	p.write("b\n")
+	if err := errors.Join(os.RemoveAll(p.dir), os.Mkdir(p.dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	p.write("other\n")
+	closed := p.reader(at)
+	for _, r := range []*Reader{open, unopened, closed} {
+		r.Finish()
+	}
+	expect(t, open, "b")
+	expect(t, unopened)
+	expect(t, closed, "[removed]")
+	expect(t, closed)
+}
+
 func TestReaderReportsRemovedFiles(t *testing.T) {
 	p := newProgram(t)
 	r := p.reader(Position{})

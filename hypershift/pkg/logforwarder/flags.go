@@ -1,0 +1,143 @@
+package logforwarder
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Flags are the flags of the program log-forwarder.
+type Flags struct {
+	Kubeconfig      string
+	HostedDir       string
+	StateDir        string
+	Location        string
+	ResourceManager string
+	BlobURL         string
+	CAFile          string
+	SettingsAge     time.Duration
+	FlushInterval   time.Duration
+}
+
+// AddFlags registers the flags.
+func (f *Flags) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file` of the management cluster; without it, the service account of the pod")
+	flags.StringVar(&f.HostedDir, "hosted-dir", "", "`folder` with a folder for each hosted control plane, which has its logs")
+	flags.StringVar(&f.StateDir, "state-dir", "", "`folder` for positions and poison boxes, on a disk that survives a restart")
+	flags.StringVar(&f.Location, "location", "", "Azure `region` in records")
+	flags.StringVar(&f.ResourceManager, "resource-manager", "https://management.azure.com", "base `URL` of Azure Resource Manager")
+	flags.StringVar(&f.BlobURL, "blob-url", "https://"+accountVariable+".blob.core.windows.net", "base `URL` of Blob Storage, with "+accountVariable+" in place of the account's name")
+	flags.StringVar(&f.CAFile, "ca-file", "", "`file` with the authorities of Azure's certificates; without it, those of the system")
+	flags.DurationVar(&f.SettingsAge, "settings-age", 5*time.Minute, "`age` after which the diagnostic settings of a cluster with new lines are read again; at least 1s")
+	flags.DurationVar(&f.FlushInterval, "flush-interval", 10*time.Second, "`time` for which new lines are collected before they are appended; at least 100ms, because a blob has at most 50,000 blocks in its hour")
+}
+
+// Validate checks the flags. An error names the invalid one.
+func (f *Flags) Validate() error {
+	for _, required := range []struct{ flag, value string }{{"hosted-dir", f.HostedDir}, {"state-dir", f.StateDir}, {"location", f.Location}} {
+		if required.value == "" {
+			return errors.New("--" + required.flag + " is required")
+		}
+	}
+	if err := validURL(f.ResourceManager); err != nil {
+		return fmt.Errorf("--resource-manager: %w", err)
+	}
+	if strings.Count(f.BlobURL, accountVariable) != 1 {
+		return fmt.Errorf("--blob-url: %q does not contain %s once", f.BlobURL, accountVariable)
+	}
+	if err := validURL(strings.Replace(f.BlobURL, accountVariable, "account", 1)); err != nil {
+		return fmt.Errorf("--blob-url: %w", err)
+	}
+	switch {
+	case f.SettingsAge < time.Second:
+		return errors.New("--settings-age must be at least 1s")
+	case f.FlushInterval < 100*time.Millisecond:
+		return errors.New("--flush-interval must be at least 100ms")
+	}
+	return nil
+}
+
+func validURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return fmt.Errorf("%q is not an https URL", text)
+	}
+	return nil
+}
+
+// azure returns the settings of Azure, with the workload identity of the process.
+func (f *Flags) azure() (Azure, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 16
+	azure := Azure{ResourceManager: f.ResourceManager, BlobURL: f.BlobURL, Transport: &http.Client{Transport: transport}}
+	if f.CAFile != "" {
+		roots, err := certfile.LoadRoots(f.CAFile)
+		if err != nil {
+			return Azure{}, fmt.Errorf("--ca-file: %w", err)
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		azure.Transport = &http.Client{Transport: roots.Transport(transport)}
+	}
+	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+		ClientOptions: policy.ClientOptions{Transport: azure.Transport}, DisableInstanceDiscovery: true})
+	if err != nil {
+		return Azure{}, fmt.Errorf("the workload identity of this process: %w", err)
+	}
+	azure.Credential = credential
+	return azure, nil
+}
+
+// Run delivers logs until ctx ends.
+func (f *Flags) Run(ctx context.Context, p *process.Process) error {
+	azure, err := f.azure()
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.UserAgent = "log-forwarder"
+	forwarder, err := New(Options{HostedDir: f.HostedDir, StateDir: f.StateDir, Location: f.Location, Azure: azure, SettingsAge: f.SettingsAge,
+		FlushInterval: f.FlushInterval, Metrics: p.Metrics, Log: p.Log})
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	roster, err := newRoster(config, forwarder)
+	if err != nil {
+		return err
+	}
+	p.Ready("namespaces", func(context.Context) error {
+		if !roster.synced() {
+			return errors.New("the namespaces of the management cluster are not listed yet")
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	var rosterErr error
+	group.Go(func() {
+		defer cancel()
+		rosterErr = roster.run(ctx)
+	})
+	err = forwarder.Run(ctx)
+	cancel()
+	group.Wait()
+	return errors.Join(err, rosterErr)
+}

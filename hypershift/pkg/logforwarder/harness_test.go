@@ -1,0 +1,414 @@
+package logforwarder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		runChild(text)
+	}
+	os.Exit(leaktest.Check(m.Run()))
+}
+
+// The principals and the subscription of the tests.
+const (
+	forwarderID  = "5e000000-0000-4000-8000-000000000001"
+	customerID   = "c0000000-0000-4000-8000-000000000002"
+	subscription = "11111111-1111-1111-1111-111111111111"
+	group        = "/subscriptions/" + subscription + "/resourceGroups/logs"
+	armAudience  = "https://management.azure.com"
+	blobAudience = "https://storage.azure.com"
+	within       = time.Minute
+)
+
+// world has an emulated Azure with a customer, and the logs of control planes.
+type world struct {
+	t             *testing.T
+	azure         *emulatortest.Azure
+	hosted, state string
+	// transport, if set, is asked before each request of the forwarder.
+	transport policy.Transporter
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldAt(t, t.TempDir())
+}
+
+// newWorldAt returns a world whose state folder is below dir.
+func newWorldAt(t *testing.T, dir string) *world {
+	t.Helper()
+	w := &world{t: t, hosted: filepath.Join(t.TempDir(), "hosted"), state: filepath.Join(dir, "state")}
+	role := customerlog.ForwarderRole()
+	seed := emulatortest.Seed("example.com")
+	seed.Roles = []rbac.Role{{ID: role.ID, Name: role.Name, Actions: role.Actions, DataActions: role.DataActions}}
+	seed.Assignments = []arm.SeedAssignment{
+		{PrincipalID: forwarderID, Role: role.ID, Scope: "/subscriptions/" + subscription},
+		{PrincipalID: customerID, Role: arm.OwnerRole, Scope: "/subscriptions/" + subscription},
+		{PrincipalID: customerID, Role: arm.BlobDataContributorRole, Scope: "/subscriptions/" + subscription},
+	}
+	var err error
+	if w.azure, err = emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.azure.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Mkdir(w.hosted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.request("PUT", armAudience, group+"?api-version=2021-04-01", `{"location":"westus3"}`, http.StatusCreated)
+	return w
+}
+
+// request sends a request as the customer and returns the body of the response.
+func (w *world) request(method, audience, path, body string, wanted ...int) string {
+	w.t.Helper()
+	status, text, err := w.send(method, audience, path, body)
+	if err != nil || !slices.Contains(wanted, status) {
+		w.t.Fatalf("%s %s: %d %s, %v", method, path, status, text, err)
+	}
+	return text
+}
+
+func (w *world) send(method, audience, path, body string) (status int, text string, err error) {
+	token, err := w.azure.Tokens.Principal(customerID).GetToken(context.Background(), policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
+	if err != nil {
+		return 0, "", err
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, w.azure.URL+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+token.Token)
+	response, err := w.azure.HTTP().Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+func accountID(name string) string {
+	return group + "/providers/Microsoft.Storage/storageAccounts/" + name
+}
+func clusterID(name string) string {
+	return group + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+}
+
+// createAccount creates a storage account.
+func (w *world) createAccount(name string) {
+	w.t.Helper()
+	w.request("PUT", armAudience, accountID(name)+"?api-version=2023-05-01", `{"location":"westus3"}`, http.StatusCreated)
+}
+
+func (w *world) deleteAccount(name string) {
+	w.t.Helper()
+	w.request("DELETE", armAudience, accountID(name)+"?api-version=2023-05-01", "", http.StatusOK)
+}
+
+// set writes a diagnostic setting of a cluster.
+func (w *world) set(cluster, setting string, properties customerlog.SettingProperties) {
+	w.t.Helper()
+	body, err := json.Marshal(customerlog.Setting{Properties: properties})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.request("PUT", armAudience, clusterID(cluster)+"/providers/Microsoft.Insights/diagnosticSettings/"+setting+"?api-version=2021-05-01-preview", string(body), http.StatusCreated, http.StatusOK)
+}
+
+// to returns properties that deliver categories to an account.
+func to(account string, categories ...customerlog.Category) customerlog.SettingProperties {
+	p := customerlog.SettingProperties{StorageAccountID: accountID(account)}
+	for _, c := range categories {
+		p.Logs = append(p.Logs, customerlog.LogSelection{Category: string(c), Enabled: true})
+	}
+	return p
+}
+
+// write appends lines to a log of a control plane.
+func (w *world) write(controlPlane, file string, lines ...string) {
+	w.t.Helper()
+	dir := filepath.Join(w.hosted, controlPlane)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, file), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = log.WriteString(strings.Join(lines, "\n") + "\n")
+	}
+	if err := errors.Join(err, log.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// rotate renames the audit log of a control plane, as an API server does.
+func (w *world) rotate(controlPlane string, n int) {
+	w.t.Helper()
+	if err := os.Rename(filepath.Join(w.hosted, controlPlane, auditFile), w.backup(controlPlane, n)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) backup(controlPlane string, n int) string {
+	return filepath.Join(w.hosted, controlPlane, fmt.Sprintf("audit-2026-03-01T08-00-%02d.000.log", n))
+}
+
+// event returns an audit event.
+func event(id, verb string) string {
+	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":%q,"stage":"ResponseComplete","verb":%q,"user":{"username":"ada"},"objectRef":{"resource":"pods"},"stageTimestamp":"2026-03-01T08:30:00.123456Z"}`, id, verb)
+}
+
+func events(from, to int) []string {
+	var lines []string
+	for i := from; i < to; i++ {
+		lines = append(lines, event(fmt.Sprint(i), "create"))
+	}
+	return lines
+}
+
+func ids(from, to int) []string {
+	var all []string
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprint(i))
+	}
+	return all
+}
+
+// forwarder is a running Forwarder.
+type forwarder struct {
+	*Forwarder
+	registry *prometheus.Registry
+	logs     *safeBuffer
+	stop     func()
+}
+
+// safeBuffer is a buffer for the log of goroutines.
+type safeBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// start starts a forwarder of the control planes with names, which are also those of their clusters.
+func (w *world) start(names ...string) *forwarder {
+	w.t.Helper()
+	registry, logs := prometheus.NewRegistry(), &safeBuffer{}
+	options := w.options(registry, slog.New(slog.NewTextHandler(logs, nil)))
+	f, err := New(options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range names {
+		f.Set(ControlPlane{Name: name, UID: "uid-" + name, ResourceID: clusterID(name)})
+	}
+	if err := f.Prune(); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := f.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	running := &forwarder{f, registry, logs, sync.OnceFunc(func() { cancel(); group.Wait() })}
+	w.t.Cleanup(running.stop)
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Log(logs.String())
+		}
+	})
+	return running
+}
+
+func (w *world) options(registry prometheus.Registerer, log *slog.Logger) Options {
+	transport := w.transport
+	if transport == nil {
+		transport = w.azure.HTTP()
+	}
+	return Options{HostedDir: w.hosted, StateDir: w.state, Location: "westus3", SettingsAge: 200 * time.Millisecond, FlushInterval: time.Millisecond, Metrics: registry, Log: log,
+		Azure: Azure{ResourceManager: w.azure.URL, BlobURL: w.azure.URL + "/" + accountVariable, Credential: w.azure.Tokens.Principal(forwarderID), Transport: transport}}
+}
+
+// metric returns the value of a metric with a value of its only label, or without labels.
+func (f *forwarder) metric(t *testing.T, name, label string) float64 {
+	t.Helper()
+	families, err := f.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if len(m.GetLabel()) == 0 && label == "" || len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == label {
+				return value(m)
+			}
+		}
+	}
+	t.Fatalf("no metric %s with %q", name, label)
+	return 0
+}
+
+func value(m *dto.Metric) float64 {
+	if m.GetCounter() != nil {
+		return m.GetCounter().GetValue()
+	}
+	return m.GetGauge().GetValue()
+}
+
+// record is a record of a customer's blob.
+type record struct {
+	Time, ResourceID, Category string
+	Properties                 struct{ Raw string }
+}
+
+// delivered returns the records of a category in an account, in their order. Each line must be a record of the cluster.
+func (w *world) delivered(account string, category customerlog.Category, cluster string) ([]record, error) {
+	status, text, err := w.send("GET", blobAudience, "/"+account+"/"+category.Container()+"?restype=container&comp=list", "")
+	if err != nil || status == http.StatusNotFound {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("listing: %d %s", status, text)
+	}
+	var all []record
+	for _, part := range strings.Split(text, "<Name>")[1:] {
+		name, _, _ := strings.Cut(part, "</Name>")
+		if !strings.HasPrefix(name, "resourceId="+strings.ToUpper(clusterID(cluster))+"/y=") {
+			continue
+		}
+		status, content, err := w.send("GET", blobAudience, "/"+account+"/"+category.Container()+"/"+name, "")
+		if err != nil || status != http.StatusOK {
+			return nil, fmt.Errorf("reading: %d %s %w", status, content, err)
+		}
+		for line := range strings.Lines(content) {
+			var r record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				return nil, fmt.Errorf("%q is not a record: %w", line, err)
+			}
+			if r.ResourceID != strings.ToUpper(clusterID(cluster)) || r.Category != string(category) {
+				return nil, fmt.Errorf("a record of another cluster or category: %+v", r)
+			}
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// auditIDs returns the IDs of the events that were delivered.
+func (w *world) auditIDs(account string, category customerlog.Category, cluster string) ([]string, error) {
+	records, err := w.delivered(account, category, cluster)
+	var all []string
+	for _, r := range records {
+		var e struct{ AuditID string }
+		if err := json.Unmarshal([]byte(r.Properties.Raw), &e); err != nil {
+			return nil, err
+		}
+		all = append(all, e.AuditID)
+	}
+	return all, err
+}
+
+// await waits until exactly these events are delivered in this order.
+func (w *world) await(account string, category customerlog.Category, cluster string, want ...string) {
+	w.t.Helper()
+	eventually.Holds(w.t, within, "the events are delivered", func() error {
+		got, err := w.auditIDs(account, category, cluster)
+		if err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("delivered %d %q, want %d %q, %v", len(got), got, len(want), want, err)
+		}
+		return nil
+	})
+}
+
+// awaitAll waits until these events are delivered, in their order if repetitions are ignored.
+func (w *world) awaitAll(account string, category customerlog.Category, cluster string, want ...string) {
+	w.t.Helper()
+	eventually.Holds(w.t, within, "all events are delivered", func() error {
+		got, err := w.auditIDs(account, category, cluster)
+		if err != nil {
+			return err
+		}
+		if got = distinct(got); !slices.Equal(got, want) {
+			return fmt.Errorf("delivered %d events, want %d", len(got), len(want))
+		}
+		return nil
+	})
+}
+
+// distinct returns all without the repetitions of earlier elements.
+func distinct(all []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(id string) bool { again := seen[id]; seen[id] = true; return again })
+}
+
+// fail injects a fault and returns a function that ends it.
+func (w *world) fail(rule faults.Rule) (end func()) {
+	w.t.Helper()
+	id, err := w.azure.Faults().Add(rule)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return func() { w.azure.Faults().Remove(id) }
+}
+
+// awaitMetric waits until a metric has at least a value.
+func (f *forwarder) awaitMetric(t *testing.T, name, label string, atLeast float64) {
+	t.Helper()
+	eventually.Holds(t, within, name+" "+label, func() error {
+		if got := f.metric(t, name, label); got < atLeast {
+			return fmt.Errorf("it is %v, want %v", got, atLeast)
+		}
+		return nil
+	})
+}
+
+// transport is a policy.Transporter that a test controls.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) Do(r *http.Request) (*http.Response, error) { return f(r) }
