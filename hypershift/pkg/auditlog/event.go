@@ -1,6 +1,6 @@
-// Package auditlog detects which break-glass credentials are used in a hosted cluster. The hosted API server logs the
-// requests of their users only (Policy). Follow reads that log, and Reporter reports each used certificate by its
-// fingerprint on the HostedCluster.
+// Package auditlog has the audit policy of hosted API servers, and detects which break-glass credentials are used in a hosted
+// cluster. Follow reads the log, and Reporter reports each used certificate by its fingerprint on the HostedCluster. The log forwarder
+// delivers the same log to customers (package logforwarder).
 //
 // Of each request it reads the user, the certificate's fingerprint, the time, the address, the verb and the resource.
 // No other data leaves the log, and the log contains no request bodies.
@@ -14,19 +14,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// Policy is the audit policy of a hosted API server. A policy cannot match the prefix of a user name, which is the only
-// common property of users of the SRE class. But every break-glass certificate is for the group system:masters or
-// system:cluster-readers. The only other user of the first is the control plane itself, as system:admin. Users of the customer may
-// have the second; Parse ignores them. The level Metadata excludes bodies.
+// Policy is the audit policy of a hosted API server: the metadata of requests, as with the audit profile Default of OpenShift. Not logged are
+// the control plane itself, as system:admin, and, of other users than those with break-glass certificates, probes, documents of the API,
+// leases and events. A policy cannot match the prefix of a user name, which is the only common property of users of the SRE class. But
+// every break-glass certificate is for the group system:masters or system:cluster-readers. Users of the customer may have the second; Parse
+// ignores them. The level Metadata excludes bodies.
 const Policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: None
-  users: [system:admin]
+  users: [system:admin, system:apiserver]
 - level: Metadata
   userGroups: [system:masters, system:cluster-readers]
 - level: None
+  nonResourceURLs: ["/healthz*", "/livez*", "/readyz*", "/version", "/openapi*", "/api", "/api/*", "/apis", "/apis/*"]
+- level: None
+  resources:
+  - group: ""
+    resources: [events]
+  - group: events.k8s.io
+    resources: [events]
+  - group: coordination.k8s.io
+    resources: [leases]
+- level: Metadata
 `
 
 const (

@@ -22,9 +22,9 @@ const (
 	// LogName is the name of the log in the folder of a hosted API server.
 	LogName = "audit.log"
 	// MaxMegabytes is the size at which an API server starts another file. MaxBackups is the number of older files that
-	// it keeps.
+	// it keeps. Customers lose the lines of files that are removed before the log forwarder has read them.
 	MaxMegabytes = 8
-	MaxBackups   = 1
+	MaxBackups   = 3
 	// pollInterval is the interval of reads. An API server does not announce writes, and a file that did not grow costs
 	// one system call.
 	pollInterval = 500 * time.Millisecond

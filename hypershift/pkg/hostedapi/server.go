@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -40,7 +42,8 @@ const (
 	stableAfter = time.Minute
 	// host is the address of all servers.
 	host = "127.0.0.1"
-	// logLimit is the size in bytes above which a start truncates the server's log.
+	// logName is the name of the server's log, and logLimit the size in bytes above which a start renames it. One older log is kept.
+	logName  = "kube-apiserver.log"
 	logLimit = 8 << 20
 )
 
@@ -328,12 +331,10 @@ func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 			return nil, nil, err
 		}
 	}
-	logPath := filepath.Join(s.dir, "kube-apiserver.log")
-	mode := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	if info, err := os.Stat(logPath); err == nil && info.Size() > logLimit {
-		mode |= os.O_TRUNC
+	if err := rotateLog(s.dir, time.Now()); err != nil {
+		return nil, nil, err
 	}
-	logFile, err := os.OpenFile(logPath, mode, 0o600)
+	logFile, err := os.OpenFile(filepath.Join(s.dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the API server's log: %w", err)
 	}
@@ -350,6 +351,34 @@ func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 	// MiB) a start takes three times as long.
 	command.Env = []string{"GOGC=off", "GOMEMLIMIT=200MiB", "HOME=" + s.dir, "PATH=" + os.Getenv("PATH")}
 	return command, logFile, nil
+}
+
+// rotateLog renames a server's log that is larger than logLimit, and removes the logs that were renamed before. The log forwarder may have one
+// open and reads it to its end.
+func rotateLog(dir string, now time.Time) error {
+	path := filepath.Join(dir, logName)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= logLimit {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("checking the API server's log: %w", err)
+	}
+	extension := filepath.Ext(logName)
+	base := strings.TrimSuffix(path, extension)
+	older, err := filepath.Glob(base + "-*" + extension)
+	if err != nil {
+		return err
+	}
+	for _, old := range older {
+		if err := os.Remove(old); err != nil {
+			return fmt.Errorf("removing an API server's older log: %w", err)
+		}
+	}
+	if err := os.Rename(path, base+"-"+now.UTC().Format("2006-01-02T15-04-05.000")+extension); err != nil {
+		return fmt.Errorf("rotating the API server's log: %w", err)
+	}
+	return nil
 }
 
 func (s *server) arguments(spec *Spec, etcd kubeapi.EtcdTLS) []string {
