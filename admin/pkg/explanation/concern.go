@@ -17,6 +17,7 @@ var unknownHealth = map[string]string{
 	"blocked":                 "the customer does not allow connections from monitor: the API is private or has authorized CIDRs",
 	"not_probed":              "no probe ended within the last 90 seconds",
 	"probe_failed":            "the last probe failed in monitor itself",
+	"inside_silent":           "the customer does not allow connections from monitor, and the prober of the management cluster does not report",
 }
 
 // concerns returns one item for each concern of monitor. A deletion ends them.

@@ -1217,8 +1217,10 @@ type ClusterStatus struct {
 	// The PEM certificates of the authorities that signed the API server's serving certificate. Clients verify the server with
 	// them. Empty until the management cluster has reported them.
 	ServingCertificateAuthority string `protobuf:"bytes,35,opt,name=serving_certificate_authority,json=servingCertificateAuthority,proto3" json:"serving_certificate_authority,omitempty"`
-	unknownFields               protoimpl.UnknownFields
-	sizeCache                   protoimpl.SizeCache
+	// What the prober of the management cluster sees of the API server; absent if it has not reported the HostedCluster.
+	InsideObservation *InsideObservation `protobuf:"bytes,36,opt,name=inside_observation,json=insideObservation,proto3" json:"inside_observation,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
@@ -1377,6 +1379,113 @@ func (x *ClusterStatus) GetServingCertificateAuthority() string {
 	return ""
 }
 
+func (x *ClusterStatus) GetInsideObservation() *InsideObservation {
+	if x != nil {
+		return x.InsideObservation
+	}
+	return nil
+}
+
+// InsideObservation is what the prober of a management cluster sees of a hosted API server at the address of its service. Whether it
+// still holds follows from the latest observed_time of all clusters of the provision shard: the prober reports an unchanged cluster only
+// from time to time.
+type InsideObservation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of available, unavailable, unknown.
+	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// When the state began: for unavailable the time of the first failure.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// The health check that failed, the class of its result and an explanation; empty if the state is available.
+	Check   string `protobuf:"bytes,3,opt,name=check,proto3" json:"check,omitempty"`
+	Outcome string `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Detail  string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The end of validity of the serving certificate; absent if none was seen.
+	CertificateEndTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=certificate_end_time,json=certificateEndTime,proto3" json:"certificate_end_time,omitempty"`
+	// When the prober wrote the observation.
+	ObservedTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observed_time,json=observedTime,proto3" json:"observed_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InsideObservation) Reset() {
+	*x = InsideObservation{}
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InsideObservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InsideObservation) ProtoMessage() {}
+
+func (x *InsideObservation) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InsideObservation.ProtoReflect.Descriptor instead.
+func (*InsideObservation) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *InsideObservation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *InsideObservation) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *InsideObservation) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *InsideObservation) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *InsideObservation) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *InsideObservation) GetCertificateEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CertificateEndTime
+	}
+	return nil
+}
+
+func (x *InsideObservation) GetObservedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ObservedTime
+	}
+	return nil
+}
+
 // LayerProgress is the progress of a resource in one layer.
 type LayerProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1394,7 +1503,7 @@ type LayerProgress struct {
 
 func (x *LayerProgress) Reset() {
 	*x = LayerProgress{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1515,7 @@ func (x *LayerProgress) String() string {
 func (*LayerProgress) ProtoMessage() {}
 
 func (x *LayerProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1528,7 @@ func (x *LayerProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
 func (*LayerProgress) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LayerProgress) GetLayer() string {
@@ -1467,7 +1576,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1588,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1601,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Condition) GetType() string {
@@ -1644,7 +1753,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x10vault_visibility\x18\x04 \x01(\x0e2%.hcpmesh.clusterservice.v1.VisibilityR\x0fvaultVisibility\"E\n" +
 	"\x11ImageDigestMirror\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
-	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xe8\b\n" +
+	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xc5\t\n" +
 	"\rClusterStatus\x12=\n" +
 	"\x05phase\x18\x01 \x01(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -1672,10 +1781,19 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"identities\x18! \x03(\v28.hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntryR\n" +
 	"identities\x12W\n" +
 	"\x1acontrol_plane_restart_time\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\x17controlPlaneRestartTime\x12B\n" +
-	"\x1dserving_certificate_authority\x18# \x01(\tR\x1bservingCertificateAuthority\x1an\n" +
+	"\x1dserving_certificate_authority\x18# \x01(\tR\x1bservingCertificateAuthority\x12[\n" +
+	"\x12inside_observation\x18$ \x01(\v2,.hcpmesh.clusterservice.v1.InsideObservationR\x11insideObservation\x1an\n" +
 	"\x0fIdentitiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12E\n" +
-	"\x05value\x18\x02 \x01(\v2/.hcpmesh.clusterservice.v1.UserAssignedIdentityR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\v2/.hcpmesh.clusterservice.v1.UserAssignedIdentityR\x05value:\x028\x01\"\xb2\x02\n" +
+	"\x11InsideObservation\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05check\x18\x03 \x01(\tR\x05check\x12\x18\n" +
+	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12L\n" +
+	"\x14certificate_end_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x12certificateEndTime\x12?\n" +
+	"\robserved_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\"\x87\x01\n" +
 	"\rLayerProgress\x12\x14\n" +
 	"\x05layer\x18\x01 \x01(\tR\x05layer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -1717,7 +1835,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	(Visibility)(0),               // 0: hcpmesh.clusterservice.v1.Visibility
 	(ClusterPhase)(0),             // 1: hcpmesh.clusterservice.v1.ClusterPhase
@@ -1735,26 +1853,27 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	(*KmsKey)(nil),                // 13: hcpmesh.clusterservice.v1.KmsKey
 	(*ImageDigestMirror)(nil),     // 14: hcpmesh.clusterservice.v1.ImageDigestMirror
 	(*ClusterStatus)(nil),         // 15: hcpmesh.clusterservice.v1.ClusterStatus
-	(*LayerProgress)(nil),         // 16: hcpmesh.clusterservice.v1.LayerProgress
-	(*Condition)(nil),             // 17: hcpmesh.clusterservice.v1.Condition
-	nil,                           // 18: hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
-	nil,                           // 19: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
-	nil,                           // 20: hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
-	nil,                           // 21: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	nil,                           // 22: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*ClusterOverrides)(nil),      // 24: hcpmesh.clusterservice.v1.ClusterOverrides
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*Deletion)(nil),              // 26: hcpmesh.clusterservice.v1.Deletion
-	(*ControlPlaneIdentity)(nil),  // 27: hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	(*ObjectRemoval)(nil),         // 28: hcpmesh.clusterservice.v1.ObjectRemoval
+	(*InsideObservation)(nil),     // 16: hcpmesh.clusterservice.v1.InsideObservation
+	(*LayerProgress)(nil),         // 17: hcpmesh.clusterservice.v1.LayerProgress
+	(*Condition)(nil),             // 18: hcpmesh.clusterservice.v1.Condition
+	nil,                           // 19: hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
+	nil,                           // 20: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
+	nil,                           // 21: hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
+	nil,                           // 22: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
+	nil,                           // 23: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*ClusterOverrides)(nil),      // 25: hcpmesh.clusterservice.v1.ClusterOverrides
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Deletion)(nil),              // 27: hcpmesh.clusterservice.v1.Deletion
+	(*ControlPlaneIdentity)(nil),  // 28: hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	(*ObjectRemoval)(nil),         // 29: hcpmesh.clusterservice.v1.ObjectRemoval
 }
 var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
 	15, // 1: hcpmesh.clusterservice.v1.Cluster.status:type_name -> hcpmesh.clusterservice.v1.ClusterStatus
-	23, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	23, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
-	24, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
+	24, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	24, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
+	25, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
 	4,  // 5: hcpmesh.clusterservice.v1.ClusterSpec.version:type_name -> hcpmesh.clusterservice.v1.Version
 	5,  // 6: hcpmesh.clusterservice.v1.ClusterSpec.dns:type_name -> hcpmesh.clusterservice.v1.Dns
 	6,  // 7: hcpmesh.clusterservice.v1.ClusterSpec.network:type_name -> hcpmesh.clusterservice.v1.Network
@@ -1764,34 +1883,38 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	11, // 11: hcpmesh.clusterservice.v1.ClusterSpec.autoscaling:type_name -> hcpmesh.clusterservice.v1.ClusterAutoscaling
 	12, // 12: hcpmesh.clusterservice.v1.ClusterSpec.etcd:type_name -> hcpmesh.clusterservice.v1.Etcd
 	14, // 13: hcpmesh.clusterservice.v1.ClusterSpec.image_digest_mirrors:type_name -> hcpmesh.clusterservice.v1.ImageDigestMirror
-	25, // 14: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
-	18, // 15: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
-	19, // 16: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
+	26, // 14: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
+	19, // 15: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
+	20, // 16: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
 	0,  // 17: hcpmesh.clusterservice.v1.Api.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
 	0,  // 18: hcpmesh.clusterservice.v1.Ingress.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	20, // 19: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
-	21, // 20: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	25, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
-	25, // 22: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
+	21, // 19: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
+	22, // 20: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
+	26, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
+	26, // 22: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
 	13, // 23: hcpmesh.clusterservice.v1.Etcd.kms_key:type_name -> hcpmesh.clusterservice.v1.KmsKey
 	0,  // 24: hcpmesh.clusterservice.v1.KmsKey.vault_visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
 	1,  // 25: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	17, // 26: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	16, // 27: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	26, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
-	27, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	28, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
-	22, // 31: hcpmesh.clusterservice.v1.ClusterStatus.identities:type_name -> hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
-	23, // 32: hcpmesh.clusterservice.v1.ClusterStatus.control_plane_restart_time:type_name -> google.protobuf.Timestamp
-	23, // 33: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	23, // 34: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 35: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	10, // 36: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	18, // 26: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	17, // 27: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	27, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	28, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	29, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
+	23, // 31: hcpmesh.clusterservice.v1.ClusterStatus.identities:type_name -> hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
+	24, // 32: hcpmesh.clusterservice.v1.ClusterStatus.control_plane_restart_time:type_name -> google.protobuf.Timestamp
+	16, // 33: hcpmesh.clusterservice.v1.ClusterStatus.inside_observation:type_name -> hcpmesh.clusterservice.v1.InsideObservation
+	24, // 34: hcpmesh.clusterservice.v1.InsideObservation.since:type_name -> google.protobuf.Timestamp
+	24, // 35: hcpmesh.clusterservice.v1.InsideObservation.certificate_end_time:type_name -> google.protobuf.Timestamp
+	24, // 36: hcpmesh.clusterservice.v1.InsideObservation.observed_time:type_name -> google.protobuf.Timestamp
+	24, // 37: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	24, // 38: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	10, // 39: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	10, // 40: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }
@@ -1808,7 +1931,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 )
 
 // Condition is one condition of an observed object.
@@ -101,6 +102,8 @@ type Observed struct {
 	Uses []credentialuse.Use `json:"uses,omitempty"`
 	// EgressFailures are the connections that the egress proxy did not make for the control plane, latest first.
 	EgressFailures []egressreport.Failure `json:"egressFailures,omitempty"`
+	// Inside is what the prober of the management cluster sees of the API server; nil if it has not reported it.
+	Inside *insidereport.Report `json:"inside,omitempty"`
 
 	// Finalizers are those of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
@@ -218,6 +221,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Uses = credentialuse.Decode(text(v)).Uses()
 	case nameEgress:
 		o.EgressFailures = egressreport.Decode(text(v)).Failures()
+	case nameInside:
+		o.Inside = insidereport.Decode(text(v))
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
 	}

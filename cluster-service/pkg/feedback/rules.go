@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 )
 
 // DigestAnnotation is the annotation of a work's main object with the digest of the rendering. One server-side apply sets it
@@ -40,6 +41,7 @@ const (
 	nameServingCA   = "servingCA"
 	nameUses        = "credentialUses"
 	nameEgress      = "egressFailures"
+	nameInside      = "inside"
 	nameFinalizers  = "finalizers"
 	nameCreateTime  = "createTime"
 	nameDeleteTime  = "deleteTime"
@@ -142,7 +144,8 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		workv1.JsonPath{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		workv1.JsonPath{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
 		workv1.JsonPath{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
-		workv1.JsonPath{Name: nameEgress, Path: annotationPath(egressreport.Annotation)})
+		workv1.JsonPath{Name: nameEgress, Path: annotationPath(egressreport.Annotation)},
+		workv1.JsonPath{Name: nameInside, Path: annotationPath(insidereport.Annotation)})
 }
 
 // NodePoolRules returns the values of a NodePool that its state machine needs.

@@ -208,6 +208,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	if seen.ServingCA != "" {
 		s.ServingCertificateAuthority = seen.ServingCA
 	}
+	s.InsideObservation = insideObservation(seen.Inside)
 	s.ActiveVersions = activeVersions(seen, s.ActiveVersions)
 	s.Identities = t.identitiesRead()
 

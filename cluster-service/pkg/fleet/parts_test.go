@@ -4,8 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 )
 
 // TestConditionsOfParts checks that a cluster has the conditions of the parts of its HostedCluster, since the time of the last
@@ -44,6 +49,29 @@ func TestConditionsOfParts(t *testing.T) {
 	for _, part := range feedback.PartConditions {
 		if c := conditionOf(aggregate.Cluster.Status.GetConditions(), part); c != nil {
 			t.Errorf("without a HostedCluster: %v", c)
+		}
+	}
+}
+
+// TestObservationFromInside checks that a cluster has the last report of its management cluster's prober, and none without one.
+func TestObservationFromInside(t *testing.T) {
+	aggregate := placed(t)
+	work := aggregate.Work(fleet.HostedCluster, "")
+	report := insidereport.Report{State: insidereport.Unavailable, Since: start, Check: "livez", Outcome: "etcd", Detail: "status 500: etcd", CertificateEnd: start.Add(time.Hour), Observed: start.Add(time.Minute)}
+	for _, want := range []*csv1.InsideObservation{
+		{State: "unavailable", Since: timestamppb.New(report.Since), Check: "livez", Outcome: "etcd", Detail: "status 500: etcd",
+			CertificateEndTime: timestamppb.New(report.CertificateEnd), ObservedTime: timestamppb.New(report.Observed)},
+		nil,
+	} {
+		work.Observed = hosted("cluster-1", "True", "Completed")
+		if want != nil {
+			work.Observed.Inside = &report
+		}
+		if err := region.Settle(start.Add(time.Hour), aggregate, versions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := aggregate.Cluster.Status.GetInsideObservation(); !proto.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func decided(recorded adminv1.Health, verdict *judge.Verdict) bool {
 	case verdict.Reason == judge.Blind:
 		return false
 	case recorded.API == "":
-		return verdict.Reason == judge.Blocked || verdict.Reason == judge.NoEndpoint
+		return verdict.Reason == judge.Blocked || verdict.Reason == judge.NoEndpoint || verdict.Reason == judge.InsideSilent
 	}
 	return true
 }

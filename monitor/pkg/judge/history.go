@@ -3,6 +3,7 @@ package judge
 import (
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 )
 
@@ -107,6 +108,43 @@ func (h *History) Restore(vantage fact.Vantage, since time.Time) {
 	}
 }
 
+// SetInside replaces what is known of the inside vantage by the report of the management cluster's prober. seen is the time of the latest
+// report of that prober about any cluster: until then, a cluster without a new report is unchanged.
+func (h *History) SetInside(report *insidereport.Report, seen time.Time) {
+	s := series{seen: seen, certificateEnd: report.CertificateEnd}
+	switch report.State {
+	case insidereport.Available:
+		s.answered = seen
+	case insidereport.Unavailable:
+		s.bad, s.badSince = true, report.Since
+		s.failure = fact.Result{Vantage: fact.Inside, Check: fact.Check(report.Check), Time: seen, Outcome: fact.Outcome(report.Outcome), Detail: report.Detail}
+		s.last = s.failure
+	case insidereport.Unknown:
+		s.last = fact.Result{Vantage: fact.Inside, Time: seen, Outcome: fact.Local, Detail: report.Detail}
+	default:
+		s = series{}
+	}
+	h.inside = s
+}
+
+// Reported reports whether something is known of the inside vantage, however old it is.
+func (h *History) Reported() bool { return !h.inside.seen.IsZero() || !h.inside.last.Time.IsZero() }
+
+// Report returns what the prober of a management cluster reports about a cluster that it probes. It returns an unknown state until enough
+// probes were made.
+func (h *History) Report(now time.Time) insidereport.Report {
+	s := h.state(now, fact.Inside)
+	report := insidereport.Report{State: insidereport.Available, CertificateEnd: h.inside.certificateEnd}
+	switch {
+	case s.known != "":
+		report.State, report.Detail = insidereport.Unknown, s.detail
+	case s.bad:
+		report.State, report.Since = insidereport.Unavailable, s.since
+		report.Check, report.Outcome, report.Detail = string(s.failure.Check), string(s.failure.Outcome), s.failure.Detail
+	}
+	return report
+}
+
 // CertificateEnd returns the end of the serving certificate as last seen, from outside if possible. It is zero if none was
 // seen.
 func (h *History) CertificateEnd() time.Time {
@@ -125,11 +163,13 @@ type state struct {
 	since         time.Time
 	slowSince     time.Time
 	last, failure fact.Result
+	// seen is the time of the last result, and answered that of the last success.
+	seen, answered time.Time
 }
 
 func (h *History) state(now time.Time, vantage fact.Vantage) state {
 	s := h.of(vantage)
-	result := state{bad: s.bad, slow: s.slow >= slowToConcern, since: s.badSince, slowSince: s.slowSince, last: s.last, failure: s.failure}
+	result := state{bad: s.bad, slow: s.slow >= slowToConcern, since: s.badSince, slowSince: s.slowSince, last: s.last, failure: s.failure, seen: s.seen, answered: s.answered}
 	switch {
 	case s.last.Outcome == fact.Local && now.Sub(s.last.Time) <= StaleAfter:
 		result.known, result.detail = ProbeFailed, s.last.Detail
@@ -137,6 +177,14 @@ func (h *History) state(now time.Time, vantage fact.Vantage) state {
 		result.known = NotProbed
 	}
 	return result
+}
+
+// silence returns since when a vantage that reported before does not report, for people; empty if it reports or never did.
+func (s *state) silence() string {
+	if s.known != NotProbed || s.seen.IsZero() {
+		return ""
+	}
+	return "the prober of the management cluster has not reported since " + s.seen.UTC().Format(time.RFC3339)
 }
 
 // evidence returns the last failure for people.

@@ -22,8 +22,8 @@ const (
 	StaleAfter = 90 * time.Second
 	// CertificateNotice is how long before its end a serving certificate is a concern.
 	CertificateNotice = 7 * 24 * time.Hour
-	// partDelay is longer than a changed condition of a part needs from the management cluster to monitor. Before, a part that is
-	// reported as available may have failed.
+	// partDelay is longer than a changed condition of a part, and a changed report of the prober inside, needs from the management cluster
+	// to monitor. Before, a part that is reported as available may have failed.
 	partDelay = time.Minute
 )
 
@@ -46,8 +46,12 @@ const (
 	NotReady Reason = "not_ready"
 	// NoEndpoint means that Cluster Service does not know the URL of the API or the authority of its certificate.
 	NoEndpoint Reason = "no_endpoint"
-	// Blocked means that the customer does not allow the vantage: the API is private or has authorized CIDRs.
+	// Blocked means that the customer does not allow probes from outside: the API is private or has authorized CIDRs. No prober of the
+	// management cluster has reported it either.
 	Blocked Reason = "blocked"
+	// InsideSilent means that the customer does not allow probes from outside, and that the prober of the management cluster has not
+	// reported within StaleAfter.
+	InsideSilent Reason = "inside_silent"
 	// NotProbed means that there is no probe yet, or none within StaleAfter.
 	NotProbed Reason = "not_probed"
 	// ProbeFailed means that the last probe failed in monitor's own process or machine.
@@ -58,7 +62,7 @@ const (
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{NotReady, NoEndpoint, Blocked, NotProbed, ProbeFailed, Blind}
+	return []Reason{NotReady, NoEndpoint, Blocked, InsideSilent, NotProbed, ProbeFailed, Blind}
 }
 
 // Period is a time in which failures are expected and do not count against the service level.
@@ -85,7 +89,7 @@ type Cluster struct {
 	KeyMessage      string
 	// APIServer and Etcd are the parts of the control plane, as HyperShift sees them inside the management cluster.
 	APIServer, Etcd Part
-	// Unprobed is why monitor does not probe the API from any vantage, or empty.
+	// Unprobed is why monitor does not probe the API from outside, or empty.
 	Unprobed Reason
 }
 
@@ -134,6 +138,9 @@ func Judge(now time.Time, cluster *Cluster, history *History, view *blindness.Vi
 		v.unknown(NotReady, "")
 	case view.Blind:
 		v.unknown(Blind, view.Reason)
+	case unprobed == Blocked && history.Reported():
+		outside.known = Blocked
+		v.judgeInside(now, cluster, &outside, &inside, view)
 	case unprobed != "":
 		v.unknown(unprobed, "")
 	case outside.known == "" || inside.known == "":
@@ -162,6 +169,18 @@ func (v *Verdict) unknown(reason Reason, detail string) {
 	v.API, v.Reason, v.Detail = Unknown, reason, detail
 }
 
+// judgeInside sets the state of an API that only the prober of the management cluster can see.
+func (v *Verdict) judgeInside(now time.Time, cluster *Cluster, outside, inside *state, view *blindness.View) {
+	switch inside.known {
+	case "":
+		v.decide(now, cluster, outside, inside, view)
+	case NotProbed:
+		v.unknown(InsideSilent, inside.silence())
+	default:
+		v.unknown(inside.known, inside.detail)
+	}
+}
+
 // decide sets the state of an API of which at least one vantage is known.
 func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state, view *blindness.View) {
 	good := func(s *state) bool { return s.known == "" && !s.bad }
@@ -173,37 +192,54 @@ func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state
 	switch {
 	case good(outside), outside.known != "" && good(inside):
 		v.API = Available
-		if good(outside) && bad(inside) {
+		if good(outside) && bad(inside) && insideFailsAlone(now, outside, inside) {
 			v.add(InsideUnreachable, inside.since, inside.evidence())
 		}
-	case bad(outside) && good(inside):
+	case bad(outside) && good(inside) && inside.answered.Sub(outside.since) >= partDelay:
 		v.API = Unavailable
+		since, unreachable := view.Shards[cluster.Shard]
 		// An answer from outside shows that the way works; its content then is the concern.
-		if kind := kindOf(&outside.failure); outside.failure.Outcome.Reached() || outside.failure.Outcome == fact.DNS {
+		switch kind := kindOf(&outside.failure); {
+		case outside.failure.Outcome.Reached(), outside.failure.Outcome == fact.DNS:
 			v.add(kind, outside.since, outside.evidence())
-		} else {
-			v.add(WayBroken, outside.since, outside.evidence())
+		case unreachable:
+			v.add(ShardUnreachable, since, unreachableShard(cluster.Shard)+"; the prober inside reaches this one")
+		default:
+			v.add(WayBroken, outside.since, outside.evidence()+"; the prober inside reaches it")
 		}
 	default:
 		v.API = Unavailable
 		kind := kindOf(&seen.failure)
 		if since, ok := view.Shards[cluster.Shard]; ok && !seen.failure.Outcome.Reached() {
-			v.add(ShardUnreachable, since, "most clusters of the shard "+cluster.Shard+" stopped answering together")
+			v.add(ShardUnreachable, since, unreachableShard(cluster.Shard))
 			return
 		}
-		if bad(inside) && inside.failure.Outcome.Reached() && !outside.failure.Outcome.Reached() {
+		if bad(outside) && bad(inside) && inside.failure.Outcome.Reached() && !outside.failure.Outcome.Reached() {
 			// The inside probe got further, so that its result is closer to the cause.
 			kind, seen = kindOf(&inside.failure), inside
 		}
 		evidence := seen.evidence()
-		if inside.known != "" && !seen.failure.Outcome.Reached() && seen.failure.Outcome != fact.DNS {
+		if seen == outside && !bad(inside) && !seen.failure.Outcome.Reached() && seen.failure.Outcome != fact.DNS {
 			kind, evidence = explainSilence(now, cluster, kind, seen)
+		}
+		if silence := inside.silence(); seen == outside && silence != "" {
+			evidence += "; " + silence
 		}
 		v.add(kind, seen.since, evidence)
 	}
 	if v.API == Available && seen.slow {
 		v.add(Slow, seen.slowSince, fmt.Sprintf("the last probe took %s", seen.last.Duration.Round(time.Millisecond)))
 	}
+}
+
+func unreachableShard(shard string) string {
+	return "most clusters of the shard " + shard + " stopped answering together"
+}
+
+// insideFailsAlone reports whether an API that fails inside answers outside. Around an outage that both see, one of them reports
+// its beginning and its end first.
+func insideFailsAlone(now time.Time, outside, inside *state) bool {
+	return outside.answered.Sub(inside.since) >= partDelay && now.Sub(outside.failure.Time) >= partDelay
 }
 
 // explainSilence returns why an API does not answer outside, from what HyperShift reports about the parts of its control plane: a part
@@ -225,7 +261,7 @@ func explainSilence(now time.Time, cluster *Cluster, kind Kind, seen *state) (be
 // API still answers.
 func (v *Verdict) judgeParts(now time.Time, cluster *Cluster) {
 	delay := partDelay
-	if cluster.Unprobed != "" {
+	if v.API == Unknown && cluster.Unprobed != "" {
 		delay = 0
 	}
 	switch {

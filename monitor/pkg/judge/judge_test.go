@@ -46,6 +46,7 @@ func TestJudge(t *testing.T) {
 		change(&c)
 		return c
 	}
+	private := func(c *Cluster) { c.Unprobed = Blocked }
 	part := func(status string) Part { return Part{Status: status, Since: start.Add(-2 * time.Minute)} }
 	down := func(kinds ...Kind) want { return want{API: Unavailable, Counts: true, Kinds: kinds} }
 	for reason, c := range map[string]struct {
@@ -84,13 +85,21 @@ func TestJudge(t *testing.T) {
 		"hangs":                                  {cluster: ready, outside: repeated(fact.Timeout, 2), want: down(APIHangs)},
 		"overload":                               {cluster: ready, outside: repeated(fact.Overloaded, 2), want: down(APIOverloaded)},
 		"other authority":                        {cluster: ready, outside: repeated(fact.CertificateUntrusted, 2), want: down(CertificateUntrusted)},
-		"way broken":                             {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), inside: repeated(fact.OK, 2), want: down(WayBroken)},
-		"name unresolved, inside good":           {cluster: ready, outside: repeated(fact.DNS, 2), inside: repeated(fact.OK, 2), want: down(NameUnresolved)},
+		"way broken":                             {cluster: ready, outside: repeated(fact.ConnectTimeout, 9), inside: repeated(fact.OK, 9), want: down(WayBroken)},
+		"inside good when the outage began":      {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), inside: repeated(fact.OK, 2), want: down(APIUnreachable)},
+		"shard unreachable, inside good":         {cluster: ready, outside: repeated(fact.ConnectTimeout, 9), inside: repeated(fact.OK, 9), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
+		"inside fails, outside not probed since": {cluster: ready, outside: repeated(fact.OK, 2), inside: repeated(fact.Refused, 2), want: want{API: Available, Counts: true}},
+		"name unresolved, inside good":           {cluster: ready, outside: repeated(fact.DNS, 9), inside: repeated(fact.OK, 9), want: down(NameUnresolved)},
 		"wrong certificate outside":              {cluster: ready, outside: repeated(fact.CertificateName, 2), inside: repeated(fact.OK, 2), want: down(CertificateName)},
 		"inside sees the cause":                  {cluster: ready, outside: repeated(fact.Refused, 2), inside: repeated(fact.Etcd, 2), want: down(EtcdFails)},
-		"inside fails, customers do not":         {cluster: ready, outside: repeated(fact.OK, 2), inside: repeated(fact.Refused, 2), want: want{API: Available, Counts: true, Kinds: []Kind{InsideUnreachable}}},
-		"private, inside good":                   {cluster: ready, inside: repeated(fact.OK, 2), want: want{API: Available, Counts: true}},
-		"private, inside bad":                    {cluster: ready, inside: repeated(fact.ServerError, 2), want: down(APIFails)},
+		"inside fails, customers do not":         {cluster: ready, outside: repeated(fact.OK, 9), inside: repeated(fact.Refused, 9), want: want{API: Available, Counts: true, Kinds: []Kind{InsideUnreachable}}},
+		"private, inside good":                   {cluster: with(private), inside: repeated(fact.OK, 2), want: want{API: Available, Counts: true}},
+		"private, inside bad":                    {cluster: with(private), inside: repeated(fact.ServerError, 2), want: down(APIFails)},
+		"private, inside hangs":                  {cluster: with(private), inside: repeated(fact.Timeout, 2), want: down(APIHangs)},
+		"private, inside silent":                 {cluster: with(private), inside: repeated(fact.OK, 2), later: 2 * time.Minute, want: want{API: Unknown, Reason: InsideSilent}},
+		"private, down when inside fell silent":  {cluster: with(private), inside: repeated(fact.Timeout, 2), later: 2 * time.Minute, want: want{API: Unknown, Reason: InsideSilent}},
+		"private, inside cannot probe":           {cluster: with(private), inside: []fact.Outcome{fact.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
+		"private, and no endpoint is known":      {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: NoEndpoint}, inside: repeated(fact.OK, 2), want: want{API: Unknown, Reason: NoEndpoint}},
 		"private without an inside vantage":      {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: Blocked}, want: want{API: Unknown, Reason: Blocked}},
 		"no authority known":                     {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: NoEndpoint}, want: want{API: Unknown, Reason: NoEndpoint}},
 		"not ready":                              {cluster: Cluster{}, outside: repeated(fact.OK, 2), want: want{API: Unknown, Reason: NotReady}},
@@ -234,5 +243,29 @@ func TestEveryOutcomeAndKindIsJudged(t *testing.T) {
 	}
 	for kind := range used {
 		t.Errorf("the concern %s has no advice", kind)
+	}
+}
+
+// TestReportOfTheProberIsJudgedAsItsProbes compares the verdict of monitor, which knows a report, with that of the prober, which made the
+// probes.
+func TestReportOfTheProberIsJudgedAsItsProbes(t *testing.T) {
+	t.Parallel()
+	private := Cluster{Shard: "mgmt-1", ReadySince: start.Add(-24 * time.Hour), Unprobed: Blocked}
+	for _, outcome := range fact.Outcomes() {
+		var probed, reported History
+		for _, result := range results(fact.Inside, repeated(outcome, 3)...) {
+			result.CertificateEnd = start.Add(time.Hour)
+			probed.Add(result)
+		}
+		now := start.Add(20 * time.Second)
+		report := probed.Report(now)
+		reported.SetInside(&report, now)
+		want, got := Judge(now, &private, &probed, &blindness.View{}), Judge(now, &private, &reported, &blindness.View{})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: verdict of the report (+) and of the probes (-):\n%s", outcome, diff)
+		}
+		if got := Judge(now.Add(2*StaleAfter), &private, &reported, &blindness.View{}); got.API != Unknown || got.Reason != InsideSilent || got.Detail == "" {
+			t.Errorf("%s: after the prober fell silent: %+v", outcome, got)
+		}
 	}
 }

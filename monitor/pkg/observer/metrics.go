@@ -48,7 +48,7 @@ type Collector struct {
 	observer *Observer
 
 	info, up, unknown, probes, failures, expected, certificate, concern *prometheus.Desc
-	expectedClusters, probedClusters, blind, unreachable                *prometheus.Desc
+	expectedClusters, probedClusters, blind, unreachable, inside        *prometheus.Desc
 }
 
 // NewCollector returns a Collector of an Observer.
@@ -67,13 +67,14 @@ func NewCollector(observer *Observer) *Collector {
 		probedClusters:   prometheus.NewDesc("monitor_clusters_probed", "Those of monitor_clusters_expected with a probe in the last 90 s, by provision shard.", []string{"shard"}, nil),
 		blind:            prometheus.NewDesc("monitor_blind", "Whether monitor cannot see the clusters.", nil, nil),
 		unreachable:      prometheus.NewDesc("monitor_shard_unreachable", "Since when most clusters of a provision shard do not answer, as a Unix time in seconds; absent if they do.", []string{"shard"}, nil),
+		inside:           prometheus.NewDesc("monitor_inside_last_report_seconds", "When the prober of the management cluster of a provision shard reported last, as a Unix time in seconds; absent if it never did. Every replica exports all of them.", []string{"shard"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{c.info, c.up, c.unknown, c.probes, c.failures, c.expected, c.certificate, c.concern,
-		c.expectedClusters, c.probedClusters, c.blind, c.unreachable} {
+		c.expectedClusters, c.probedClusters, c.blind, c.unreachable, c.inside} {
 		descs <- desc
 	}
 }
@@ -98,6 +99,9 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(c.blind, prometheus.GaugeValue, number(view.Blind))
 	for shard, since := range view.Shards {
 		metrics <- prometheus.MustNewConstMetric(c.unreachable, prometheus.GaugeValue, unix(since), shard)
+	}
+	for shard, seen := range c.observer.InsideReports() {
+		metrics <- prometheus.MustNewConstMetric(c.inside, prometheus.GaugeValue, unix(seen), shard)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
@@ -93,7 +94,9 @@ type Observer struct {
 	clusters map[string]*cluster
 	wheel    *wheel.Wheel[string]
 	// waiting are the clusters whose probes are due, in this order. It may have more entries of clusters that do not wait any more.
-	waiting  []string
+	waiting []string
+	// probers are the probers of the provision shards that have reported one of its clusters.
+	probers  map[string]*insideProber
 	detector *blindness.Detector
 	blind    bool
 	running  int
@@ -131,7 +134,7 @@ func New(prober Prober, metrics *Metrics, options Options) *Observer {
 	return &Observer{prober: prober, metrics: metrics, interval: options.Interval, now: now, log: options.Log, journal: options.Journal,
 		owned: map[partition.Group]bool{}, restored: map[partition.Group]bool{},
 		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: wheel.New[string](tick, slots, now()),
-		detector: blindness.New(), perShard: map[string]int{}}
+		probers: map[string]*insideProber{}, detector: blindness.New(), perShard: map[string]int{}}
 }
 
 // Run probes until ctx ends. It returns after all probes have ended.
@@ -183,6 +186,7 @@ func (o *Observer) begin(ctx context.Context, probes *sync.WaitGroup) {
 	clear(o.waiting[len(left):])
 	o.waiting = left
 	o.noteView(ctx, o.detector.View(now))
+	o.noteSilence(ctx, now)
 }
 
 // delay counts a probe that exceeds a bound, and records once that the state of its cluster has become unknown.
@@ -231,7 +235,7 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 	}
 	view := o.detector.View(now)
 	o.noteView(ctx, view)
-	verdict := judge.Judge(now, &c.entry.Cluster, &c.history, &view)
+	verdict := o.judge(c, now)
 	switch {
 	case result.Outcome == fact.OK || result.Outcome == fact.Local:
 	case verdict.During != "" || view.Blind:
@@ -239,9 +243,9 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 	default:
 		c.failures++
 	}
-	o.noteVerdict(ctx, c, &verdict, now)
+	o.noteVerdict(ctx, c, verdict, now)
 	if verdict.Reason != judge.NotProbed { // the next probe confirms the first failure
-		o.keep(c, &verdict)
+		o.keep(c, verdict)
 	}
 	if c.entry.Cluster.Unprobed == "" {
 		o.wheel.Schedule(uid, o.nextProbe(c, now))
@@ -265,6 +269,11 @@ func (o *Observer) nextProbe(c *cluster, now time.Time) time.Time {
 // judge returns the verdict about a cluster.
 func (o *Observer) judge(c *cluster, now time.Time) *judge.Verdict {
 	view := o.detector.View(now)
+	if i := o.probers[c.entry.Cluster.Shard]; i != nil && c.entry.Inside.State != "" {
+		c.history.SetInside(&c.entry.Inside, i.seen)
+	} else {
+		c.history.SetInside(&insidereport.Report{}, time.Time{})
+	}
 	verdict := judge.Judge(now, &c.entry.Cluster, &c.history, &view)
 	return &verdict
 }
@@ -316,11 +325,8 @@ func (o *Observer) Restore(group partition.Group, records map[string]database.He
 
 func (o *Observer) restore(c *cluster, record *database.HealthRecord, now time.Time) {
 	c.recorded = record.Health
-	if c.entry.Cluster.Unprobed != "" {
-		return
-	}
-	for vantage, since := range record.Failing {
-		c.history.Restore(fact.Vantage(vantage), since)
+	if since := record.Failing[string(fact.Outside)]; !since.IsZero() && c.entry.Cluster.Unprobed == "" {
+		c.history.Restore(fact.Outside, since)
 	}
 	if c.state == "" && record.Health.API == string(judge.Unavailable) {
 		c.state, c.changed = judge.Unavailable, now
@@ -383,6 +389,7 @@ func (o *Observer) Set(entry roster.Entry) {
 	if o.entries[group] == nil {
 		o.entries[group] = map[string]roster.Entry{}
 	}
+	o.noteReport(o.entries[group][entry.UID], entry)
 	o.entries[group][entry.UID] = entry
 	if o.owned[group] {
 		o.watch(entry)
@@ -394,6 +401,7 @@ func (o *Observer) Remove(uid string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	group := partition.Of(uid, Groups)
+	o.noteReport(o.entries[group][uid], roster.Entry{})
 	if delete(o.entries[group], uid); len(o.entries[group]) == 0 {
 		delete(o.entries, group)
 	}
@@ -440,21 +448,34 @@ func (o *Observer) watch(entry roster.Entry) {
 		c = &cluster{}
 		o.clusters[entry.UID] = c
 	}
-	probed := known && c.entry.Cluster.Unprobed == ""
+	probed, before := known && c.entry.Cluster.Unprobed == "", c.entry.Inside
 	c.entry = entry
 	switch {
-	case entry.Cluster.Unprobed != "":
+	case entry.Cluster.Unprobed != "" && probed:
 		c.waiting = false
 		o.wheel.Cancel(entry.UID)
 		o.detector.Forget(entry.UID)
 		o.prober.Forget(entry.UID)
 		c.history, c.last, c.state, c.changed = judge.History{}, fact.Result{}, "", time.Time{}
+	case entry.Cluster.Unprobed != "":
 	case !known:
 		o.wheel.Schedule(entry.UID, o.firstProbe(entry.UID))
 	case !probed: // it became ready or was allowed: probe it at once
 		o.wheel.Schedule(entry.UID, o.now())
+	case entry.Inside.State == insidereport.Unavailable && before.State != insidereport.Unavailable && !c.waiting && !c.probing:
+		// The prober inside, which probes more often, was the first to see an outage: confirm it.
+		o.wheel.Schedule(entry.UID, o.now())
 	}
-	if verdict := o.judge(c, o.now()); verdict.Reason != judge.NotProbed {
+	o.decide(context.Background(), c, o.now())
+}
+
+// decide records the verdict about a cluster after something other than a probe of this replica has changed.
+func (o *Observer) decide(ctx context.Context, c *cluster, now time.Time) {
+	verdict := o.judge(c, now)
+	if c.entry.Cluster.Unprobed != "" {
+		o.noteVerdict(ctx, c, verdict, now)
+	}
+	if verdict.Reason != judge.NotProbed {
 		o.keep(c, verdict)
 	}
 }
@@ -492,7 +513,7 @@ func (o *Observer) Observations() ([]Observation, blindness.View) {
 	view := o.detector.View(now)
 	all := make([]Observation, 0, len(o.clusters))
 	for _, c := range o.clusters {
-		all = append(all, Observation{Entry: c.entry, Verdict: judge.Judge(now, &c.entry.Cluster, &c.history, &view), Last: c.last,
+		all = append(all, Observation{Entry: c.entry, Verdict: *o.judge(c, now), Last: c.last,
 			Probes: c.probes, Failures: c.failures, Expected: c.expected, CertificateEnd: c.history.CertificateEnd()})
 	}
 	slices.SortFunc(all, func(a, b Observation) int { return strings.Compare(a.Entry.UID, b.Entry.UID) })

@@ -7,6 +7,8 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -20,6 +22,8 @@ type Entry struct {
 	// Target is the API server. It has a URL and authorities unless Cluster.Unprobed is set.
 	Target  probe.Target
 	Cluster judge.Cluster
+	// Inside is the last report of the management cluster's prober about the API server, or the zero value.
+	Inside insidereport.Report
 }
 
 // entryOf returns the entry of a cluster. addresses are those from which API servers see monitor's connections. The time of
@@ -29,7 +33,7 @@ func entryOf(c *clusterservicev1.Cluster, known *Entry, addresses []netip.Addr, 
 	s := c.GetStatus()
 	entry := Entry{UID: c.GetUid(), ResourceID: c.GetResourceId(),
 		Target:  probe.Target{Cluster: c.GetUid(), URL: s.GetApiUrl(), Authorities: s.GetServingCertificateAuthority()},
-		Cluster: judge.Cluster{Shard: s.GetProvisionShard(), Upgrading: len(s.GetActiveVersions()) > 1}}
+		Cluster: judge.Cluster{Shard: s.GetProvisionShard(), Upgrading: len(s.GetActiveVersions()) > 1}, Inside: insideOf(s.GetInsideObservation())}
 	if versions := s.GetActiveVersions(); len(versions) > 0 {
 		entry.Version = versions[0]
 	}
@@ -84,4 +88,21 @@ func allowed(api *clusterservicev1.Api, addresses []netip.Addr) bool {
 			return err == nil && prefix.Contains(address)
 		})
 	})
+}
+
+// insideOf returns a report of the management cluster's prober. A newer prober can report an outcome that this monitor does not have: it is
+// then that of a server error, because only the class is unknown.
+func insideOf(o *clusterservicev1.InsideObservation) insidereport.Report {
+	if o == nil {
+		return insidereport.Report{}
+	}
+	report := insidereport.Report{State: insidereport.State(o.GetState()), Since: o.GetSince().AsTime(), Check: o.GetCheck(), Outcome: o.GetOutcome(), Detail: o.GetDetail(),
+		Observed: o.GetObservedTime().AsTime()}
+	if end := o.GetCertificateEndTime(); end != nil {
+		report.CertificateEnd = end.AsTime()
+	}
+	if report.State == insidereport.Unavailable && !slices.Contains(fact.Outcomes(), fact.Outcome(report.Outcome)) {
+		report.Outcome = string(fact.ServerError)
+	}
+	return report
 }

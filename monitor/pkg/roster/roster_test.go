@@ -18,6 +18,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 )
 
@@ -203,4 +204,32 @@ func TestRosterFollowsWatch(t *testing.T) {
 			t.Errorf("revisions of the watches (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestEntryHasTheReportFromInside checks that the report of a management cluster's prober is part of an entry, and that a later one is a
+// change. An outcome that this monitor does not know is that of a server error.
+func TestEntryHasTheReportFromInside(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	cluster := func(o *clusterservicev1.InsideObservation) *clusterservicev1.Cluster {
+		return &clusterservicev1.Cluster{Uid: "a", CreateTime: timestamppb.New(now), Status: &clusterservicev1.ClusterStatus{ObservedGeneration: 1, InsideObservation: o}}
+	}
+	for reason, c := range map[string]struct {
+		observation *clusterservicev1.InsideObservation
+		want        insidereport.Report
+	}{
+		"no report": {},
+		"available": {&clusterservicev1.InsideObservation{State: "available", Since: timestamppb.New(now), CertificateEndTime: timestamppb.New(now.Add(time.Hour)), ObservedTime: timestamppb.New(now)},
+			insidereport.Report{State: insidereport.Available, Since: now, CertificateEnd: now.Add(time.Hour), Observed: now}},
+		"of a newer prober": {&clusterservicev1.InsideObservation{State: "unavailable", Since: timestamppb.New(now), Check: "livez", Outcome: "new", Detail: "d", ObservedTime: timestamppb.New(now)},
+			insidereport.Report{State: insidereport.Unavailable, Since: now, Check: "livez", Outcome: "server_error", Detail: "d", Observed: now}},
+	} {
+		entry := entryOf(cluster(c.observation), nil, nil, now)
+		if diff := cmp.Diff(c.want, entry.Inside); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", reason, diff)
+		}
+		if again := entryOf(cluster(c.observation), &entry, nil, now.Add(time.Hour)); again != entry {
+			t.Errorf("%s: an unchanged cluster has another entry: %+v", reason, again)
+		}
+	}
 }

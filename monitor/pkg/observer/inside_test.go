@@ -1,0 +1,186 @@
+package observer
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/partition"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
+)
+
+// reported returns an entry with a report that the prober of its shard wrote now.
+func reported(e roster.Entry, report insidereport.Report) roster.Entry {
+	report.Observed = time.Now()
+	if report.Since.IsZero() {
+		report.Since = report.Observed
+	}
+	e.Inside = report
+	return e
+}
+
+var (
+	insideGood = insidereport.Report{State: insidereport.Available}
+	insideHung = insidereport.Report{State: insidereport.Unavailable, Check: "livez", Outcome: string(fact.Timeout), Detail: "response: i/o timeout"}
+)
+
+func blocked(uid, shard string) roster.Entry {
+	e := entry(uid, shard)
+	e.Cluster.Unprobed = judge.Blocked
+	return e
+}
+
+// verdictOf returns the verdict about a cluster.
+func verdictOf(t *testing.T, o *Observer, uid string) judge.Verdict {
+	t.Helper()
+	all, _ := o.Observations()
+	for i := range all {
+		if all[i].Entry.UID == uid {
+			return all[i].Verdict
+		}
+	}
+	t.Fatalf("%s is not observed", uid)
+	return judge.Verdict{}
+}
+
+// TestPrivateClusterIsSeenInside follows a private cluster through an outage, and through the time in which the prober of its management
+// cluster is away. Another cluster of the shard carries the heartbeat.
+func TestPrivateClusterIsSeenInside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, registry, _ := run(t, newServers(), 0)
+		const private, other = "private", "other"
+		beat := func() { o.Set(reported(blocked(other, "mgmt-1"), insideGood)) }
+		o.Set(blocked(private, "mgmt-1"))
+		if v := verdictOf(t, o, private); v.API != judge.Unknown || v.Reason != judge.Blocked {
+			t.Errorf("without a report: %+v", v)
+		}
+		o.Set(reported(blocked(private, "mgmt-1"), insideGood))
+		for range 20 {
+			time.Sleep(insidereport.Beat)
+			beat()
+		}
+		if v := verdictOf(t, o, private); v.API != judge.Available {
+			t.Errorf("reported once as available, with heartbeats since: %+v", v)
+		}
+		o.Set(reported(blocked(private, "mgmt-1"), insideHung))
+		if v := verdictOf(t, o, private); v.API != judge.Unavailable || v.Concerns[0].Kind != judge.APIHangs {
+			t.Errorf("reported as hung: %+v", v)
+		}
+		if series := gather(t, registry); series[private] > 10 || series["monitor_inside_last_report_seconds"] != 1 {
+			t.Errorf("series %v", series)
+		}
+		time.Sleep(judge.StaleAfter + time.Second)
+		if v := verdictOf(t, o, private); v.API != judge.Unknown || v.Reason != judge.InsideSilent || v.Detail == "" || len(v.Concerns) != 0 {
+			t.Errorf("while the prober is away: %+v", v)
+		}
+		beat()
+		if v := verdictOf(t, o, private); v.API != judge.Unavailable {
+			t.Errorf("after the prober came back: %+v", v)
+		}
+		o.Set(reported(blocked(private, "mgmt-1"), insideGood))
+		if v := verdictOf(t, o, private); v.API != judge.Available {
+			t.Errorf("reported as available again: %+v", v)
+		}
+		o.Remove(private)
+		o.Remove(other)
+		if series := gather(t, registry); series["monitor_inside_last_report_seconds"] != 0 || len(o.probers) != 0 {
+			t.Errorf("after the deletion of all clusters: %v", series)
+		}
+	})
+}
+
+// TestSilenceIsRecorded: the journal gets the verdicts that change because a prober fell silent, although nothing else happens.
+func TestSilenceIsRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, _, _ := run(t, newServers(), 0)
+		journal := &verdicts{}
+		o.journal = journal
+		e := reported(blocked("private", "mgmt-1"), insideGood)
+		o.Set(e)
+		for group := range o.owned {
+			o.Restore(group, nil)
+		}
+		time.Sleep(judge.StaleAfter + time.Second)
+		if got := journal.last(); got.Reason != judge.InsideSilent {
+			t.Errorf("recorded %+v", got)
+		}
+		o.Set(reported(blocked("private", "mgmt-1"), insideGood))
+		time.Sleep(time.Second)
+		if got := journal.last(); got.API != judge.Available {
+			t.Errorf("recorded %+v", got)
+		}
+	})
+}
+
+// TestOutageInsideIsConfirmedAtOnce: an outage that the prober inside sees first is not left for the next regular probe.
+func TestOutageInsideIsConfirmedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServers()
+		o, _, uids := run(t, s, 1)
+		time.Sleep(10 * time.Minute)
+		s.set(fact.Refused, uids[0])
+		o.Set(reported(entry(uids[0], "mgmt-0"), insidereport.Report{State: insidereport.Unavailable, Outcome: string(fact.Refused)}))
+		time.Sleep(10 * time.Second)
+		if v := verdictOf(t, o, uids[0]); v.API != judge.Unavailable || v.Concerns[0].Kind != judge.APIUnreachable {
+			t.Errorf("10 s after the report: %+v", v)
+		}
+	})
+}
+
+// TestWayIsNamedByReportsFromInside: nothing answers outside. The way is the concern only after the prober inside had the time to see
+// the same outage, and not while it is away.
+func TestWayIsNamedByReportsFromInside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServers()
+		o, _, uids := run(t, s, 1)
+		beat := func() { o.Set(reported(entry(uids[0], "mgmt-0"), insideGood)) }
+		beat()
+		time.Sleep(time.Minute)
+		s.set(fact.ConnectTimeout, uids[0])
+		begin := time.Now()
+		for time.Since(begin) < 3*time.Minute {
+			beat()
+			time.Sleep(10 * time.Second)
+			v := verdictOf(t, o, uids[0])
+			if age := time.Since(begin); v.API == judge.Unavailable && v.Concerns[0].Kind != judge.APIUnreachable && age < time.Minute || age > 2*time.Minute && v.Concerns[0].Kind != judge.WayBroken {
+				t.Fatalf("%s after the beginning: %+v", age, v)
+			}
+		}
+		time.Sleep(2 * judge.StaleAfter)
+		if v := verdictOf(t, o, uids[0]); v.API != judge.Unavailable || v.Concerns[0].Kind != judge.APIUnreachable {
+			t.Errorf("without reports from inside: %+v", v)
+		}
+	})
+}
+
+// verdicts is a Journal that keeps the last verdict.
+type verdicts struct {
+	mu      sync.Mutex
+	verdict judge.Verdict
+}
+
+func (v *verdicts) Observe(_ partition.Group, _ string, recorded adminv1.Health, verdict *judge.Verdict, _ map[string]time.Time) adminv1.Health {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.verdict = *verdict
+	return recorded
+}
+
+func (v *verdicts) Remove(partition.Group, string) {}
+
+func (v *verdicts) SetBlind(string) {}
+
+func (v *verdicts) last() judge.Verdict {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.verdict
+}
