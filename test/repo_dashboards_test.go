@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
@@ -63,7 +64,7 @@ func TestDashboardsAreRejected(t *testing.T) {
 		return &dashboard.Dashboard{Name: "region", Title: "Region", Question: "Is it well?",
 			Variables: []dashboard.Variable{{Name: "shard", Metric: "cluster_service_shard_capacity", Label: "shard"}},
 			Rows: []dashboard.Row{{Title: "All", Panels: []dashboard.Panel{{
-				Title: "Clusters", Meaning: "Clusters of the shard.", Kind: dashboard.Graph, Unit: dashboard.Count, Limit: dashboard.From(1), Runbook: "docs/operators/shards.md",
+				Title: "Clusters", Meaning: "Clusters of the shard.", Kind: dashboard.Graph, Unit: chart.Count, Limit: dashboard.From(1), Runbook: "docs/operators/shards.md",
 				Queries: []dashboard.Query{{Expression: `max by (shard) (cluster_service_shard_clusters{shard=~"$shard"})`, Legend: "{{shard}}"}},
 			}}}}}
 	}

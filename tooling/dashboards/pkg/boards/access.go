@@ -1,49 +1,52 @@
 package boards
 
-import "github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+import (
+	"github.com/hcpmesh/hcpmesh/internal/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+)
 
 func access() *dashboard.Dashboard {
 	return &dashboard.Dashboard{
 		Name: "access", Title: "Access and audit", Question: "Who acts on clusters with special rights, and is everything recorded?",
 		Rows: []dashboard.Row{
 			{Title: "Engineers", Panels: []dashboard.Panel{
-				graph("Requests to admin", "Requests of engineers, by status.", dashboard.PerSecond,
+				graph("Requests to admin", "Requests of engineers, by status.", chart.PerSecond,
 					query(`sum by (status) (rate(admin_requests_total[$__rate_interval]))`, "{{status}}")),
-				graph("Admin operations", "Operations of engineers that ended within an hour, by action and state.", dashboard.Count,
+				graph("Admin operations", "Operations of engineers that ended within an hour, by action and state.", chart.Count,
 					query(`sum by (action, state) (increase(backend_admin_operations_total[1h]))`, "{{action}} {{state}}")),
-				graph("Refused operations", "Operations within an hour that no valid intent of an engineer authorized.", dashboard.Count,
+				graph("Refused operations", "Operations within an hour that no valid intent of an engineer authorized.", chart.Count,
 					query(`sum by (reason) (increase(backend_admin_operations_refused_total[1h]))`, "{{reason}}")),
-				bad(number("Emergencies without a review", "Emergency elevations that no second person has reviewed.", dashboard.Count,
+				bad(number("Emergencies without a review", "Emergency elevations that no second person has reviewed.", chart.Count,
 					query(`max(admin_emergency_elevations_unreviewed)`, "unreviewed")),
 					dashboard.From(1), "docs/operators/access.md"),
-				graph("Tickets", "Questions to the ticket validator, by outcome.", dashboard.PerSecond,
+				graph("Tickets", "Questions to the ticket validator, by outcome.", chart.PerSecond,
 					query(`sum by (outcome) (rate(admin_ticket_validations_total[$__rate_interval]))`, "{{outcome}}")),
 			}},
 			{Title: "Break-glass credentials", Panels: []dashboard.Panel{
-				bad(graph("Uses of unknown certificates", "Uses of break-glass certificates within an hour that no credential explains.", dashboard.Count,
+				bad(graph("Uses of unknown certificates", "Uses of break-glass certificates within an hour that no credential explains.", chart.Count,
 					query(`sum by (class, outcome) (increase(cluster_service_break_glass_uses_total{outcome!="known"}[1h]))`, "{{class}} {{outcome}}")),
 					dashboard.From(1), "docs/operators/break-glass.md#runbook-unexplained-use-of-a-certificate"),
-				graph("Uses", "Reported uses of break-glass certificates within an hour.", dashboard.Count,
+				graph("Uses", "Reported uses of break-glass certificates within an hour.", chart.Count,
 					query(`sum by (class) (increase(cluster_service_break_glass_uses_total[1h]))`, "{{class}}")),
 			}},
 			{Title: "Audit", Panels: []dashboard.Panel{
-				bad(graph("Failing exports", "1 while the export of audit records of a program fails.", dashboard.YesOrNo,
+				bad(graph("Failing exports", "1 while the export of audit records of a program fails.", chart.YesOrNo,
 					query(`max by (job) (audit_export_failing)`, "{{job}}")),
 					dashboard.From(1), "docs/operators/audit.md"),
-				bad(graph("Conflicts", "1 while the sink does not have what a program exported.", dashboard.YesOrNo,
+				bad(graph("Conflicts", "1 while the sink does not have what a program exported.", chart.YesOrNo,
 					query(`max by (job) (audit_sink_conflict)`, "{{job}}")),
 					dashboard.From(1), "docs/operators/audit.md"),
-				bad(graph("Rejected requests", "Requests within an hour that were rejected because their audit records could not be stored.", dashboard.Count,
+				bad(graph("Rejected requests", "Requests within an hour that were rejected because their audit records could not be stored.", chart.Count,
 					query(`sum by (job, cause) (increase(audit_rejections_total[1h]))`, "{{job}} {{cause}}")),
 					dashboard.From(1), "docs/operators/audit.md"),
-				graph("Audit events of management clusters", "Events of API servers that have a record, and places within an hour where events are missing.", dashboard.PerSecond,
+				graph("Audit events of management clusters", "Events of API servers that have a record, and places within an hour where events are missing.", chart.PerSecond,
 					query(`sum(rate(management_audit_records_total[$__rate_interval]))`, "records"),
 					query(`sum(rate(management_audit_gaps_total[$__rate_interval]))`, "gaps")),
 			}},
 			{Title: "Keys", Panels: []dashboard.Panel{
-				graph("Primary keys", "The primary key of each keyset.", dashboard.YesOrNo,
+				graph("Primary keys", "The primary key of each keyset.", chart.YesOrNo,
 					query(`max by (keyset, key) (keyset_key_primary) == 1`, "{{keyset}} {{key}}")),
-				graph("Keys to seal again", "Signing keys of clusters that a former sealing key sealed.", dashboard.Count,
+				graph("Keys to seal again", "Signing keys of clusters that a former sealing key sealed.", chart.Count,
 					query(`max(cluster_service_signing_keys_to_reseal)`, "to seal again")),
 			}},
 		},

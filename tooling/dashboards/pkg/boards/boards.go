@@ -1,7 +1,10 @@
 // Package boards has the dashboards of a region. Each file has one dashboard.
 package boards
 
-import "github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+import (
+	"github.com/hcpmesh/hcpmesh/internal/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+)
 
 // All returns the dashboards of a region.
 func All() []*dashboard.Dashboard {
@@ -9,19 +12,19 @@ func All() []*dashboard.Dashboard {
 }
 
 // graph returns a panel with values over time.
-func graph(title, meaning string, unit dashboard.Unit, queries ...dashboard.Query) dashboard.Panel {
+func graph(title, meaning string, unit chart.Unit, queries ...dashboard.Query) dashboard.Panel {
 	return dashboard.Panel{Title: title, Meaning: meaning, Kind: dashboard.Graph, Unit: unit, Queries: queries}
 }
 
 // number returns a panel with the last values.
-func number(title, meaning string, unit dashboard.Unit, queries ...dashboard.Query) dashboard.Panel {
+func number(title, meaning string, unit chart.Unit, queries ...dashboard.Query) dashboard.Panel {
 	panel := graph(title, meaning, unit, queries...)
 	panel.Kind = dashboard.Number
 	return panel
 }
 
 // bad returns a panel with a limit and the runbook for values beyond it.
-func bad(panel dashboard.Panel, limit *dashboard.Limit, runbook string) dashboard.Panel {
+func bad(panel dashboard.Panel, limit *chart.Limit, runbook string) dashboard.Panel {
 	panel.Limit, panel.Runbook = limit, runbook
 	return panel
 }

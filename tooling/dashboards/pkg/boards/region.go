@@ -1,51 +1,54 @@
 package boards
 
-import "github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+import (
+	"github.com/hcpmesh/hcpmesh/internal/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+)
 
 func region() *dashboard.Dashboard {
 	return &dashboard.Dashboard{
 		Name: "region", Title: "Region overview", Question: "Are customers served, and if not, which part of the region fails?",
 		Rows: []dashboard.Row{
 			{Title: "Customers", Panels: []dashboard.Panel{
-				graph("Requests", "Requests to ARM that the frontend has completed, by status.", dashboard.PerSecond,
+				graph("Requests", "Requests to ARM that the frontend has completed, by status.", chart.PerSecond,
 					query(`sum by (code) (rate(frontend_http_requests_total[$__rate_interval]))`, "{{code}}")),
-				bad(graph("Failed requests", "Share of requests with a status of 5xx.", dashboard.Share,
+				bad(graph("Failed requests", "Share of requests with a status of 5xx.", chart.Share,
 					query(`sum(rate(frontend_http_requests_total{code=~"5.."}[$__rate_interval])) / sum(rate(frontend_http_requests_total[$__rate_interval]))`, "5xx")),
 					dashboard.From(0.01), "docs/operators/objectives.md#requests-fail-or-are-slow"),
-				bad(graph("Duration of requests", "99th percentile of reads and of changes.", dashboard.Seconds,
+				bad(graph("Duration of requests", "99th percentile of reads and of changes.", chart.Seconds,
 					query(`histogram_quantile(0.99, sum by (le) (rate(frontend_http_requests_duration_seconds_bucket{method="GET"}[$__rate_interval])))`, "reads"),
 					query(`histogram_quantile(0.99, sum by (le) (rate(frontend_http_requests_duration_seconds_bucket{method=~"PUT|PATCH|POST|DELETE"}[$__rate_interval])))`, "changes")),
 					dashboard.From(1), "docs/operators/objectives.md#requests-fail-or-are-slow"),
-				graph("Running operations", "Operations that were accepted and have not ended, by request.", dashboard.Count,
+				graph("Running operations", "Operations that were accepted and have not ended, by request.", chart.Count,
 					query(`sum by (request) (backend_operations_in_flight)`, "{{request}}")),
-				bad(graph("Failures of the service", "Operations that failed within an hour by a fault of the service.", dashboard.Count,
+				bad(graph("Failures of the service", "Operations that failed within an hour by a fault of the service.", chart.Count,
 					query(`sum by (kind, request) (increase(backend_operations_ended_total{fault="service"}[1h]))`, "{{request}} {{kind}}")),
 					dashboard.From(1), "docs/operators/objectives.md#operations-fail"),
-				graph("Oldest operation", "Age of the oldest running operation, by request.", dashboard.Seconds,
+				graph("Oldest operation", "Age of the oldest running operation, by request.", chart.Seconds,
 					query(`max by (request) (backend_operations_oldest_seconds)`, "{{request}}")),
 			}},
 			{Title: "Clusters", Panels: []dashboard.Panel{
-				graph("Clusters", "Clusters by their provisioning state.", dashboard.Count,
+				graph("Clusters", "Clusters by their provisioning state.", chart.Count,
 					query(`sum by (provisioning_state) (backend_resources{kind="cluster"})`, "{{provisioning_state}}")),
-				bad(number("Lost control planes", "Installed clusters whose control plane was removed. An engineer must decide how each continues.", dashboard.Count,
+				bad(number("Lost control planes", "Installed clusters whose control plane was removed. An engineer must decide how each continues.", chart.Count,
 					query(`max(cluster_service_control_planes_lost)`, "lost")),
 					dashboard.From(1), "docs/operators/removed-objects.md"),
-				bad(graph("Stuck deletions", "Steps of deletions that exceed their limit.", dashboard.Count,
+				bad(graph("Stuck deletions", "Steps of deletions that exceed their limit.", chart.Count,
 					query(`max by (step) (cluster_service_deletion_step_stuck) > 0`, "{{step}}"),
 					query(`sum by (step) (backend_deletion_step_stuck) > 0`, "{{step}}")),
 					dashboard.From(1), "docs/operators/stuck-deletion/README.md"),
 			}},
 			{Title: "Services", Panels: []dashboard.Panel{
-				bad(graph("Outages", "1 while a component of a layer is away although all layers that it needs are ready.", dashboard.YesOrNo,
+				bad(graph("Outages", "1 while a component of a layer is away although all layers that it needs are ready.", chart.YesOrNo,
 					query(`max by (layer, shard) (admin_layer_outage)`, "{{layer}} {{shard}}")),
 					dashboard.From(1), "docs/operators/component-away.md"),
-				bad(graph("Components that are not ready", "Number of components that did not answer that they are ready, by layer.", dashboard.Count,
+				bad(graph("Components that are not ready", "Number of components that did not answer that they are ready, by layer.", chart.Count,
 					query(`count by (layer) (max by (component, layer, shard) (admin_component_up) == 0)`, "{{layer}}")),
 					dashboard.From(1), "docs/operators/component-away.md"),
-				bad(graph("First end of a certificate", "Time until the first certificate of a program ends.", dashboard.Seconds,
+				bad(graph("First end of a certificate", "Time until the first certificate of a program ends.", chart.Seconds,
 					query(`min by (job) (workload_certificate_end_seconds) - time()`, "{{job}}")),
 					dashboard.Below(4*3600), "docs/operators/rotation.md"),
-				graph("Calls between services", "Completed calls of gRPC servers that the server refused or failed, by status code.", dashboard.PerSecond,
+				graph("Calls between services", "Completed calls of gRPC servers that the server refused or failed, by status code.", chart.PerSecond,
 					query(`sum by (job, grpc_code) (rate(grpc_server_handled_total{grpc_code!="OK"}[$__rate_interval]))`, "{{job}} {{grpc_code}}")),
 			}},
 		},

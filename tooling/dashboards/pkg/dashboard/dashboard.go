@@ -1,8 +1,17 @@
 // Package dashboard describes dashboards independently of the program that displays them: what each one answers, its rows of panels, and
-// the PromQL expressions of each panel. Package grafana renders them for Grafana, and Page renders the page for readers.
+// the PromQL expressions of each panel. Package grafana renders them for Grafana, package picture draws them with the values of a Prometheus, and
+// Page renders the page for readers.
 package dashboard
 
-import "strings"
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/internal/chart"
+)
 
 // Dashboard answers one question about a region.
 type Dashboard struct {
@@ -39,45 +48,25 @@ const (
 	Number Kind = "number"
 )
 
-// Unit is the unit of values.
-type Unit string
-
-// The units.
-const (
-	Count     Unit = "count"
-	PerSecond Unit = "per second"
-	Share     Unit = "share"
-	Seconds   Unit = "seconds"
-	Bytes     Unit = "bytes"
-	YesOrNo   Unit = "1 or 0"
-)
-
 // Panel shows the results of some queries, which have the same unit.
 type Panel struct {
 	Title string
 	// Meaning explains what is shown, in sentences.
 	Meaning string
 	Kind    Kind
-	Unit    Unit
+	Unit    chart.Unit
 	Queries []Query
 	// Limit is the value beyond which the panel shows that something is wrong; nil if there is none.
-	Limit *Limit
+	Limit *chart.Limit
 	// Runbook is the path of the page, with an optional #anchor, that helps when the limit is exceeded.
 	Runbook string
 }
 
-// Limit is a bound of good values.
-type Limit struct {
-	Value float64
-	// Below states that values below the limit are bad. Otherwise those that are equal or above are.
-	Below bool
-}
-
 // From returns a limit at and above which values are bad.
-func From(value float64) *Limit { return &Limit{Value: value} }
+func From(value float64) *chart.Limit { return &chart.Limit{Value: value} }
 
 // Below returns a limit below which values are bad.
-func Below(value float64) *Limit { return &Limit{Value: value, Below: true} }
+func Below(value float64) *chart.Limit { return &chart.Limit{Value: value, Below: true} }
 
 // Query is a PromQL expression.
 type Query struct {
@@ -90,10 +79,42 @@ type Query struct {
 const Window = "$__rate_interval"
 
 // Plain returns an expression with values in place of Window and variables, so that a PromQL parser accepts it.
-func (d *Dashboard) Plain(expression string) string {
-	expression = strings.ReplaceAll(expression, Window, "5m")
-	for _, v := range d.Variables {
-		expression = strings.ReplaceAll(expression, "$"+v.Name, ".*")
+func (d *Dashboard) Plain(expression string) string { return d.Expand(expression, "5m", nil) }
+
+// Expand returns an expression with a range in place of Window, and with chosen values in place of each variable. A variable without a
+// choice has all values.
+func (d *Dashboard) Expand(expression, window string, chosen map[string][]string) string {
+	expression = strings.ReplaceAll(expression, Window, window)
+	return variableUsed.ReplaceAllStringFunc(expression, func(used string) string {
+		name := used[1:]
+		if !slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Name == name }) {
+			return used
+		}
+		return matcher(chosen[name])
+	})
+}
+
+// matcher returns a regular expression for some values, as part of a string of PromQL. It matches everything if there are none.
+func matcher(values []string) string {
+	if len(values) == 0 {
+		return ".*"
 	}
-	return expression
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = regexp.QuoteMeta(value)
+	}
+	text := strconv.Quote(strings.Join(quoted, "|"))
+	return text[1 : len(text)-1]
+}
+
+// Name returns the name of a series with some labels.
+func (q *Query) Name(labels map[string]string) string {
+	if q.Legend != "" {
+		return legendLabel.ReplaceAllStringFunc(q.Legend, func(label string) string { return labels[legendLabel.FindStringSubmatch(label)[1]] })
+	}
+	parts := make([]string, 0, len(labels))
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, name+"="+labels[name])
+	}
+	return strings.Join(parts, " ")
 }

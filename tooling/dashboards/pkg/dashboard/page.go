@@ -22,26 +22,11 @@ func Page(dashboards []*Dashboard, folder string) string {
 		text.WriteString("\n| panel | unit | meaning | bad | runbook |\n|---|---|---|---|---|\n")
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
-				fmt.Fprintf(&text, "| %s: %s | %s | %s | %s | %s |\n", row.Title, p.Title, p.Unit, p.Meaning, p.Limit.describe(p.Unit), link(p.Runbook, folder))
+				fmt.Fprintf(&text, "| %s: %s | %s | %s | %s | %s |\n", row.Title, p.Title, p.Unit, p.Meaning, p.Limit.Text(p.Unit), link(p.Runbook, folder))
 			}
 		}
 	}
 	return text.String() + "\n"
-}
-
-// describe returns the limit for a table.
-func (l *Limit) describe(unit Unit) string {
-	if l == nil {
-		return ""
-	}
-	value := fmt.Sprint(l.Value)
-	if unit == Share {
-		value = fmt.Sprintf("%g %%", 100*l.Value)
-	}
-	if l.Below {
-		return "below " + value
-	}
-	return "from " + value
 }
 
 // link returns a link to a page of the repository, as seen from a folder.

@@ -12,6 +12,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 
+	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 )
 
@@ -25,8 +26,8 @@ const (
 )
 
 // units are the units of Grafana.
-var units = map[dashboard.Unit]string{
-	dashboard.Count: "short", dashboard.PerSecond: "cps", dashboard.Share: "percentunit", dashboard.Seconds: "s", dashboard.Bytes: "bytes", dashboard.YesOrNo: "bool_yes_no",
+var units = map[chart.Unit]string{
+	chart.Count: "short", chart.PerSecond: "cps", chart.Share: "percentunit", chart.Seconds: "s", chart.Bytes: "bytes", chart.YesOrNo: "bool_yes_no",
 }
 
 // JSON returns a dashboard as a file that Grafana can import.
@@ -131,7 +132,7 @@ func target(i int, q dashboard.Query) *prometheus.DataqueryBuilder {
 }
 
 // thresholds returns the colors of values.
-func thresholds(limit *dashboard.Limit) cog.Builder[grafana.ThresholdsConfig] {
+func thresholds(limit *chart.Limit) cog.Builder[grafana.ThresholdsConfig] {
 	const good, wrong = "green", "red"
 	steps := []grafana.Threshold{{Color: good}}
 	switch {

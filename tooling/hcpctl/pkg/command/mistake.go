@@ -39,7 +39,7 @@ func ExitCode(err error) int {
 	var missing *management.NotFound
 	var nothing *notFound
 	var unread *unreadable
-	var untraced *unreachableStore
+	var silent *unreachableServer
 	switch {
 	case err == nil:
 		return 0
@@ -49,7 +49,7 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
-	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &untraced), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
+	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &silent), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}
@@ -71,6 +71,21 @@ func Message(err error) string {
 	}
 	return "interrupted: " + text
 }
+
+// unreachableServer reports that a server other than admin and Azure Resource Manager did not respond.
+type unreachableServer struct {
+	name string
+	err  error
+	hint string
+}
+
+// Error implements error.
+func (u *unreachableServer) Error() string {
+	return fmt.Sprintf("reading from %s: %v; %s", u.name, u.err, u.hint)
+}
+
+// Unwrap returns the cause.
+func (u *unreachableServer) Unwrap() error { return u.err }
 
 // notFound reports that no object matches.
 type notFound struct{ text string }

@@ -62,7 +62,7 @@ func (e *environment) root() *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE:          requireSubcommand,
 	}
-	root.AddCommand(e.explain(), e.timeline(), e.trace(), e.mustGather())
+	root.AddCommand(e.explain(), e.timeline(), e.trace(), e.dashboard(), e.mustGather())
 	root.SetOut(e.out)
 	root.SetErr(e.err)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "state `folder` of the local region (default .region in the checkout, or $HCPMESH_STATE_DIR)")

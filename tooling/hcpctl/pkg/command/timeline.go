@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,13 +17,9 @@ import (
 
 // timelineOptions are the flags of the command timeline.
 type timelineOptions struct {
-	since        time.Duration
-	fromText     string
-	toText       string
+	period
 	kinds        []string
 	desiredState bool
-	// from and to are the values of the flags; zero for those that are not set.
-	from, to time.Time
 }
 
 func (e *environment) timeline() *cobra.Command {
@@ -43,9 +38,7 @@ without Prometheus has no alerts.`,
 		PreRunE:           func(*cobra.Command, []string) error { return o.check(time.Now()) },
 	}
 	e.addOutputFlag(c)
-	c.Flags().DurationVar(&o.since, "since", 0, "only the last `duration`, for example 1h")
-	c.Flags().StringVar(&o.fromText, "from", "", "beginning of the period, a `time` such as 2026-11-24T01:00:00Z (default 14 days ago)")
-	c.Flags().StringVar(&o.toText, "to", "", "end of the period, a `time` (default now)")
+	o.addFlags(c, "14 days ago")
 	c.Flags().StringSliceVar(&o.kinds, "kind", nil, "only entries of these `kinds`, for example Action,Condition")
 	c.Flags().BoolVar(&o.desiredState, "desired-state", false, "only the differences between the desired states")
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
@@ -71,33 +64,13 @@ without Prometheus has no alerts.`,
 }
 
 // check returns an error for invalid flags. Otherwise it sets the times of the period.
-func (o *timelineOptions) check(now time.Time) (err error) {
+func (o *timelineOptions) check(now time.Time) error {
 	for _, kind := range o.kinds {
 		if !slices.Contains(adminv1.TimelineKinds(), adminv1.TimelineKind(kind)) {
 			return fmt.Errorf("--kind: %q is not one of %v", kind, adminv1.TimelineKinds())
 		}
 	}
-	if o.since < 0 {
-		return fmt.Errorf("--since: %v is negative", o.since)
-	}
-	if o.since > 0 && o.fromText != "" {
-		return errors.New("--since and --from cannot be combined")
-	}
-	if o.since > 0 {
-		o.from = now.Add(-o.since)
-	}
-	for _, flag := range []struct {
-		name, text string
-		value      *time.Time
-	}{{"from", o.fromText, &o.from}, {"to", o.toText, &o.to}} {
-		if flag.text == "" {
-			continue
-		}
-		if *flag.value, err = time.Parse(time.RFC3339, flag.text); err != nil {
-			return fmt.Errorf("--%s: %q is not a time such as 2026-11-24T01:00:00Z", flag.name, flag.text)
-		}
-	}
-	return nil
+	return o.period.check(now)
 }
 
 // printTimeline prints the entries of a timeline as a table.

@@ -103,13 +103,13 @@ func readTraces(ctx context.Context, target string) ([]*spans.Trace, error) {
 		if errors.Is(err, context.Canceled) {
 			return nil, err
 		}
-		return nil, &unreachableStore{err}
+		return nil, unreachableStore(err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxTraceAnswer))
 	switch {
 	case err != nil:
-		return nil, &unreachableStore{err}
+		return nil, unreachableStore(err)
 	case response.StatusCode == http.StatusNotFound:
 		return nil, nil
 	case response.StatusCode != http.StatusOK:
@@ -123,15 +123,9 @@ func readTraces(ctx context.Context, target string) ([]*spans.Trace, error) {
 }
 
 // unreachableStore reports that the trace store did not respond.
-type unreachableStore struct{ err error }
-
-// Error implements error.
-func (u *unreachableStore) Error() string {
-	return fmt.Sprintf("reading from the trace store: %v; a local region has one if it was started with `--with traces`, which is the default", u.err)
+func unreachableStore(err error) error {
+	return &unreachableServer{"the trace store", err, "a local region has one if it was started with `--with traces`, which is the default"}
 }
-
-// Unwrap returns the cause.
-func (u *unreachableStore) Unwrap() error { return u.err }
 
 // printTraces prints each trace as a tree.
 func (e *environment) printTraces(traces []*spans.Trace) error {
