@@ -14,7 +14,7 @@ const (
 	sidecarOfBackend = `By=spiffe://local/ns/backend/sa/backend;Hash=0a;Subject="";URI=spiffe://local/ns/frontend/sa/frontend`
 	serverID         = "spiffe://local/ns/cluster-service/sa/cluster-service"
 	fromFrontend     = "By=" + serverID + `;Hash=0b1c;Subject="";URI=spiffe://local/ns/frontend/sa/frontend`
-	gatewayID        = "spiffe://local/ns/aks-istio-ingress/sa/aks-istio-ingressgateway-external"
+	gatewayID        = "spiffe://local/ns/ingress/sa/arm"
 )
 
 // TestLastForwarded reads headers as Envoy writes them, and malformed ones.
@@ -105,7 +105,7 @@ func TestCallerOfSidecar(t *testing.T) {
 		"an escaped name":                   {"127.0.0.6", from("spiffe://local/ns/front%65nd/sa/frontend"), ID{}},
 		"a URI with a user":                 {"127.0.0.6", from("spiffe://x@local/ns/frontend/sa/frontend"), ID{}},
 		"workload with the name of gateway": {"127.0.0.6", from("spiffe://local/ns/arm-frontdoor/sa/arm-frontdoor"), ID{}},
-		"another account of the gateway":    {"127.0.0.6", from("spiffe://local/ns/aks-istio-ingress/sa/default"), ID{}},
+		"another account of the gateway":    {"127.0.0.6", from("spiffe://local/ns/ingress/sa/default"), ID{}},
 		"gateway of another trust domain":   {"127.0.0.6", from(strings.Replace(gatewayID, "local", "other", 1)), ID{}},
 	} {
 		sidecar, err := NewSidecar(serverID, gatewayID)

@@ -19,7 +19,7 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the identity of the program")
 	flags.StringVar(&o.SidecarIdentity, "sidecar-identity", "", "`SPIFFE ID` of the program, in place of --identity-dir, if a sidecar of Istio authenticates all connections between programs")
-	flags.StringVar(&o.SidecarGateway, "sidecar-gateway", "", "`SPIFFE ID` of the ingress gateway, with --sidecar-identity; its requests are those of ARM and of engineers")
+	flags.StringVar(&o.SidecarGateway, "sidecar-gateway", "", "`SPIFFE ID` of the ingress gateway of the program, with --sidecar-identity: its requests are those of ARM or of engineers")
 }
 
 // Validate returns an error that names the missing flag, or the flags that exclude each other.

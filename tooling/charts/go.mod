@@ -3,6 +3,7 @@ module github.com/hcpmesh/hcpmesh/tooling/charts
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/mesh-policies v0.0.0
@@ -80,7 +81,6 @@ require (
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/cel-go v0.26.1 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gosuri/uitable v0.0.4 // indirect
 	github.com/gregjones/httpcache v0.0.0-20190611155906-901d90724c79 // indirect

@@ -13,6 +13,8 @@ locals {
     "monitor"         = var.config.monitor.managedIdentity
     "cluster-service" = var.config.clusterService.managedIdentity
     "maestro-server"  = var.config.maestro.server.managedIdentity
+    "ingress-arm"     = var.config.ingress.arm.managedIdentity
+    "ingress-admin"   = var.config.ingress.admin.managedIdentity
   }
   principals = { for service, identity in azapi_resource.identity : service => identity.output.properties.principalId }
 

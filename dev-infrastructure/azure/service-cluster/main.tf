@@ -14,7 +14,7 @@ resource "azapi_resource" "group" {
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 
-# The addresses of the ingress gateways: one for ARM, one for engineers.
+# The addresses of the ingress gateways: one for ARM, one for engineers. The chart of the gateways knows them by their names.
 resource "azapi_resource" "address" {
   for_each  = toset(["arm", "admin"])
   type      = local.types.publicAddress
@@ -61,6 +61,7 @@ module "cluster" {
   mesh_revision  = var.config.serviceCluster.identity == "mesh" ? var.config.serviceCluster.meshRevision : ""
   administrators = var.config.admin.groups["break-glass"]
   egress         = { services = azapi_resource.egress.id }
+  addresses      = { for purpose, address in azapi_resource.address : purpose => address.id }
   registries     = { services = var.outer.global.registries[var.config.registry.services].id }
   allow_loss     = var.allow_loss
   # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.

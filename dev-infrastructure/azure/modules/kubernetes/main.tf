@@ -35,6 +35,11 @@ variable "egress" {
   type        = map(string)
   default     = {}
 }
+variable "addresses" {
+  description = "The IDs of the public addresses of Services of the cluster, by name."
+  type        = map(string)
+  default     = {}
+}
 variable "allow_loss" { type = bool }
 
 locals {
@@ -135,6 +140,16 @@ module "egress_role" {
   purpose   = "control-plane"
 }
 
+# The control plane attaches the addresses to its load balancer.
+module "address_role" {
+  for_each  = var.addresses
+  source    = "../role"
+  scope     = each.value
+  role      = local.roles.networkContributor
+  principal = azapi_resource.identity["control-plane"].output.properties.principalId
+  purpose   = "control-plane"
+}
+
 module "kubelet_role" {
   source    = "../role"
   scope     = azapi_resource.identity["kubelet"].id
@@ -222,7 +237,7 @@ resource "azapi_resource" "cluster" {
   }
   response_export_values = ["properties.fqdn", "properties.oidcIssuerProfile.issuerURL", "properties.addonProfiles.azureKeyvaultSecretsProvider.identity"]
   # The control plane needs its roles before it creates nodes.
-  depends_on = [module.network_role, module.egress_role, module.kubelet_role]
+  depends_on = [module.network_role, module.egress_role, module.address_role, module.kubelet_role]
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 

@@ -251,7 +251,9 @@ limits:
 {{- end }}
 {{- with get .values.identity "sidecar" }}
 {{- $_ := set $flags "sidecar-identity" .id }}
-{{- $_ := set $flags "sidecar-gateway" .gateway }}
+{{- with get . "gateway" }}
+{{- $_ := set $flags "sidecar-gateway" . }}
+{{- end }}
 {{- end }}
 {{- if or .program.audit .program.auditWithPod }}
 {{- $_ := set $flags "audit-queue-dir" "/audit/queue" }}

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 )
 
 // server is a real API server with the CustomResourceDefinitions, the namespaces and the PriorityClasses that the charts need.
@@ -56,7 +57,7 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	s.mapper = restmapper.NewDiscoveryRESTMapper(groups)
-	for _, name := range []string{"istio-system", "aks-istio-ingress", "aks-istio-system"} {
+	for _, name := range []string{istiodtest.Namespace, "aks-istio-system"} {
 		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
 		if err := s.apply(t, namespace, false); err != nil {
 			t.Fatal(err)
@@ -168,6 +169,8 @@ func broken() []mistake {
 		{"PodMonitor", "frontend", "spec.podMetricsEndpoints.0.interval", "often", `spec.podMetricsEndpoints[0].interval in body should match`},
 		{"AuthorizationPolicy", "calls", "spec.action", "ALOW", `spec.action: Unsupported value: "ALOW"`},
 		{"PeerAuthentication", "strict", "spec.mtls.mode", "STRIKT", `spec.mtls.mode: Unsupported value: "STRIKT"`},
+		{"Service", "arm", "spec.externalTrafficPolicy", "Node", `spec.externalTrafficPolicy: Unsupported value: "Node"`},
+		{"SecretProviderClass", "arm", "spec.secretObjects.0.secretNames", "ingress-arm", `.spec.secretObjects[0].secretNames: field not declared in schema`},
 		{"Gateway", "arm", "spec.servers.0.tls.mode", "SIMPEL", `spec.servers[0].tls.mode: Unsupported value: "SIMPEL"`},
 		{"SecretProviderClass", "frontend-keys", "spec.parameters.usePodIdentity", false, `spec.parameters.usePodIdentity`},
 		{"Deployment", "frontend", "spec.template.spec.containers.0.image", "", `spec.template.spec.containers[0].image: Required value`},

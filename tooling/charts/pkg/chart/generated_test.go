@@ -23,7 +23,8 @@ import (
 func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 	options := policy.Options{
 		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, MonitoringNamespace: workload.MonitoringNamespace,
-		Gateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.GatewayAccount},
+		ARMGateway:   policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.ARMGateway},
+		AdminGateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.AdminGateway},
 	}
 	for _, w := range workload.All() {
 		if !w.Management {

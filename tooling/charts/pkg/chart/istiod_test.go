@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 )
 
@@ -103,8 +104,9 @@ func object(kind, namespace, name string, labels map[string]string, spec map[str
 	return o
 }
 
-// applyWorkloads applies what Istio's objects refer to: the Services of the charts, and a pod of each workload. The pods have a sidecar,
-// because istioctl ignores others; those of the charts have none yet. The gateway, its certificates and Prometheus are not in the charts.
+// applyWorkloads applies what Istio's objects refer to: the Services of the charts, and a pod of each workload and gateway. The pods have a
+// sidecar, because istioctl ignores others; Istio would inject those of the charts. The certificates of the gateways and Prometheus are not in
+// the charts.
 func (s *server) applyWorkloads(t *testing.T, targets []values.Target) {
 	t.Helper()
 	s.createNamespaces(t, targets)
@@ -122,12 +124,8 @@ func (s *server) applyWorkloads(t *testing.T, targets []values.Target) {
 			"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}}}))
 	}
 	need(object("Namespace", "", "monitoring", nil, nil))
-	gateway := map[string]string{"istio": "aks-istio-ingressgateway-external"}
-	pod("aks-istio-ingress", "gateway", gateway)
-	need(object("Service", "aks-istio-ingress", "gateway", nil, map[string]any{
-		"selector": map[string]any{"istio": gateway["istio"]}, "ports": []any{map[string]any{"name": "https", "port": int64(443)}}}))
-	for _, name := range []string{"ingress-admin", "ingress-arm", "arm-frontdoor-identity"} {
-		secret := object("Secret", "aks-istio-ingress", name, nil, nil)
+	for _, name := range []string{"ingress-admin", "ingress-arm"} {
+		secret := object("Secret", workload.GatewayNamespace, name, nil, nil)
 		secret.Object["stringData"] = certificate(t)
 		need(secret)
 	}

@@ -73,7 +73,7 @@ func TestCommands(t *testing.T) {
 	}{
 		"list":    {[]string{"list"}, "frontend/deploy"},
 		"values":  {[]string{"values", "--config-dir", dir, "--outputs", outputs, "public/int/uksouth", "frontend"}, "location: uksouth"},
-		"ingress": {[]string{"values", "--config-dir", dir, "public/int/uksouth", "ingress"}, "meshRevision: asm-1-29"},
+		"mesh":    {[]string{"values", "--config-dir", dir, "public/int/uksouth", "mesh"}, "meshRevision: asm-1-29"},
 		"a stamp": {[]string{"values", "--config-dir", dir, "public/int/uksouth/1", "cluster"}, "- maestro-agent"},
 		"render":  {[]string{"render", "--config-dir", dir, "--outputs", outputs, "public/int/uksouth", "frontend"}, "hcpmesh/frontend@sha256:0a0a"},
 	} {
@@ -92,6 +92,8 @@ func TestCommands(t *testing.T) {
 		"an agent in a region": {[]string{"values", "--config-dir", dir, "public/int/uksouth", "maestro-agent"}, "the chart maestro-agent needs a stamp"},
 		"an unknown region":    {[]string{"values", "--config-dir", dir, "public/int/nowhere", "frontend"}, "nowhere"},
 		"an unknown provider":  {[]string{"values", "--config-dir", dir, "--secrets", "file", "public/int/uksouth", "frontend"}, "--secrets"},
+		"a mesh without Istio": {[]string{"values", "--config-dir", dir, "public/local/westus3", "mesh"}, "the chart mesh needs Istio, and serviceCluster.identity is not mesh"},
+		"gateways' identities": {[]string{"values", "--config-dir", dir, "public/int/uksouth", "ingress"}, "managed identity ingress-arm-int-uks is missing"},
 		"no outputs":           {[]string{"render", "--config-dir", dir, "public/int/uksouth", "frontend"}, "managed identity frontend-int-uks is missing"},
 		"an unknown output":    {[]string{"render", "--config-dir", dir, "--outputs", wrong, "public/int/uksouth", "frontend"}, `unknown field "identities"`},
 		"an image of no build": {[]string{"render", "--config-dir", dir, "--outputs", outputs, "public/dev/westus3", "frontend"}, "frontend.image.digest: is required for a deployment"},

@@ -26,10 +26,10 @@ func (c *check) pod(template corev1.PodTemplateSpec) {
 		c.fail(spec, "namespaces of the node are not allowed")
 	}
 	for i, container := range template.Spec.InitContainers {
-		c.container(fmt.Sprintf("%s.initContainers[%d]", spec, i), container)
+		c.container(fmt.Sprintf("%s.initContainers[%d]", spec, i), template, container)
 	}
 	for i, container := range template.Spec.Containers {
-		c.container(fmt.Sprintf("%s.containers[%d]", spec, i), container)
+		c.container(fmt.Sprintf("%s.containers[%d]", spec, i), template, container)
 	}
 }
 

@@ -120,12 +120,20 @@ func (c *check) longRunning(template corev1.PodTemplateSpec) {
 		}
 	}
 	for i, container := range template.Spec.Containers {
-		c.serving(fmt.Sprintf("spec.template.spec.containers[%d]", i), container, template.Spec.TerminationGracePeriodSeconds)
+		field, drained := fmt.Sprintf("spec.template.spec.containers[%d]", i), drain(container.Args)
+		if isGateway(template, container) {
+			if drained = gatewayDrain(template); drained == 0 {
+				c.fail("spec.template.metadata.annotations", "%s has no terminationDrainDuration", proxyAnnotation)
+			}
+		} else if drained == 0 {
+			c.fail(field+".args", "--drain is required")
+		}
+		c.serving(field, container, drained, template.Spec.TerminationGracePeriodSeconds)
 	}
 }
 
-// serving checks the probes of a container and how it ends.
-func (c *check) serving(field string, container corev1.Container, grace *int64) {
+// serving checks the probes of a container and how it ends. drained are the seconds after SIGTERM in which it serves on.
+func (c *check) serving(field string, container corev1.Container, drained int64, grace *int64) {
 	for name, probe := range map[string]*corev1.Probe{"startupProbe": container.StartupProbe, "readinessProbe": container.ReadinessProbe, "livenessProbe": container.LivenessProbe} {
 		if probe == nil {
 			c.fail(field+"."+name, "is required")
@@ -139,10 +147,7 @@ func (c *check) serving(field string, container corev1.Container, grace *int64) 
 		c.fail(field+".lifecycle.preStop.sleep", "is required: requests arrive until all nodes know that the pod ends")
 		return
 	}
-	seconds := container.Lifecycle.PreStop.Sleep.Seconds + drain(container.Args)
-	if drain(container.Args) == 0 {
-		c.fail(field+".args", "--drain is required")
-	}
+	seconds := container.Lifecycle.PreStop.Sleep.Seconds + drained
 	if grace == nil || *grace <= seconds {
 		c.fail("spec.template.spec.terminationGracePeriodSeconds", "must be longer than preStop and --drain, %d seconds", seconds)
 	}
@@ -207,8 +212,8 @@ var byDigest = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?/[a-z0-9._/-]+@sha256:[
 // emptyFlag matches a flag whose value is missing.
 var emptyFlag = regexp.MustCompile(`^--[a-z-]+=?$`)
 
-func (c *check) container(field string, container corev1.Container) {
-	if !byDigest.MatchString(container.Image) {
+func (c *check) container(field string, template corev1.PodTemplateSpec, container corev1.Container) {
+	if !byDigest.MatchString(container.Image) && !isGateway(template, container) {
 		c.fail(field+".image", "%q does not name its registry and its digest", container.Image)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

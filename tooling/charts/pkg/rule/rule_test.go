@@ -88,6 +88,52 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	}
 }
 
+// TestBrokenRulesOfGatewaysAreFound changes one field of a gateway's Deployment at a time. Istio sets its image, and only that.
+func TestBrokenRulesOfGatewaysAreFound(t *testing.T) {
+	original := ingress(t)
+	for name, c := range map[string]struct {
+		field string
+		value any
+		want  string
+	}{
+		"an image of our own":  {pod + "containers.0.image", "registry.example/proxy:latest", "containers[0].image: \"registry.example/proxy:latest\" does not name"},
+		"another container":    {pod + "containers.0.name", "proxy", "containers[0].image: \"auto\" does not name"},
+		"a sidecar":            {"spec.template.metadata.annotations", map[string]any{}, "containers[0].image: \"auto\" does not name"},
+		"no injection":         {"spec.template.metadata.labels", map[string]any{"istio": "ingress-admin"}, "containers[0].image: \"auto\" does not name"},
+		"no drain":             {"spec.template.metadata.annotations", map[string]any{"inject.istio.io/templates": "gateway"}, "proxy.istio.io/config has no terminationDrainDuration"},
+		"a short grace period": {pod + "terminationGracePeriodSeconds", int64(75), "must be longer than preStop and --drain, 75 seconds"},
+		"a writable root":      {pod + "containers.0.securityContext.readOnlyRootFilesystem", false, "readOnlyRootFilesystem: must be true"},
+		"root":                 {pod + "securityContext.runAsNonRoot", false, "runAsNonRoot"},
+	} {
+		objects := chart.Objects{}
+		for _, object := range original {
+			object = object.DeepCopy()
+			if object.GetKind() == "Deployment" && object.GetName() == "admin" {
+				charttest.Set(t, object.Object, strings.Split(c.field, "."), c.value)
+				if c.field == pod+"securityContext.runAsNonRoot" {
+					charttest.Set(t, object.Object, strings.Split(pod+"containers.0.securityContext.runAsNonRoot", "."), c.value)
+				}
+			}
+			objects = append(objects, object)
+		}
+		expect(t, name, objects, c.want)
+	}
+}
+
+// ingress returns the objects of the gateways in one region.
+func ingress(t *testing.T) chart.Objects {
+	t.Helper()
+	for _, target := range charttest.Targets(t) {
+		for _, p := range charttest.Platforms(target) {
+			if p.Name == "ingress" {
+				return charttest.RenderPlatform(t, p, target)
+			}
+		}
+	}
+	t.Fatal("no region has gateways")
+	return nil
+}
+
 // TestMissingObjectsAreFound leaves out one object at a time.
 func TestMissingObjectsAreFound(t *testing.T) {
 	original := frontend(t)

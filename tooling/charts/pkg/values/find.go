@@ -33,6 +33,9 @@ func Find(name string, t Target) (*Chart, error) {
 		if w, ok := workload.Find(p.Rehearsal); ok && Applies(w, t) {
 			return Find(string(w.Peer), t)
 		}
+		if p.Service && p.Mesh && !stamp && !t.sidecars() {
+			return nil, fmt.Errorf("target %s: the chart %s needs Istio, and serviceCluster.identity is not %s", t.Name, name, withSidecars)
+		}
 		if !p.Applies(t) {
 			return nil, refused
 		}

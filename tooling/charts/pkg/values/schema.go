@@ -117,7 +117,7 @@ func identitySchema(w workload.Workload) object {
 func sidecarSchema() object {
 	return closed(object{
 		"revision": text(`^asm-1-[0-9]{2}$`), "id": text(spiffePattern), "gateway": text(spiffePattern), "directPorts": text(`^[1-9][0-9]*(,[1-9][0-9]*)*$`),
-	})
+	}, "gateway")
 }
 
 // flagsSchema allows the flags that keys of the configuration have in x-configures.

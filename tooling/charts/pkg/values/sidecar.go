@@ -22,9 +22,9 @@ const (
 type Sidecar struct {
 	// Revision is the revision of Istio that injects the sidecar.
 	Revision string `json:"revision"`
-	// ID is the SPIFFE ID of the program, and Gateway that of the ingress gateway.
+	// ID is the SPIFFE ID of the program, and Gateway that of the ingress gateway whose requests it accepts, if there is one.
 	ID      string `json:"id"`
-	Gateway string `json:"gateway"`
+	Gateway string `json:"gateway,omitempty"`
 	// DirectPorts are the ports, separated by commas, to which the program connects without the sidecar: those of Azure, where it uses TLS of
 	// its own.
 	DirectPorts string `json:"directPorts"`
@@ -32,6 +32,12 @@ type Sidecar struct {
 
 // sidecars reports whether the programs of the service cluster have sidecars.
 func (c *computation) sidecars() bool { return c.text("serviceCluster", "identity") == withSidecars }
+
+// sidecars reports whether the target has a service cluster whose programs have sidecars.
+func (t Target) sidecars() bool {
+	mode := t.Configuration.Get("serviceCluster", "identity")
+	return mode != nil && mode.Value == withSidecars
+}
 
 // sidecar returns the sidecar of the program, and lets it connect to istiod.
 func (c *computation) sidecar(network *Network) *Sidecar {
@@ -52,8 +58,11 @@ func (c *computation) sidecar(network *Network) *Sidecar {
 	network.Servers = append(network.Servers, Server{istiodNamespace, []int32{istiodPort}})
 	slices.SortFunc(network.Servers, func(a, b Server) int { return strings.Compare(a.Namespace, b.Namespace) })
 	domain := c.text("trustDomain")
-	return &Sidecar{
-		Revision: c.text("serviceCluster", "meshRevision"), ID: mesh.ID{TrustDomain: domain, Peer: c.workload.Peer}.URL().String(),
-		Gateway: "spiffe://" + domain + "/ns/" + workload.GatewayNamespace + "/sa/" + workload.GatewayAccount, DirectPorts: strings.Join(ports, ","),
+	sidecar := &Sidecar{
+		Revision: c.text("serviceCluster", "meshRevision"), ID: mesh.ID{TrustDomain: domain, Peer: c.workload.Peer}.URL().String(), DirectPorts: strings.Join(ports, ","),
 	}
+	if account := c.workload.Gateway(); account != "" {
+		sidecar.Gateway = "spiffe://" + domain + "/ns/" + workload.GatewayNamespace + "/sa/" + account
+	}
+	return sidecar
 }

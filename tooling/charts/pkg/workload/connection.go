@@ -7,15 +7,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// The namespaces of a service cluster that others provide.
+// GatewayNamespace has the ingress gateways. That of ARM takes the place of the ARM front door of a local region.
+const GatewayNamespace = "ingress"
+
+// The service accounts of the gateways: one sends the requests of ARM to the frontend, the other one those of engineers to admin.
 const (
-	// GatewayNamespace has the ingress gateway, which takes the place of the ARM front door of a local region.
-	GatewayNamespace = "aks-istio-ingress"
-	// GatewayAccount is the service account of the gateway.
-	GatewayAccount = "aks-istio-ingressgateway-external"
-	// MonitoringNamespace has Prometheus and the collector of traces.
-	MonitoringNamespace = "monitoring"
+	ARMGateway   = "arm"
+	AdminGateway = "admin"
 )
+
+// MonitoringNamespace has Prometheus and the collector of traces. Others provide it.
+const MonitoringNamespace = "monitoring"
+
+// Gateway returns the service account of the gateway whose requests a workload accepts, or "" if it accepts those of none.
+func (w Workload) Gateway() string {
+	switch w.Peer {
+	case mesh.Frontend:
+		return ARMGateway
+	case mesh.Admin:
+		return AdminGateway
+	}
+	return ""
+}
 
 // intentVerifiers are the workloads that read the public keys of engineers' intents, which admin serves to everybody.
 func intentVerifiers() []mesh.Peer { return []mesh.Peer{mesh.Backend, mesh.ClusterService} }

@@ -87,7 +87,7 @@ type Tables struct {
 	// TopicSpaces lists topic templates by name of the topic space.
 	TopicSpaces      map[string][]string   `json:"topicSpaces"`
 	TopicPermissions map[string]Permission `json:"topicPermissions"`
-	// ServiceAccounts are those of the services, MigrationAccounts and ProvisionAccounts those of the commands that prepare the databases.
+	// ServiceAccounts are those of the services and of the gateways, MigrationAccounts and ProvisionAccounts those of the commands that prepare the databases.
 	ServiceAccounts   map[string]Account `json:"serviceAccounts"`
 	MigrationAccounts map[string]Account `json:"migrationAccounts"`
 	ProvisionAccounts map[string]Account `json:"provisionAccounts"`
@@ -148,6 +148,9 @@ func NewTables(source string) (Tables, error) {
 	}
 	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent} {
 		t.ServiceAccounts[string(peer)] = account(peer)
+	}
+	for _, gateway := range []string{"arm", "admin"} {
+		t.ServiceAccounts["ingress-"+gateway] = Account{"ingress", gateway}
 	}
 	for _, rule := range mesh.Rules() {
 		if rule.Server != mesh.EventGridEmulator || rule.Protocol != mesh.MQTT {

@@ -17,8 +17,9 @@ func main() {
 		Workloads: []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
 	}
 	flags.StringVar(&options.TrustDomain, "trust-domain", "", "trust `domain` of the workloads' certificates")
-	flags.StringVar(&options.Gateway.Namespace, "gateway-namespace", "aks-istio-ingress", "`namespace` of the ingress gateway")
-	flags.StringVar(&options.Gateway.Name, "gateway-service-account", "aks-istio-ingressgateway-external", "service `account` of the ingress gateway")
+	flags.StringVar(&options.ARMGateway.Namespace, "gateway-namespace", "ingress", "`namespace` of the ingress gateways")
+	flags.StringVar(&options.ARMGateway.Name, "arm-gateway", "arm", "service `account` of the ingress gateway of ARM")
+	flags.StringVar(&options.AdminGateway.Name, "admin-gateway", "admin", "service `account` of the ingress gateway of engineers")
 	flags.StringVar(&options.MonitoringNamespace, "monitoring-namespace", "monitoring", "`namespace` of the Prometheus that reads /metrics")
 	operations := flags.Int("operations-port", 9090, "`port` of the workloads with /metrics")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
@@ -39,6 +40,7 @@ func run(arguments []string, operations int, options policy.Options) error {
 		return fmt.Errorf("--operations-port %d is not a port: it must be 1 to %d", operations, math.MaxUint16)
 	}
 	options.OperationsPort = uint16(operations)
+	options.AdminGateway.Namespace = options.ARMGateway.Namespace
 	objects, err := policy.Render(mesh.Rules(), options)
 	if err != nil {
 		return err

@@ -20,8 +20,11 @@ type request struct {
 }
 
 func principal(client mesh.Peer) string {
-	if client == mesh.ARMFrontDoor {
-		return options().TrustDomain + "/ns/aks-istio-ingress/sa/aks-istio-ingressgateway-external"
+	switch client {
+	case mesh.ARMFrontDoor:
+		return options().TrustDomain + "/ns/ingress/sa/arm"
+	case mesh.Engineers:
+		return options().TrustDomain + "/ns/ingress/sa/admin"
 	}
 	return options().TrustDomain + "/ns/" + string(client) + "/sa/" + string(client)
 }

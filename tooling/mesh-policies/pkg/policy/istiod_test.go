@@ -48,10 +48,11 @@ type istioMesh struct {
 	servers map[mesh.Peer]string
 }
 
-// meshOptions are options with a gateway whose certificate the authority of a test can issue.
+// meshOptions are options with a gateway whose certificate the authority of a test can issue. It is both gateways.
 func meshOptions() policy.Options {
 	o := options()
-	o.Gateway = policy.ServiceAccount{Namespace: string(mesh.ARMFrontDoor), Name: string(mesh.ARMFrontDoor)}
+	o.ARMGateway = policy.ServiceAccount{Namespace: string(mesh.ARMFrontDoor), Name: string(mesh.ARMFrontDoor)}
+	o.AdminGateway = o.ARMGateway
 	return o
 }
 

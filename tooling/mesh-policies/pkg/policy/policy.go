@@ -26,9 +26,9 @@ type Options struct {
 	TrustDomain string
 	// Workloads are the workloads that run in the service cluster. The table's other servers are services of Azure.
 	Workloads []mesh.Peer
-	// Gateway is the service account of the ingress gateway. It takes the place of the ARM front door of a local region, and sends the
-	// requests of engineers. The servers authorize engineers by token.
-	Gateway ServiceAccount
+	// ARMGateway is the service account of the ingress gateway that takes the place of the ARM front door of a local region, and AdminGateway
+	// that of the gateway that sends the requests of engineers. The servers authorize engineers by token.
+	ARMGateway, AdminGateway ServiceAccount
 	// OperationsPort is the port of every workload with /metrics, /healthz and /readyz. The calls of the table use other ports.
 	OperationsPort uint16
 	// MonitoringNamespace is the namespace of the Prometheus that reads /metrics.
@@ -43,10 +43,12 @@ func (s ServiceAccount) principal(trustDomain string) string {
 	return trustDomain + "/ns/" + s.Namespace + "/sa/" + s.Name
 }
 
+func (s ServiceAccount) missing() bool { return s.Namespace == "" || s.Name == "" }
+
 // validate returns an error that names the first missing option.
 func (o Options) validate() error {
 	missing := map[string]bool{
-		"TrustDomain": o.TrustDomain == "", "Workloads": len(o.Workloads) == 0, "Gateway": o.Gateway.Namespace == "" || o.Gateway.Name == "",
+		"TrustDomain": o.TrustDomain == "", "Workloads": len(o.Workloads) == 0, "ARMGateway": o.ARMGateway.missing(), "AdminGateway": o.AdminGateway.missing(),
 		"OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
@@ -141,8 +143,10 @@ func principalsOf(rule mesh.Rule, options Options) []string {
 		switch grant.Client {
 		case mesh.Anybody:
 			return []string{"*"}
-		case mesh.ARMFrontDoor, mesh.Engineers:
-			account = options.Gateway
+		case mesh.ARMFrontDoor:
+			account = options.ARMGateway
+		case mesh.Engineers:
+			account = options.AdminGateway
 		}
 		principals = append(principals, account.principal(options.TrustDomain))
 	}

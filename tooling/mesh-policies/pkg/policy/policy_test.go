@@ -23,7 +23,8 @@ func options() policy.Options {
 	return policy.Options{
 		TrustDomain:         "eastus.prod.public.hcpmesh",
 		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
-		Gateway:             policy.ServiceAccount{Namespace: "aks-istio-ingress", Name: "aks-istio-ingressgateway-external"},
+		ARMGateway:          policy.ServiceAccount{Namespace: "ingress", Name: "arm"},
+		AdminGateway:        policy.ServiceAccount{Namespace: "ingress", Name: "admin"},
 		OperationsPort:      9090,
 		MonitoringNamespace: "monitoring",
 	}
@@ -74,11 +75,9 @@ func TestPoliciesAllowWhatServersAllow(t *testing.T) {
 			}
 			method, path = verb, strings.NewReplacer("{", "", "}", "").Replace(pattern)
 		}
-		for _, client := range mesh.Peers() {
-			// The requests of engineers come through the gateway, which takes the place of the front door.
-			want := slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool {
-				return g.Client == client || g.Client == mesh.Anybody || client == mesh.ARMFrontDoor && g.Client == mesh.Engineers
-			})
+		// The requests of engineers come through a gateway.
+		for _, client := range append(mesh.Peers(), mesh.Engineers) {
+			want := slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool { return g.Client == client || g.Client == mesh.Anybody })
 			got := allows(objects, request{server: rule.Server, client: principal(client), method: method, path: path, port: "8443"})
 			if got != want {
 				t.Errorf("%s %s of %s by %s: the policies allow it: %t, the table: %t", method, path, rule.Server, client, got, want)
@@ -102,10 +101,12 @@ func TestPoliciesRefuseOtherCalls(t *testing.T) {
 	objects := render(t)
 	for name, call := range map[string]request{
 		"a method that the table does not have":    {mesh.ClusterService, principal(mesh.Backend), "", "POST", "/hcpmesh.clusterservice.v1.ClusterService/Unknown", "8443"},
-		"a client of another trust domain":         {mesh.Frontend, "other/ns/aks-istio-ingress/sa/aks-istio-ingressgateway-external", "", "GET", "/any", "8443"},
+		"a client of another trust domain":         {mesh.Frontend, "other/ns/ingress/sa/arm", "", "GET", "/any", "8443"},
 		"a client without identity":                {mesh.Frontend, "", "", "GET", "/any", "8443"},
 		"the gateway at Cluster Service":           {mesh.ClusterService, principal(mesh.ARMFrontDoor), "", "POST", "/" + mesh.ClusterServiceAPI + "/GetCluster", "8443"},
-		"a path that admin does not have":          {mesh.Admin, principal(mesh.ARMFrontDoor), "", "DELETE", "/admin/v1/any", "8443"},
+		"a path that admin does not have":          {mesh.Admin, principal(mesh.Engineers), "", "DELETE", "/admin/v1/any", "8443"},
+		"the gateway of ARM at admin":              {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/admin/v1/me", "8443"},
+		"the gateway of engineers at the frontend": {mesh.Frontend, principal(mesh.Engineers), "", "GET", "/any", "8443"},
 		"a workload at admin":                      {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/me", "8443"},
 		"profiles by Prometheus":                   {mesh.Backend, "", "monitoring", "GET", "/debug/pprof/heap", "9090"},
 		"metrics by another namespace":             {mesh.ClusterService, "", "default", "GET", "/metrics", "9090"},
@@ -120,7 +121,7 @@ func TestPoliciesRefuseOtherCalls(t *testing.T) {
 			t.Errorf("the policies refuse Prometheus at %s", workload)
 		}
 	}
-	if !allows(objects, request{mesh.Admin, principal(mesh.ARMFrontDoor), "", "DELETE", "/admin/v1/orphans/any", "8443"}) {
+	if !allows(objects, request{mesh.Admin, principal(mesh.Engineers), "", "DELETE", "/admin/v1/orphans/any", "8443"}) {
 		t.Error("the policies refuse the gateway at admin")
 	}
 }
@@ -200,7 +201,8 @@ func TestRenderRefusesWrongOptions(t *testing.T) {
 		"TrustDomain":            func(o *policy.Options) { o.TrustDomain = "" },
 		"Workloads":              func(o *policy.Options) { o.Workloads = nil },
 		"no workload \"nosuch\"": func(o *policy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
-		"Gateway":                func(o *policy.Options) { o.Gateway.Name = "" },
+		"ARMGateway":             func(o *policy.Options) { o.ARMGateway.Name = "" },
+		"AdminGateway":           func(o *policy.Options) { o.AdminGateway.Namespace = "" },
 		"OperationsPort":         func(o *policy.Options) { o.OperationsPort = 0 },
 		"MonitoringNamespace":    func(o *policy.Options) { o.MonitoringNamespace = "" },
 	} {

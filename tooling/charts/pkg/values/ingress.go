@@ -1,0 +1,110 @@
+package values
+
+import (
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
+)
+
+// ingressChart is the chart of the gateways.
+const ingressChart = "ingress"
+
+// armSource is the service tag from which Resource Manager calls the frontend.
+const armSource = "AzureResourceManager"
+
+// Check is a service that checks each request before a gateway passes it on.
+type Check struct {
+	// Host is the name of a Service: SERVICE.NAMESPACE.svc.
+	Host      string `json:"host"`
+	Namespace string `json:"namespace"`
+	Port      int32  `json:"port"`
+}
+
+// Token is what a gateway requires of the tokens in requests.
+type Token struct {
+	Issuer   string `json:"issuer"`
+	Audience string `json:"audience"`
+}
+
+// Gateway is a gateway of the service cluster, with the program behind it.
+type Gateway struct {
+	Host     string   `json:"host"`
+	Identity Identity `json:"identity"`
+	// Certificate is a certificate in Vault, and the name of the Secret into which the secrets store driver copies it.
+	Certificate string `json:"certificate"`
+	Vault       string `json:"vault"`
+	// Service is the name of the program, of its Service and of its namespace. Port is the port of the Service.
+	Service string `json:"service"`
+	Port    int32  `json:"port"`
+	// Address is the name of the public address, in the resource group ResourceGroup.
+	Address       string `json:"address"`
+	ResourceGroup string `json:"resourceGroup"`
+	// ServiceTags and Ranges are the sources of connections. Without any, the gateway has no address.
+	ServiceTags []string `json:"serviceTags"`
+	Ranges      []string `json:"ranges"`
+	// Token is nil if the program behind the gateway does not verify tokens itself, Check if no service checks the requests.
+	Token *Token `json:"token,omitempty"`
+	Check *Check `json:"check,omitempty"`
+}
+
+// meshValues returns the configuration of Istio.
+func meshValues(c *computation) any {
+	v := map[string]any{"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision")}
+	if check := c.check(); check != nil {
+		v["check"] = check
+	}
+	return v
+}
+
+// ingressValues returns the gateways. MISE checks requests of ARM where the frontend relies on it.
+func ingressValues(c *computation) any {
+	arm, admin := c.gateway(workload.ARMGateway, mesh.Frontend, "frontend"), c.gateway(workload.AdminGateway, mesh.Admin, "admin")
+	arm.ServiceTags, arm.Check = []string{armSource}, c.check()
+	if sources := c.target.Configuration.Get("ingress", "admin", "sources"); sources != nil {
+		for _, item := range sources.Items {
+			if source, _ := item.Value.(string); strings.Contains(source, "/") {
+				admin.Ranges = append(admin.Ranges, source)
+			} else {
+				admin.ServiceTags = append(admin.ServiceTags, source)
+			}
+		}
+	}
+	resources := map[string]int64{}
+	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
+		resources[name] = c.number("ingress", "gateway", "resources", name)
+	}
+	return map[string]any{
+		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "monitoring": workload.MonitoringNamespace,
+		"replicas": c.number("ingress", "gateway", "replicas"), "resources": resources, "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin},
+	}
+}
+
+// gateway returns a gateway without its sources. key is that of the program behind it.
+func (c *computation) gateway(name string, peer mesh.Peer, key string) *Gateway {
+	w, _ := workload.Find(peer)
+	c.workload = workload.Workload{Key: []string{"ingress", name}}
+	g := &Gateway{
+		Host: c.own("host"), Identity: c.identity("managedIdentity"), Certificate: c.own("certificate", "name"), Vault: c.text("keyVaults", "service"),
+		Service: string(peer), Port: w.Ports[mesh.HTTP].Number,
+		Address: c.text("serviceCluster", "name") + "-" + name, ResourceGroup: c.text("resourceGroups", "serviceCluster"),
+		ServiceTags: []string{}, Ranges: []string{},
+	}
+	if c.text(key, "authentication", "mode") == "token" {
+		g.Token = &Token{Issuer: c.text(key, "authentication", "issuer"), Audience: c.text(key, "authentication", "audience")}
+	}
+	return g
+}
+
+// check returns MISE, if the frontend relies on it.
+func (c *computation) check() *Check {
+	if c.text("frontend", "authentication", "mode") != "sidecar" {
+		return nil
+	}
+	host, port, ok := addressIn(c.text("frontend", "authentication", "checkUrl"))
+	namespace, inside := clusterNamespace(host)
+	if !ok || !inside {
+		c.fail("frontend.authentication.checkUrl: %s is no Service of the cluster", strings.TrimSpace(host))
+	}
+	return &Check{Host: host, Namespace: namespace, Port: port}
+}
