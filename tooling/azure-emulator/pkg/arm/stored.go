@@ -53,16 +53,18 @@ func putStored(c *call, old, wanted *Resource) error {
 			return badRequest("PropertyChangeNotAllowed", "Changing property 'properties.%s' is not allowed.", path)
 		}
 	}
-	if err := c.checkReferences(wanted); err != nil {
+	computed := map[string]any{}
+	if t.computed != nil {
+		computed = t.computed(wanted)
+	}
+	if err := c.checkReferences(wanted, computed); err != nil {
 		return err
 	}
 	if err := c.setIdentity(old, wanted); err != nil {
 		return err
 	}
-	if t.computed != nil {
-		for path, value := range t.computed(wanted) {
-			setAt(wanted.Properties, path, value)
-		}
+	for path, value := range computed {
+		setAt(wanted.Properties, path, value)
 	}
 	if created, _ := valueAt(wanted.Properties, t.principal).(string); created != "" {
 		if err := c.tx.Put(principals, created, wanted.ID); err != nil {
@@ -142,10 +144,14 @@ func (c *call) checkLocation(k *resourceType, old, wanted *Resource) error {
 	return nil
 }
 
-// checkReferences returns an error if a property is the ID of a resource of an emulated type that does not exist.
-func (c *call) checkReferences(wanted *Resource) error {
+// checkReferences returns an error if a property is the ID of a resource of an emulated type that does not exist. It skips the properties that
+// the provider computes, by their paths: a client that sends a resource as it read it sends them, too.
+func (c *call) checkReferences(wanted *Resource, computed map[string]any) error {
 	var check func(path string, value any) error
 	check = func(path string, value any) error {
+		if _, skip := computed[strings.TrimPrefix(path, "properties.")]; skip {
+			return nil
+		}
 		switch v := value.(type) {
 		case map[string]any:
 			for name, inner := range v {

@@ -228,6 +228,20 @@ func TestSystemAssignedIdentity(t *testing.T) {
 	wantError(t, err, http.StatusBadRequest, "RoleAssignmentUpdateNotPermitted")
 }
 
+// TestClusterCanBeSentAsItWasRead sends a cluster with all properties that the provider computed, and one more of a newer api-version.
+func TestClusterCanBeSentAsItWasRead(t *testing.T) {
+	client := newGeneric(t, start(t, emulator.Options{}))
+	client.put(clusterID, aksVersion, located(map[string]any{"dnsPrefix": "svc", "addonProfiles": map[string]any{"azureKeyvaultSecretsProvider": map[string]any{"enabled": true}}}))
+	read, err := client.GetByID(t.Context(), clusterID, aksVersion, nil)
+	must(t, read, err)
+	properties := read.Properties.(map[string]any)
+	properties["serviceMeshProfile"] = map[string]any{"mode": "Istio"}
+	delete(properties, "provisioningState")
+	if sent := client.put(clusterID, "2026-02-01", armresources.GenericResource{Location: read.Location, Properties: properties}); property(t, sent, "serviceMeshProfile", "mode") != "Istio" {
+		t.Errorf("the cluster has the properties %v", sent.Properties)
+	}
+}
+
 // TestStoredResourcesNeedARole checks that the types of the catalogue are authorized as all others.
 func TestStoredResourcesNeedARole(t *testing.T) {
 	azure := startWithRoles(t, emulator.Options{})
