@@ -6,6 +6,7 @@ import "regexp"
 const (
 	aksVersion      = "2024-05-01"
 	aksMeshVersion  = "2026-02-01"
+	actionsVersion  = "2023-01-01"
 	alertsVersion   = "2023-03-01"
 	cdnVersion      = "2024-02-01"
 	cosmosVersion   = "2024-05-15"
@@ -85,6 +86,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.ContainerRegistry/registries/cacheRules", registryVersion, false, true, storedType{immutable: []string{"sourceRepository", "targetRepository"}}},
 
 		{"Microsoft.Monitor/accounts", monitorVersion, true, false, storedType{computed: monitorWorkspace}},
+		{"Microsoft.Insights/actionGroups", actionsVersion, true, false, storedType{global: true}},
 		{"Microsoft.AlertsManagement/prometheusRuleGroups", alertsVersion, true, false, storedType{}},
 	} {
 		stored := e.storedType

@@ -283,6 +283,53 @@ func TestReleasesReplaceCaches(t *testing.T) {
 	}
 }
 
+// TestAlertsNotifyTheirReceivers checks that each alert has the action group of its severity, and that alerts without receivers have none.
+func TestAlertsNotifyTheirReceivers(t *testing.T) {
+	azuretest.Programs(t)
+	hook := map[string]any{"name": "on-call", "endpoint": "https://hooks.example.com/alerts", "objectId": "5ef6b126-3d80-5621-babb-69d461225910", "identifierUri": "api://hooks"}
+	for reason, c := range map[string]struct {
+		pages, tickets map[string]any
+		severities     []string
+	}{
+		"nobody":               {map[string]any{"emails": []any{}, "webhooks": []any{}}, map[string]any{"emails": []any{}, "webhooks": []any{}}, nil},
+		"a webhook for pages":  {map[string]any{"emails": []any{}, "webhooks": []any{hook}}, map[string]any{"emails": []any{}, "webhooks": []any{}}, []string{"page"}},
+		"two teams and a hook": {map[string]any{"emails": []any{"a@example.com", "b@example.com"}, "webhooks": []any{hook}}, map[string]any{"emails": []any{"a@example.com"}, "webhooks": []any{}}, []string{"page", "ticket"}},
+	} {
+		d := &deploy{scope: variables.Region, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
+			change: func(config map[string]any) {
+				config["telemetry"].(map[string]any)["alertReceivers"] = map[string]any{"pages": c.pages, "tickets": c.tickets}
+			}}
+		plan, err := d.workspace(t).Plan(t.Context(), false, false)
+		if err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		groups, alerts := 0, 0
+		for _, change := range plan.Pending() {
+			if strings.HasPrefix(change.Address, "azapi_resource.action_group[") {
+				groups++
+			}
+			if !strings.HasPrefix(change.Address, "azapi_resource.alerts[") {
+				continue
+			}
+			for _, rule := range change.Change.After["body"].(map[string]any)["properties"].(map[string]any)["rules"].([]any) {
+				rule := rule.(map[string]any)
+				labels, _ := rule["labels"].(map[string]any)
+				severity, _ := labels["severity"].(string)
+				actions, _ := rule["actions"].([]any)
+				if notifies := slices.Contains(c.severities, severity); notifies != (len(actions) == 1) || notifies && !strings.HasSuffix(actions[0].(map[string]any)["actionGroupId"].(string), "-"+severity) {
+					t.Errorf("%s: the alert %v with the severity %q has the actions %v", reason, rule["alert"], severity, actions)
+				}
+				if rule["alert"] != nil {
+					alerts++
+				}
+			}
+		}
+		if groups != len(c.severities) || alerts == 0 {
+			t.Errorf("%s: the plan has %d action groups and %d alerts", reason, groups, alerts)
+		}
+	}
+}
+
 // TestPlanRejectsWrongBodies checks that a plan finds a property that Azure does not have, without a network.
 func TestPlanRejectsWrongBodies(t *testing.T) {
 	azuretest.Programs(t)
