@@ -2,6 +2,7 @@ package chart
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -52,18 +53,20 @@ func newValueAxis(low, high float64, unit Unit, limit *Limit, wanted int) valueA
 	return axis
 }
 
-// secondSteps are the distances of ticks of durations above a second, in seconds.
-var secondSteps = []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400, 5 * 86400, 10 * 86400, 20 * 86400, 50 * 86400, 100 * 86400}
+// secondSteps are the distances of ticks of durations between a second and a day, in seconds. Longer ones are decimal numbers of days.
+var secondSteps = []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, day}
+
+// day is the number of seconds of a day.
+const day = 86400.0
 
 // step returns the least suitable distance of ticks that is not below a distance.
 func (u Unit) step(least float64) float64 {
 	switch {
+	case u == Seconds && least > secondSteps[len(secondSteps)-1]:
+		return day * decimalStep(least/day)
 	case u == Seconds && least > 0.5:
-		for _, step := range secondSteps {
-			if step >= least {
-				return step
-			}
-		}
+		i, _ := slices.BinarySearch(secondSteps, least)
+		return secondSteps[i]
 	case u == Bytes && least > 1:
 		unit := math.Pow(1024, math.Floor(math.Log(least)/math.Log(1024)))
 		return unit * decimalStep(least/unit)
@@ -89,9 +92,9 @@ func (u Unit) formatTick(value, step float64) string {
 	size := math.Abs(value)
 	if u == Seconds { // 60 s and not 1 min next to 30 s
 		size = math.Max(step, 1e-6)
-		for _, larger := range []float64{86400, 3600, 60} {
+		for _, larger := range []float64{day, 3600, 60} {
 			if step >= larger && math.Mod(step, larger) == 0 {
-				return trimZeros(strconv.FormatFloat(value/larger, 'f', 0, 64)) + map[float64]string{86400: " d", 3600: " h", 60: " min"}[larger]
+				return trimZeros(strconv.FormatFloat(value/larger, 'f', 0, 64)) + map[float64]string{day: " d", 3600: " h", 60: " min"}[larger]
 			}
 		}
 		if step >= 0.1 {

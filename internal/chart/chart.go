@@ -96,7 +96,8 @@ func (l *Limit) Text(unit Unit) string {
 // Row is the summary of a series.
 type Row struct {
 	Name string
-	// Last is the last value and Max the largest one, formatted in the unit. Numbers have no Max. A series without values has neither.
+	// Last is the value at the end of the period and Max the largest one, formatted in the unit. A series that ended before has no Last, so that
+	// what is over is not shown as current.
 	Last, Max string
 	// Bad is true if the last value is beyond the limit.
 	Bad bool
@@ -108,7 +109,8 @@ type Row struct {
 // maxLines is the number of series that a chart draws: those with the largest values.
 const maxLines = 24
 
-// Rows returns the summaries of all series, those with the largest last values first.
+// Rows returns the summaries of all series: those beyond the limit first, and then those with the largest last values, or the smallest ones if
+// values below the limit are bad.
 func (c *Chart) Rows() []Row {
 	series := slices.Clone(c.Series)
 	slices.SortStableFunc(series, func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
@@ -120,6 +122,9 @@ func (c *Chart) Rows() []Row {
 				continue
 			}
 			row.last = p.Value
+			if c.ended(p.Time) {
+				row.last = math.NaN()
+			}
 			if !(row.max >= p.Value) {
 				row.max = p.Value
 			}
@@ -127,33 +132,41 @@ func (c *Chart) Rows() []Row {
 		row.Last, row.Max, row.Bad = c.Unit.Format(row.last), c.Unit.Format(row.max), c.Limit.Bad(row.last)
 		rows[i] = row
 	}
-	sortRows(rows)
+	sortRows(rows, c.Limit)
 	return rows
 }
 
-// Rows returns the values, those beyond the limit first, and then the largest.
+// ended reports whether a series with the last point at a time ended before the end of the period.
+func (c *Chart) ended(at time.Time) bool { return c.Step > 0 && c.To.Sub(at) > c.Step+c.Step/2 }
+
+// Rows returns the values in the order of the rows of a Chart.
 func (n *Numbers) Rows() []Row {
 	rows := make([]Row, len(n.Values))
 	for i, v := range n.Values {
 		rows[i] = Row{Name: v.Name, Last: n.Unit.Format(v.Value), Bad: n.Limit.Bad(v.Value), index: i, last: v.Value, max: v.Value}
 	}
-	sortRows(rows)
-	slices.SortStableFunc(rows, func(a, b Row) int {
-		switch {
-		case a.Bad && !b.Bad:
-			return -1
-		case b.Bad && !a.Bad:
-			return 1
-		}
-		return 0
-	})
+	sortRows(rows, n.Limit)
 	return rows
 }
 
-// sortRows sorts by the last value, largest first, and then by name. Rows without a value are last.
-func sortRows(rows []Row) {
+// sortRows sorts the worst values first: those beyond the limit, and then the largest, or the smallest if values below the limit are bad.
+// Rows without a value are last.
+func sortRows(rows []Row, limit *Limit) {
+	rank := func(r Row) int {
+		switch {
+		case r.Bad:
+			return 0
+		case math.IsNaN(r.last):
+			return 2
+		}
+		return 1
+	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(b.max, a.max), cmp.Compare(a.Name, b.Name)) // NaN is the least
+		first, second := a, b
+		if limit != nil && limit.Below {
+			first, second = b, a
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(second.last, first.last), cmp.Compare(second.max, first.max), cmp.Compare(a.Name, b.Name))
 	})
 }
 

@@ -209,15 +209,41 @@ func TestPNGRefusesSizes(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	c := hour("", Seconds, &Limit{Value: 2}, Series{"b", []Point{{noon, 3}, {noon.Add(time.Minute), 1}}}, Series{"a", []Point{{noon, 1}, {noon.Add(time.Minute), 2.5}, {noon.Add(2 * time.Hour), 9}}},
-		Series{"none", nil}, Series{"not a number", []Point{{noon, math.NaN()}}})
+	at := func(minute int, value float64) Point {
+		return Point{noon.Add(time.Duration(minute) * time.Minute), value}
+	}
+	c := hour("", Seconds, &Limit{Value: 2}, Series{"b", []Point{at(0, 3), at(60, 1)}}, Series{"a", []Point{at(0, 1), at(59, 2.5), at(120, 9)}}, Series{"ended", []Point{at(0, 4), at(58, 3)}},
+		Series{"none", nil}, Series{"not a number", []Point{at(60, math.NaN())}})
 	var got []string
 	for _, row := range c.Rows() {
 		got = append(got, fmt.Sprintf("%s %s %s %v", row.Name, row.Last, row.Max, row.Bad))
 	}
-	want := []string{"a 2.5 s 2.5 s true", "b 1 s 3 s false", "none – – false", "not a number – – false"}
+	want := []string{"a 2.5 s 2.5 s true", "b 1 s 3 s false", "ended – 4 s false", "none – – false", "not a number – – false"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestRowsBeginWithWorst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit *Limit
+		want  string
+	}{
+		"no limit":    {nil, "large medium small none"},
+		"from":        {&Limit{Value: 2}, "large medium small none"},
+		"below":       {&Limit{Value: 2, Below: true}, "small medium large none"},
+		"below all":   {&Limit{Value: 9, Below: true}, "small medium large none"},
+		"below none":  {&Limit{Value: 0, Below: true}, "small medium large none"},
+		"beyond none": {&Limit{Value: 9}, "large medium small none"},
+	} {
+		n := &Numbers{Limit: tc.limit, Values: []Value{{"none", math.NaN()}, {"medium", 2}, {"large", 3}, {"small", 1}}}
+		var got []string
+		for _, row := range n.Rows() {
+			got = append(got, row.Name)
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %v, want %s", name, got, tc.want)
+		}
 	}
 }
 
@@ -294,6 +320,7 @@ func TestValueAxis(t *testing.T) {
 		"milliseconds":            {0, 0.031, Seconds, nil, "0 ms 20 ms 40 ms"},
 		"minutes":                 {0, 1300, Seconds, nil, "0 min 10 min 20 min 30 min"},
 		"days":                    {0, 30 * 86400, Seconds, nil, "0 d 10 d 20 d 30 d"},
+		"a year":                  {0, 365 * 86400, Seconds, nil, "0 d 200 d 400 d"},
 		"bytes":                   {0, 3 << 20, Bytes, nil, "0 B 1 MiB 2 MiB 3 MiB"},
 		"negative":                {-0.4, 1, Share, nil, "−50 % 0 % 50 % 100 %"},
 		"yes or no":               {1, 1, YesOrNo, &Limit{Value: 1, Below: true}, "no yes"},

@@ -47,11 +47,11 @@ func noData(c canvas, r rect) {
 func (c *Chart) draw(on canvas, r rect) {
 	r = heading(on, r, c.Title, c.Meaning)
 	rows := c.Rows()
-	if !slices.ContainsFunc(rows, func(row Row) bool { return finite(row.last) }) {
+	if !slices.ContainsFunc(rows, func(row Row) bool { return finite(row.max) }) {
 		noData(on, r)
 		return
 	}
-	rows = slices.DeleteFunc(rows, func(row Row) bool { return !finite(row.last) })
+	rows = slices.DeleteFunc(rows, func(row Row) bool { return !finite(row.max) })
 	drawn := slices.Clone(rows)
 	slices.SortStableFunc(drawn, func(a, b Row) int { return cmp.Compare(b.max, a.max) })
 	drawn = drawn[:min(len(drawn), maxLines)]
@@ -105,12 +105,13 @@ func (c *Chart) plot(on canvas, r rect, drawn []Row) {
 	for i := len(drawn) - 1; i >= 0; i-- { // the first series is on top
 		s := seriesStroke(drawn[i].index)
 		for _, part := range c.parts(series[drawn[i].index].Points) {
-			line := make([]point, len(part))
+			line, s := make([]point, len(part)), s
 			for j, p := range part {
 				line[j] = point{x(p.Time.Sub(c.From).Seconds()), y(p.Value)}
 			}
 			if len(line) == 1 { // a point without neighbors is a short line
-				line = []point{{line[0].x - 1.5, line[0].y}, {line[0].x + 1.5, line[0].y}}
+				line = []point{{line[0].x - 2, line[0].y}, {line[0].x + 2, line[0].y}}
+				s.width, s.dash = 3, 0
 			} else if len(drawn) == 1 {
 				zero := y(math.Max(axis.low, 0))
 				below := s.paint

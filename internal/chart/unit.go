@@ -4,7 +4,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Unit is the unit of values.
@@ -49,7 +48,6 @@ func (u Unit) scale(size, value float64) (scaled float64, suffix string) {
 	case Share:
 		return 100 * value, " %"
 	case Seconds:
-		day := (24 * time.Hour).Seconds()
 		switch {
 		case size == 0:
 			return value, " s"

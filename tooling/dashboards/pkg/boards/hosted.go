@@ -12,12 +12,12 @@ func hosted() *dashboard.Dashboard {
 		Rows: []dashboard.Row{
 			{Title: "Region", Panels: []dashboard.Panel{
 				bad(graph("Unavailable clusters", "Clusters whose API does not answer, by provision shard.", chart.Count,
-					query(`count by (shard) ((monitor_cluster_api_up == 0) * on (cluster_uid) group_left (shard) max by (cluster_uid, shard) (monitor_cluster_info))`, "{{shard}}")),
+					query(`sum by (shard) ((1 - monitor_cluster_api_up) * on (cluster_uid) group_left (shard) max by (cluster_uid, shard) (monitor_cluster_info))`, "{{shard}}")),
 					dashboard.From(1), "docs/operators/hosted-api.md#the-api-of-a-cluster-is-away"),
 				graph("Concerns", "Clusters with a concern, by concern and whose fault it is.", chart.Count,
 					query(`count by (concern, fault) (monitor_cluster_concern)`, "{{concern}}: {{fault}}")),
 				bad(graph("Unreachable shards", "Time for which most clusters of a provision shard have not answered.", chart.Seconds,
-					query(`time() - max by (shard) (monitor_shard_unreachable)`, "{{shard}}")),
+					query(`time() - max by (shard) (monitor_shard_unreachable) or 0 * sum by (shard) (monitor_clusters_expected)`, "{{shard}}")),
 					dashboard.From(60), "docs/operators/hosted-api.md#the-apis-of-a-management-cluster-are-away"),
 			}},
 			{Title: "Cluster", Panels: []dashboard.Panel{

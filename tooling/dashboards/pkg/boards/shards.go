@@ -15,7 +15,7 @@ func shards() *dashboard.Dashboard {
 					query(`time() - max by (shard) (cluster_service_agent_last_heartbeat_seconds{shard=~"$shard"})`, "{{shard}}")),
 					dashboard.From(300), "docs/operators/shards.md#runbook-an-agent-does-not-respond"),
 				bad(graph("Components", "1 for each component of the management cluster that answered that it is ready.", chart.YesOrNo,
-					query(`max by (component, shard) (admin_component_up{shard=~"$shard"})`, "{{shard}} {{component}}")),
+					query(`max by (component, shard) (admin_component_up{shard=~"$shard",shard!=""})`, "{{shard}} {{component}}")),
 					dashboard.Below(1), "docs/operators/component-away.md"),
 			}},
 			{Title: "Changes", Panels: []dashboard.Panel{
