@@ -178,7 +178,7 @@ func Describe(stateDir string) (Endpoints, error) {
 	if err != nil {
 		return Endpoints{}, fmt.Errorf("reading region.json of the region in %s: %w", dir, err)
 	}
-	r := &Region{state: s}
+	r := &Region{state: s, config: Config{With: s.record.With}}
 	for i, name := range s.record.ManagementClusters {
 		r.clusters = append(r.clusters, &managementCluster{name: name, index: i})
 	}

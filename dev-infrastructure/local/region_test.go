@@ -447,3 +447,20 @@ func TestStateFolderKeepsItsSettings(t *testing.T) {
 		t.Errorf("a folder without a region: %v", err)
 	}
 }
+
+// TestDescribeHasOptionalParts checks that the parts that a region was started with have endpoints, and others have none.
+func TestDescribeHasOptionalParts(t *testing.T) {
+	for _, with := range [][]string{nil, {WithObservability}} {
+		s := &state{dir: t.TempDir()}
+		if err := s.reconcile(&Config{TrustDomain: DefaultTrustDomain, With: with}, 18400); err != nil {
+			t.Fatal(err)
+		}
+		e, err := Describe(s.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := len(with) > 0; (e.Prometheus != "") != want || (e.Alertmanager != "") != want {
+			t.Errorf("with %v: Prometheus is at %q and Alertmanager at %q", with, e.Prometheus, e.Alertmanager)
+		}
+	}
+}

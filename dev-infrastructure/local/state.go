@@ -29,6 +29,8 @@ type record struct {
 	Location           string   `json:"location"`
 	TrustDomain        string   `json:"trustDomain"`
 	ManagementClusters []string `json:"managementClusters"`
+	// With are the optional parts of the last start, so that Describe returns their endpoints.
+	With []string `json:"with,omitempty"`
 }
 
 // AlreadyRunning is the error for a state folder that another supervisor uses.
@@ -118,7 +120,7 @@ func (s *state) reconcile(config *Config, basePort int) error {
 	case len(r.ManagementClusters) > len(clusters):
 		return fmt.Errorf("managementClusters: the region in %s has %d already; remove it with `hcpctl region down --purge` first", s.dir, len(r.ManagementClusters))
 	}
-	r.TrustDomain, r.Location, r.ManagementClusters, r.BasePort = config.TrustDomain, config.Location, clusters, basePort
+	r.TrustDomain, r.Location, r.ManagementClusters, r.BasePort, r.With = config.TrustDomain, config.Location, clusters, basePort, config.With
 	if r.PostgresDir == "" {
 		r.PostgresDir = s.choosePostgresDir()
 	}
