@@ -40,6 +40,9 @@ func TestAlertHistory(t *testing.T) {
 		fires("OfRegion", map[string]string{"severity": "page"}),
 		fires("TicketOfRegion", map[string]string{"severity": "ticket"}),
 		pending,
+		{Record: "monitor_cluster_concern", Expr: "vector(1)", Labels: map[string]string{"cluster_uid": "u1", "concern": "slow"}},
+		fires("OfConcern", map[string]string{"severity": "ticket", "concern": "slow"}),
+		fires("OfOtherConcern", map[string]string{"severity": "ticket", "concern": "api_hangs"}),
 	}}}))
 	config := write("prometheus.yaml", fmt.Sprintf("global: {evaluation_interval: 1s}\nrule_files: [%q]\n", rules))
 	address := serve(t, t.Context(), filepath.Join(programs, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
@@ -59,10 +62,11 @@ func TestAlertHistory(t *testing.T) {
 		}
 		var got []string
 		for _, a := range fired {
-			got = append(got, fmt.Sprintf("%s %s %q %v, ended %v", a.Name, a.Severity, a.Shard, a.Cluster, !a.End.IsZero()))
+			got = append(got, fmt.Sprintf("%s %s %q %v %q, ended %v", a.Name, a.Severity, a.Shard, a.Cluster, a.Concern, !a.End.IsZero()))
 		}
 		slices.Sort(got)
-		want := []string{`OfCluster ticket "mgmt-1" true, ended false`, `OfRegion page "" false, ended false`, `OfShard ticket "mgmt-1" false, ended false`}
+		want := []string{`OfCluster ticket "mgmt-1" true "", ended false`, `OfConcern ticket "" false "slow", ended false`,
+			`OfRegion page "" false "", ended false`, `OfShard ticket "mgmt-1" false "", ended false`}
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Errorf("-want +got:\n%s", diff)
 		}

@@ -35,6 +35,8 @@ type Alert struct {
 	// Shard is the provision shard that the alert is about; empty for alerts about the region. Cluster is true for alerts about the cluster.
 	Shard   string
 	Cluster bool
+	// Concern is the concern that the alert is about, if it is about all clusters with a concern. The cluster had it while the alert fired.
+	Concern string
 	// Start is when the alert began to fire, or the beginning of the period if it fired then. End is when it ended; zero if it fired at the end of the
 	// period. Both are accurate to the step of the query.
 	Start, End time.Time
@@ -52,8 +54,8 @@ func New(url string, transport http.RoundTripper) (*History, error) {
 	return &History{promv1.NewAPI(client)}, nil
 }
 
-// Of returns the alerts about a cluster, about its provision shard, which may be empty, and the pages about the region, that fired within a
-// period. Alerts that fired for less than the step, which is a ten-thousandth of the period and at least 15 seconds, can be missing.
+// Of returns the alerts about a cluster, about a concern that it had, about its provision shard, which may be empty, and the pages about the
+// region, that fired within a period. Alerts that fired for less than the step, which is a ten-thousandth of the period and at least 15 seconds, can be missing.
 func (h *History) Of(ctx context.Context, cluster adminv1.Cluster, from, to time.Time) ([]Alert, error) {
 	step := max(minStep, time.Duration(math.Ceil(to.Sub(from).Seconds()/maxPoints))*time.Second)
 	value, _, err := h.api.QueryRange(ctx, selector(cluster), promv1.Range{Start: from, End: to, Step: step}, promv1.WithLimit(maxSeries))
@@ -77,7 +79,8 @@ func unavailable(cause error) error {
 
 // selector returns the query for the alerts that concern a cluster. Prometheus exports ALERTS for each alert that is pending or fires.
 func selector(cluster adminv1.Cluster) string {
-	query := fmt.Sprintf(`ALERTS{alertstate="firing",cluster_uid=%q} or ALERTS{alertstate="firing",severity="page",cluster_uid="",shard=""}`, cluster.UID)
+	query := fmt.Sprintf(`ALERTS{alertstate="firing",cluster_uid=%[1]q} or ALERTS{alertstate="firing",severity="page",cluster_uid="",shard=""}`+
+		` or ALERTS{alertstate="firing",cluster_uid="",shard="",concern!=""} and on (concern) monitor_cluster_concern{cluster_uid=%[1]q}`, cluster.UID)
 	if cluster.ProvisionShard != "" {
 		query += fmt.Sprintf(` or ALERTS{alertstate="firing",cluster_uid="",shard=%q}`, cluster.ProvisionShard)
 	}
@@ -96,7 +99,8 @@ func firing(series *model.SampleStream, step time.Duration, to time.Time) []Aler
 			}
 			alerts = append(alerts, Alert{
 				Name: string(series.Metric[model.AlertNameLabel]), Severity: string(series.Metric["severity"]),
-				Shard: string(series.Metric["shard"]), Cluster: series.Metric["cluster_uid"] != "", Start: at,
+				Shard: string(series.Metric["shard"]), Cluster: series.Metric["cluster_uid"] != "",
+				Concern: string(series.Metric["concern"]), Start: at,
 			})
 		}
 		last = at

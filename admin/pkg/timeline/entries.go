@@ -225,6 +225,8 @@ func (c *collector) addAlerts(fired []alerts.Alert) {
 			about = "the cluster"
 		case a.Shard != "":
 			about = "the provision shard " + a.Shard
+		case a.Concern != "":
+			about = "clusters with the concern " + a.Concern
 		}
 		e := adminv1.TimelineEntry{Time: a.Start, Layer: adminv1.LayerAlerts, Kind: adminv1.TimelineAlert, ID: a.Name,
 			Summary: fmt.Sprintf("The alert %s about %s fired. Its severity is %s.", a.Name, about, a.Severity)}

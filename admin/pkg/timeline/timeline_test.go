@@ -93,6 +93,7 @@ func sources() timeline.Sources {
 			{Name: "ClusterConcern", Severity: "ticket", Shard: "mgmt-1", Cluster: true, Start: at(37), End: at(44)},
 			{Name: "AgentSilent", Severity: "page", Shard: "mgmt-1", Start: at(56)},
 			{Name: "CosmosDBAway", Severity: "page", Start: at(57)},
+			{Name: "ClustersWithConcern", Severity: "ticket", Concern: "etcd_fails", Start: at(58)},
 		},
 	}
 }
@@ -141,6 +142,7 @@ func TestTimeline(t *testing.T) {
 		"00:55 region Outage mgmt-1-maestro-agent is Unreachable. It says: connection refused",
 		"00:56 alerts Alert The alert AgentSilent about the provision shard mgmt-1 fired. Its severity is page.",
 		"00:57 alerts Alert The alert CosmosDBAway about the region fired. Its severity is page.",
+		"00:58 alerts Alert The alert ClustersWithConcern about clusters with the concern etcd_fails fired. Its severity is ticket.",
 	}
 	if diff := cmp.Diff(want, lines(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -199,7 +201,7 @@ func TestPartialTimeline(t *testing.T) {
 	for i := range timeline.MaxEntries {
 		s.Access = append(s.Access, adminv1.AccessRecord{Properties: adminv1.AccessRecordProperties{Time: at(1), Action: fmt.Sprint(i), Outcome: "succeeded"}})
 	}
-	if got = timeline.Of(s, at(0), at(60)); len(got.Entries) != timeline.MaxEntries || got.Omitted != 11 || got.Entries[len(got.Entries)-1].Kind != adminv1.TimelineAlert {
+	if got = timeline.Of(s, at(0), at(60)); len(got.Entries) != timeline.MaxEntries || got.Omitted != 12 || got.Entries[len(got.Entries)-1].Kind != adminv1.TimelineAlert {
 		t.Errorf("%d entries and %d omitted ones", len(got.Entries), got.Omitted)
 	}
 }
