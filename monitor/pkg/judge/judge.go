@@ -243,7 +243,8 @@ func insideFailsAlone(now time.Time, outside, inside *state) bool {
 }
 
 // explainSilence returns why an API does not answer outside, from what HyperShift reports about the parts of its control plane: a part
-// that is not available is the cause; if all are available for long enough, it is the way to them.
+// that is not available is the cause; if all are available for long enough, it is the way to them. A part that became available just now does
+// not count yet: the way is not broken while an API that was repaired waits for the next probe.
 func explainSilence(now time.Time, cluster *Cluster, kind Kind, seen *state) (because Kind, evidence string) {
 	evidence = seen.evidence()
 	switch {
@@ -251,7 +252,7 @@ func explainSilence(now time.Time, cluster *Cluster, kind Kind, seen *state) (be
 		return EtcdFails, evidence + "; HyperShift reports that etcd is not available"
 	case cluster.APIServer.Status == partUnavailable:
 		return kind, evidence + "; HyperShift reports that kube-apiserver is not available"
-	case cluster.APIServer.Status == partAvailable && now.Sub(seen.since) >= partDelay:
+	case cluster.APIServer.Status == partAvailable && min(now.Sub(seen.since), now.Sub(cluster.APIServer.Since)) >= partDelay:
 		return WayBroken, evidence + "; HyperShift reports that kube-apiserver is available"
 	}
 	return kind, evidence

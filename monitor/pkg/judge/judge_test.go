@@ -63,6 +63,9 @@ func TestJudge(t *testing.T) {
 			outside: repeated(fact.ConnectTimeout, 9), want: down(WayBroken)},
 		"the report from inside may be older than the outage": {cluster: with(func(c *Cluster) { c.APIServer = part("True") }),
 			outside: repeated(fact.ConnectTimeout, 4), want: down(APIUnreachable)},
+		"an API server that was repaired just now waits for the next probe": {cluster: with(func(c *Cluster) {
+			c.APIServer = Part{Status: "True", Since: start.Add(80 * time.Second)}
+		}), outside: repeated(fact.Refused, 9), want: down(APIUnreachable)},
 		"silence, and the API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("True") }),
 			outside: repeated(fact.Refused, 9), want: down(APIUnreachable)},
 		"a hung API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer = part("False") }), outside: repeated(fact.Timeout, 9), want: down(APIHangs)},
