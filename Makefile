@@ -107,7 +107,7 @@ alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with
 # `make test` runs one drill if Prometheus and Alertmanager were built.
 drills: third-party postgresql ## make alerts fire in a local region, through a real Prometheus and Alertmanager, and end
 	tooling/third-party/build.sh observability
-	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 60m -v ./test/drills -drills-all
+	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 90m -parallel 5 -v ./test/drills -drills-all
 
 monitor-scale: ## create and delete 500 clusters that monitor probes, and measure a replica with 10,000 that is killed (ten minutes)
 	go test -count=1 -timeout 20m -v -run TestReplicasShareClusters ./monitor/pkg/app -clusters=500

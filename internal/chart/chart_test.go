@@ -289,7 +289,7 @@ func TestFormat(t *testing.T) {
 		value float64
 		want  string
 	}{
-		{Count, 0, "0"}, {Count, 1, "1"}, {Count, 1.0345, "1.03"}, {Count, 9999, "9999"}, {Count, 12345, "12.3 k"}, {Count, 2.5e6, "2.5 M"}, {Count, -3, "−3"}, {Count, -0.0, "0"},
+		{Count, 0, "0"}, {Count, 1, "1"}, {Count, 1.0345, "1.03"}, {Count, 9999, "9999"}, {Count, 12345, "12.3 k"}, {Count, 2.5e6, "2.5 M"}, {Count, -3, "−3"}, {Count, math.Copysign(0, -1), "0"},
 		{PerSecond, 0.0123, "0.012 /s"}, {PerSecond, 25000, "25 k/s"},
 		{Share, 0.0005, "0.05 %"}, {Share, 0.973, "97.3 %"}, {Share, 1, "100 %"}, {Share, 0.9999, "100 %"},
 		{Seconds, 0, "0 s"}, {Seconds, 0.000123, "123 µs"}, {Seconds, 0.25, "250 ms"}, {Seconds, 90, "90 s"}, {Seconds, 1200, "20 min"}, {Seconds, 86400, "24 h"}, {Seconds, 30 * 86400, "30 d"},

@@ -211,7 +211,7 @@ func TestDrills(t *testing.T) {
 		webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}
 		server := httptest.NewServer(webhook)
 		t.Cleanup(server.Close)
-		startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL)
+		startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, "127.0.0.1:0")
 		eventually.Holds(t, deadline, "the alert that always fires arrives", func() error {
 			if status := webhook.status(alert("Watchdog")); status != "firing" {
 				return fmt.Errorf("its status is %q", status)

@@ -129,8 +129,8 @@ func shortExpression(expression string) string {
 }
 
 // startMonitoring starts Alertmanager with the configuration of a production environment, and Prometheus with all rules of the repository. ops
-// are the addresses of the processes.
-func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map[string]string, webhook string) {
+// are the addresses of the processes, and listen is that of Prometheus. It returns the URL of Prometheus.
+func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map[string]string, webhook, listen string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -161,8 +161,8 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, ctx, filepath.Join(programs, "prometheus"), "--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"),
-		"--web.listen-address=127.0.0.1:0")
+	return "http://" + serve(t, ctx, filepath.Join(programs, "prometheus"), "--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"),
+		"--web.listen-address="+listen)
 }
 
 // shortRules returns all rules of the repository with short windows and hold times.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/hosted"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
@@ -291,39 +291,20 @@ func (r *region) find(t *testing.T, pattern string) string {
 	return files[0]
 }
 
-// hostedLog is the name of the log of a hosted API server in its folder.
-const hostedLog = "kube-apiserver.log"
-
-// killHosted kills the API servers of clusters, and keeps them from being restarted by a folder with the name of their log.
+// killHosted kills the API servers of clusters, and keeps them from being restarted until end.
 func (r *region) killHosted(t *testing.T, ctx context.Context, clusters ...string) (end func()) {
 	t.Helper()
 	var undo []func() error
 	for _, name := range clusters {
-		file := r.find(t, filepath.Join("hosted", "mgmt-1", "*"+r.lookUp(t, ctx, name).ClusterID+"*", "pid"))
-		pid, err := os.ReadFile(file)
+		server, err := hosted.Find(r.Endpoints(), r.dir, r.lookUp(t, ctx, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		log := filepath.Join(filepath.Dir(file), hostedLog)
-		if err := os.Rename(log, log+".aside"); err != nil {
+		repair, err := server.Kill()
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(log, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		undo = append(undo, func() error {
-			if err := os.Remove(log); err != nil {
-				return err
-			}
-			return os.Rename(log+".aside", log)
-		})
-		var number int
-		if _, err := fmt.Sscan(string(pid), &number); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(number, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		undo = append(undo, repair)
 	}
 	return func() {
 		for _, each := range undo {

@@ -1,0 +1,237 @@
+package drills
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/hosted"
+	"github.com/hcpmesh/hcpmesh/test/sources"
+)
+
+// concernAlert is the alert that names a concern of clusters, in its label concern.
+const concernAlert = "ClustersWithConcern"
+
+// TestAlertsNameCauses breaks the APIs of five customers at once, each in another way, and requires for each way that a real Prometheus has
+// monitor's series of the concern that names the cause and no other, that a real Alertmanager sends the alert of this concern, that the
+// explanation has it, and that the timeline has the concern and the alert. All of them must end with the fault. `make drills` runs it.
+func TestAlertsNameCauses(t *testing.T) {
+	programs := observability(t)
+	sources.DependOnAll(t)
+	if !*all {
+		t.Skip("make drills runs it; TestMonitorNamesCauses of test/e2e evaluates the alert with promtool")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	r := startObserved(t, ctx)
+	webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}
+	server := httptest.NewServer(webhook)
+	t.Cleanup(server.Close)
+	prometheus := startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, strings.TrimPrefix(r.Endpoints().Prometheus, "http://"))
+	var err error
+	if r.customer, err = customer.New(ctx, r.Endpoints(), "11111111-0000-0000-0000-0000000000d1", "causes"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.customer.Close() })
+	t.Run("faults", func(t *testing.T) {
+		for _, fault := range hosted.Faults() {
+			t.Run(fault.Name, func(t *testing.T) {
+				t.Parallel()
+				r.nameCause(t, ctx, &fault, webhook, prometheus)
+			})
+		}
+	})
+	var expectedConcerns []string
+	for _, fault := range hosted.Faults() {
+		expectedConcerns = append(expectedConcerns, fault.Concern.Kind)
+	}
+	for _, concern := range webhook.labels(concernAlert, "concern") {
+		if !slices.Contains(expectedConcerns, concern) {
+			t.Errorf("the alert %s named the concern %s, which no fault has", concernAlert, concern)
+		}
+	}
+}
+
+// startObserved starts a region for a Prometheus that the test starts at the address of Endpoints().Prometheus, where admin reads which alerts
+// fired.
+func startObserved(t *testing.T, ctx context.Context) *region {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hcpmesh-drills-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the state of the region is in %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
+		t.Fatal(err)
+	}
+	freePorts := 0
+	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Build: true, Faults: true, Throwaway: true,
+		With: []string{local.WithObservability}, Without: []string{"prometheus", "alertmanager"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(running.Close)
+	return &region{Region: running, dir: dir}
+}
+
+// nameCause creates a cluster, breaks its API, and checks what names the cause while the fault lasts and after its end.
+func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Fault, webhook *received, prometheus string) {
+	t.Helper()
+	name, kind := "broken-"+fault.Name, fault.Concern.Kind
+	id := r.customer.ClusterID(name)
+	if _, err := r.customer.Put(ctx, id, r.customer.ClusterBody(name)); err != nil {
+		t.Fatal(err)
+	}
+	cluster := r.lookUp(t, ctx, name)
+	server, err := hosted.Find(r.Endpoints(), r.dir, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, deadline, name+" is available", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
+	running, err := fault.Begin(ctx, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	defer func() {
+		if err := running.End(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	eventually.Holds(t, deadline, "the explanation names "+kind, func() error {
+		return errors.Join(running.Provoke(ctx, false), r.explains(ctx, id, fault.API, kind))
+	})
+	t.Logf("%s: the explanation names %s after %s", fault.Name, kind, time.Since(begun).Round(time.Second))
+	alerted := alert(concernAlert, "concern", kind, "severity", "ticket")
+	eventually.Holds(t, deadline, concernAlert+" of "+kind+" arrives", func() error {
+		if err := running.Provoke(ctx, true); err != nil {
+			return err
+		}
+		if status := webhook.status(alerted); status != "firing" {
+			return fmt.Errorf("its status is %q", status)
+		}
+		return nil
+	})
+	t.Logf("%s: the alert arrived after %s", fault.Name, time.Since(begun).Round(time.Second))
+	eventually.Holds(t, deadline, "the timeline has the concern and its alert", func() error {
+		if err := errors.Join(running.Provoke(ctx, true), r.concernOf(ctx, prometheus, cluster.UID, kind)); err != nil {
+			return err
+		}
+		return r.timelineNames(ctx, id, kind, " began", concernAlert)
+	})
+
+	if err := running.End(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ended := time.Now()
+	eventually.Holds(t, deadline, name+" is available again", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
+	eventually.Holds(t, deadline, concernAlert+" of "+kind+" ends", func() error {
+		if status := webhook.status(alerted); status != "resolved" {
+			return fmt.Errorf("its status is %q", status)
+		}
+		return r.timelineNames(ctx, id, kind, " ended", concernAlert)
+	})
+	t.Logf("%s: the alert ended after %s", fault.Name, time.Since(ended).Round(time.Second))
+	text, err := r.hcpctlOutput(ctx, "cluster", "journal", id, "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var journal adminv1.Journal
+	if err := json.Unmarshal([]byte(text), &journal); err != nil {
+		t.Fatal(err)
+	}
+	if misleading := fault.Misleading(journal.Items); len(misleading) > 0 {
+		t.Errorf("monitor also named %v: %+v", misleading, journal.Items)
+	}
+}
+
+// explains returns an error unless the explanation of a cluster has a state of its API, and one concern or none.
+func (r *region) explains(ctx context.Context, id, api, concern string) error {
+	text, err := r.hcpctlOutput(ctx, "explain", id, "-o", "json")
+	if err != nil {
+		return err
+	}
+	var explained adminv1.Explanation
+	if err := json.Unmarshal([]byte(text), &explained); err != nil {
+		return err
+	}
+	var kinds []string
+	if explained.Health != nil {
+		for _, c := range explained.Health.Concerns {
+			kinds = append(kinds, c.Kind)
+		}
+	}
+	if explained.Health == nil || explained.Health.API != api || strings.Join(kinds, " ") != concern {
+		return fmt.Errorf("monitor states %+v", explained.Health)
+	}
+	return nil
+}
+
+// concernOf returns an error unless Prometheus has exactly one concern of a cluster, of a kind and at the fault of the service.
+func (r *region) concernOf(ctx context.Context, prometheus, uid, kind string) error {
+	var found struct {
+		Result []struct{ Metric map[string]string }
+	}
+	if err := query(ctx, prometheus+"/api/v1/query", url.Values{"query": {fmt.Sprintf("monitor_cluster_concern{cluster_uid=%q}", uid)}}, &found); err != nil {
+		return err
+	}
+	if len(found.Result) != 1 || found.Result[0].Metric["concern"] != kind || found.Result[0].Metric["fault"] != "service" {
+		return fmt.Errorf("Prometheus has the concerns %v", found.Result)
+	}
+	return nil
+}
+
+// timelineNames returns an error unless the timeline of a cluster has a concern with an event, and an alert that names the concern.
+func (r *region) timelineNames(ctx context.Context, id, kind, event, alertName string) error {
+	text, err := r.hcpctlOutput(ctx, "timeline", id, "-o", "json")
+	if err != nil {
+		return err
+	}
+	var timeline adminv1.Timeline
+	if err := json.Unmarshal([]byte(text), &timeline); err != nil {
+		return err
+	}
+	has := func(of adminv1.TimelineKind, parts ...string) bool {
+		return slices.ContainsFunc(timeline.Entries, func(e adminv1.TimelineEntry) bool {
+			return e.Kind == of && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(e.Summary, part) })
+		})
+	}
+	if timeline.Partial || !has(adminv1.TimelineConcern, kind+event) || !has(adminv1.TimelineAlert, alertName, kind) {
+		return fmt.Errorf("the timeline lacks the concern %s that%s or its alert; layers without an answer: %v; entries: %+v", kind, event, timeline.Unavailable, timeline.Entries)
+	}
+	return nil
+}
+
+// labels returns the values of a label of all alerts with a name that arrived.
+func (r *received) labels(alertName, label string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var values []string
+	for _, a := range r.alerts {
+		if a.Labels["alertname"] == alertName {
+			values = append(values, a.Labels[label])
+		}
+	}
+	return values
+}
