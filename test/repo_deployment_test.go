@@ -268,6 +268,7 @@ var deployedPrograms = map[string][]string{
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
+	"monitor-inside":     {"monitor/pkg/insideapp", "internal/process"},
 	"maestro-agent":      {"maestro/cmd/maestro-agent", "internal/process"},
 	"hypershift-runtime": {"hypershift/pkg/app", "internal/process"},
 }

@@ -1,6 +1,8 @@
 // Package managementcluster names the labels and annotations of the objects that Cluster Service creates on management
-// clusters, as far as other programs read them.
+// clusters, as far as other programs read them, and HyperShift's names on which several programs depend.
 package managementcluster
+
+import "strings"
 
 // Labels of every object and of every Maestro bundle of a cluster.
 const (
@@ -25,3 +27,18 @@ func PermanentFinalizers() []string {
 	return []string{"hypershift.openshift.io/", "cluster.open-cluster-management.io/", "work.open-cluster-management.io/",
 		"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "azuremachine.", "kubernetes", "foregroundDeletion", "orphan"}
 }
+
+// ControlPlaneNamespace returns HyperShift's name of the namespace of a HostedCluster's control plane.
+func ControlPlaneNamespace(namespace, name string) string {
+	return namespace + "-" + strings.ReplaceAll(name, ".", "-")
+}
+
+// Names of objects in the namespace of a control plane. They are HyperShift's.
+const (
+	// APIServerService is the Service of the API server, for clients inside the management cluster. It has one port.
+	APIServerService = "kube-apiserver"
+	// RootAuthorityConfigMap has the certificate of the authority that signs the serving certificates of the control plane, in the key
+	// RootAuthorityKey.
+	RootAuthorityConfigMap = "root-ca"
+	RootAuthorityKey       = "ca.crt"
+)

@@ -26,6 +26,7 @@ var mains = map[string]string{
 	"maestro-server":     "maestro/cmd/maestro-server",
 	"management-audit":   "tooling/management-audit/cmd/management-audit",
 	"monitor":            "monitor/cmd/monitor",
+	"monitor-inside":     "monitor/cmd/monitor-inside",
 	"trace-store":        "tooling/trace-store/cmd/trace-store",
 	"update-graph":       "tooling/update-graph/cmd/update-graph",
 }

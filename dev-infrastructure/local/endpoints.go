@@ -143,6 +143,7 @@ func (r *Region) Endpoints() Endpoints {
 		e.Ops[name+"-management-audit"] = r.address(management(i, managementAuditOps))
 		e.Ops[name+"-egress-proxy"] = r.address(management(i, egressOps))
 		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
+		e.Ops[name+"-monitor-inside"] = r.address(management(i, monitorInsideOps))
 	}
 	for name := range workloads {
 		e.Workloads[name] = r.workload(name)

@@ -54,6 +54,7 @@ const (
 	managementAuditOps   service = 4
 	egressPort           service = 5
 	egressOps            service = 6
+	monitorInsideOps     service = 7
 )
 
 // Hosted API servers use ranges outside of the region's block, one range for each management cluster.

@@ -35,8 +35,9 @@ func (m *managementCluster) controllerManagerName() string {
 func (m *managementCluster) hypershiftName() string  { return m.name + "-hypershift-runtime" }
 func (m *managementCluster) agentName() string       { return m.name + "-maestro-agent" }
 func (m *managementCluster) egressProxyName() string { return m.name + "-egress-proxy" }
+func (m *managementCluster) insideName() string      { return m.name + "-monitor-inside" }
 
-// kubeconfig returns the kubeconfig file of a client: admin, controller-manager, maestro-agent or hypershift.
+// kubeconfig returns the kubeconfig file of a client, for example admin, maestro-agent, hypershift or monitor-inside.
 func (m *managementCluster) kubeconfig(client string) string {
 	return m.pki.Path(client + ".kubeconfig")
 }
@@ -44,8 +45,8 @@ func (m *managementCluster) kubeconfig(client string) string {
 // engineerClient is the client of the engineer who is on call. Audit records have the engineer's name.
 const engineerClient = "oncall"
 
-// issue issues the certificates of a management cluster. All its clients but Maestro's agent are cluster administrators, as the HyperShift
-// operator has to be on AKS. Their names distinguish them in audit logs.
+// issue issues the certificates of a management cluster. All its clients but Maestro's agent and monitor's prober are cluster administrators,
+// as the HyperShift operator has to be on AKS. Their names distinguish them in audit logs.
 func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	pki, err := kubeapi.Open(r.managementDir(m), m.name)
 	if err != nil {
@@ -68,7 +69,12 @@ func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	if err := pki.Client(engineerClient, m.name, server, engineers[0].name, "system:masters"); err != nil {
 		return nil, err
 	}
-	return pki, pki.Client("maestro-agent", m.name, server, managementaccess.Agent)
+	for _, limited := range []string{managementaccess.Agent, managementaccess.Prober} {
+		if err := pki.Client(limited, m.name, server, limited); err != nil {
+			return nil, err
+		}
+	}
+	return pki, nil
 }
 
 // garbageCollection returns the GOGC setting of the Kubernetes programs. With the default they use nearly twice the
@@ -98,7 +104,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", m.probeTLS),
 		// The other checks of /livez depend on etcd.
 		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", m.probeTLS),
-		// It limits Maestro's agent before the agent starts.
+		// It limits Maestro's agent and the prober before they start.
 		Settle: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 			defer cancel()
@@ -124,4 +130,12 @@ func (r *Region) kubeControllerManager(m *managementCluster) supervisor.Spec {
 		Ready:   httpReady("https://"+r.address(service)+"/healthz", m.probeTLS),
 		Live:    httpLive("https://"+r.address(service)+"/healthz", m.probeTLS),
 	}
+}
+
+// monitorInside returns the prober of a management cluster, which reports the hosted API servers to monitor. Its rights are those of package
+// managementaccess.
+func (r *Region) monitorInside(m *managementCluster) supervisor.Spec {
+	spec := r.ours(m.insideName(), "monitor-inside", management(m.index, monitorInsideOps), "--kubeconfig="+m.kubeconfig(managementaccess.Prober))
+	spec.Needs = []string{m.apiServerName()}
+	return spec
 }

@@ -18,7 +18,7 @@ func (c *Config) without(name string) bool { return slices.Contains(c.Without, n
 func (r *Region) specs() []supervisor.Spec {
 	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
-		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m))
+		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
@@ -358,6 +358,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 		add(name+"-egress-proxy", name+"'s egress-proxy's metrics", management(i, egressOps))
 		add(name+"-management-audit", name+"'s management-audit's metrics", management(i, managementAuditOps))
 		add(name+"-hypershift-runtime", name+"'s hypershift-runtime's metrics", management(i, hypershiftOps))
+		add(name+"-monitor-inside", name+"'s monitor-inside's metrics", management(i, monitorInsideOps))
 	}
 	return wanted
 }

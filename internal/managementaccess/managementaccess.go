@@ -1,6 +1,7 @@
-// Package managementaccess limits what Maestro's agent can do on a management cluster. Whoever can publish works could otherwise run
-// programs there, or give themselves any right. A role permits the kinds that Cluster Service applies. An admission policy permits changes
-// only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of finalizers.
+// Package managementaccess limits what Maestro's agent and monitor's prober can do on a management cluster. Whoever can publish works could
+// otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
+// policy permits it changes only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of
+// finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation.
 package managementaccess
 
 import (
@@ -16,21 +17,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Agent is the Kubernetes user that the objects limit.
-const Agent = "maestro-agent"
+// The Kubernetes users that the objects limit: Maestro's agent, and the prober of monitor.
+const (
+	Agent  = "maestro-agent"
+	Prober = "monitor-inside"
+)
 
 //go:embed objects
 var files embed.FS
 
-// Objects returns the objects in YAML, by name of their file. They limit the user Agent; a chart gives the agent a service account.
-func Objects() (map[string][]byte, error) {
+// Objects returns the objects that limit a user in YAML, by name of their file. A chart gives the program a service account instead.
+func Objects(user string) (map[string][]byte, error) {
 	objects := map[string][]byte{}
-	entries, err := files.ReadDir("objects")
+	entries, err := files.ReadDir("objects/" + user)
 	if err != nil {
 		return nil, err
 	}
 	for _, entry := range entries {
-		if objects[entry.Name()], err = files.ReadFile("objects/" + entry.Name()); err != nil {
+		if objects[entry.Name()], err = files.ReadFile("objects/" + user + "/" + entry.Name()); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +56,7 @@ func resources(kind string) (string, error) {
 	return "", fmt.Errorf("unknown kind %q", kind)
 }
 
-// Apply creates or updates the objects by server-side apply. The client has a cluster administrator's certificate, and server is the URL of
+// Apply creates or updates the objects of all users by server-side apply. The client has a cluster administrator's certificate, and server is the URL of
 // the API server.
 func Apply(ctx context.Context, client *http.Client, server string) error {
 	return fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {

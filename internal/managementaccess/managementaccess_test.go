@@ -11,10 +11,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
@@ -173,5 +175,73 @@ func TestAgent(t *testing.T) {
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("impersonation: %s", response.Status)
+	}
+}
+
+// TestProber sends requests as monitor's prober.
+func TestProber(t *testing.T) {
+	cluster := kubeapitest.Start(t)
+	prober := newAPIClient(t, cluster.Server, cluster.ProberKubeconfig(t))
+	administrator := newAPIClient(t, cluster.Server, cluster.Kubeconfig())
+
+	const namespace = "/api/v1/namespaces/ocm-test-1"
+	const hosted = "/apis/hypershift.openshift.io/v1beta1/namespaces/ocm-test-1/hostedclusters"
+	for _, object := range []struct{ path, body string }{
+		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", hostedClusters},
+		{"/api/v1/namespaces", `{"metadata":{"name":"ocm-test-1"}}`},
+		{namespace + "/secrets", `{"metadata":{"name":"root-ca"}}`},
+		{namespace + "/configmaps", `{"metadata":{"name":"root-ca"}}`},
+		{namespace + "/configmaps", `{"metadata":{"name":"other"}}`},
+		{namespace + "/services", `{"metadata":{"name":"kube-apiserver"},"spec":{"ports":[{"port":6443}]}}`},
+	} {
+		if status, answer := administrator.do(t, http.MethodPost, object.path, jsonType, object.body); status >= 300 {
+			t.Fatalf("%s: %d %s", object.path, status, answer)
+		}
+	}
+	eventually.Holds(t, time.Minute, "the API server serves HostedClusters", func() error {
+		status, answer := administrator.do(t, http.MethodPost, hosted, jsonType,
+			`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"h","annotations":{"a":"b"},"labels":{"c":"d"}},"spec":{"release":{"image":"r"}}}`)
+		if status != http.StatusCreated && status != http.StatusConflict {
+			return fmt.Errorf("%d %s", status, answer)
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		reason, method, path, body string
+		status                     int
+	}{
+		{"its report", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"monitor.hcpmesh.io/inside":"{}"}}}`, http.StatusOK},
+		{"another report", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"monitor.hcpmesh.io/inside":"{ }"}}}`, http.StatusOK},
+		{"another annotation", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"runtime.hcpmesh.io/faults":"x"}}}`, http.StatusForbidden},
+		{"a changed annotation", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"a":"c"}}}`, http.StatusForbidden},
+		{"a removed annotation", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"a":null}}}`, http.StatusForbidden},
+		{"all annotations removed", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":null}}`, http.StatusForbidden},
+		{"a label", http.MethodPatch, hosted + "/h", `{"metadata":{"labels":{"c":"e"}}}`, http.StatusForbidden},
+		{"all labels removed", http.MethodPatch, hosted + "/h", `{"metadata":{"labels":null}}`, http.StatusForbidden},
+		{"a finalizer", http.MethodPatch, hosted + "/h", `{"metadata":{"finalizers":["a/b"]}}`, http.StatusForbidden},
+		{"an owner", http.MethodPatch, hosted + "/h", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"x"}]}}`, http.StatusForbidden},
+		{"the specification", http.MethodPatch, hosted + "/h", `{"spec":{"release":{"image":"s"}}}`, http.StatusForbidden},
+		{"a new field", http.MethodPatch, hosted + "/h", `{"status":{"x":"y"}}`, http.StatusForbidden},
+		{"a HostedCluster", http.MethodPost, hosted, `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"i"}}`, http.StatusForbidden},
+		{"a deletion", http.MethodDelete, hosted + "/h", "", http.StatusForbidden},
+		{"the HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusOK},
+		{"the Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusOK},
+		{"the authorities", http.MethodGet, "/api/v1/configmaps?fieldSelector=metadata.name%3Droot-ca", "", http.StatusOK},
+		{"all Services", http.MethodGet, "/api/v1/services", "", http.StatusForbidden},
+		{"all ConfigMaps", http.MethodGet, "/api/v1/configmaps", "", http.StatusForbidden},
+		{"another ConfigMap", http.MethodGet, namespace + "/configmaps/other", "", http.StatusForbidden},
+		{"the Secret of the authority", http.MethodGet, namespace + "/secrets/root-ca", "", http.StatusForbidden},
+		{"Secrets", http.MethodGet, "/api/v1/secrets", "", http.StatusForbidden},
+		{"a ConfigMap", http.MethodPost, namespace + "/configmaps", `{"metadata":{"name":"c"}}`, http.StatusForbidden},
+		{"its own role", http.MethodPatch, "/apis/rbac.authorization.k8s.io/v1/clusterroles/monitor-inside", `{"rules":[]}`, http.StatusForbidden},
+		{"its own policy", http.MethodDelete, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/monitor-inside", "", http.StatusForbidden},
+	} {
+		kind := jsonType
+		if c.method == http.MethodPatch {
+			kind = mergeType
+		}
+		if status, answer := prober.do(t, c.method, c.path, kind, c.body); status != c.status {
+			t.Errorf("%s: %s %s: %d, want %d: %s", c.reason, c.method, c.path, status, c.status, answer)
+		}
 	}
 }

@@ -28,6 +28,7 @@ const (
 	Backend           Peer = "backend"
 	Admin             Peer = "admin"
 	Monitor           Peer = "monitor"
+	MonitorInside     Peer = "monitor-inside"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
 	MaestroAgent      Peer = "maestro-agent"
@@ -45,7 +46,7 @@ const (
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
-	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
 		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 

@@ -35,6 +35,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/insideapp"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -45,10 +46,11 @@ import (
 // compares their names.
 func programs() map[string]func(*flag.FlagSet) func() error {
 	return map[string]func(*flag.FlagSet) func() error{
-		"frontend": func(set *flag.FlagSet) func() error { o := &frontendapp.Options{}; o.AddFlags(set); return o.Validate },
-		"backend":  func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
-		"admin":    func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
-		"monitor":  func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
+		"frontend":       func(set *flag.FlagSet) func() error { o := &frontendapp.Options{}; o.AddFlags(set); return o.Validate },
+		"backend":        func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
+		"admin":          func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
+		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
+		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },
 		"cluster-service": func(set *flag.FlagSet) func() error {
 			o := &clusterserviceapp.Options{}
 			o.AddFlags(set)

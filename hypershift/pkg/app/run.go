@@ -272,7 +272,11 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		return err
 	}
 	r.waitFor("the caches")
-	if err := registerInformers(ctx, manager.GetCache()); err != nil {
+	var processKinds []client.Object
+	if r.options.canRunProcesses() {
+		processKinds = []client.Object{&corev1.Service{}} // those of API servers that are pods are applied and not read
+	}
+	if err := registerInformers(ctx, manager.GetCache(), processKinds...); err != nil {
 		return err
 	}
 	synced := make(chan struct{})
@@ -295,12 +299,12 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 // registerInformers creates the informers of all kinds that the controllers read before the cache starts. The
 // controllers would create them later, but then WaitForCacheSync would not wait for them and the runtime would report
 // ready too early.
-func registerInformers(ctx context.Context, informers cache.Informers) error {
-	for _, object := range []client.Object{
+func registerInformers(ctx context.Context, informers cache.Informers, more ...client.Object) error {
+	for _, object := range append(more,
 		&hyperv1.HostedCluster{}, &hyperv1.HostedControlPlane{}, &hyperv1.ControlPlaneComponent{}, &hyperv1.NodePool{},
 		&corev1.Namespace{}, &corev1.Secret{}, &corev1.ConfigMap{},
 		&certificatesv1.CertificateSigningRequest{}, &certificatesv1alpha1.CertificateSigningRequestApproval{}, &certificatesv1alpha1.CertificateRevocationRequest{},
-	} {
+	) {
 		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)
 		}

@@ -63,7 +63,7 @@ const (
 
 // ControlPlaneNamespace returns the namespace of the control plane of a HostedCluster.
 func ControlPlaneNamespace(namespace, name string) string {
-	return namespace + "-" + strings.ReplaceAll(name, ".", "-")
+	return managementcluster.ControlPlaneNamespace(namespace, name)
 }
 
 // Names of secrets and configmaps in the control-plane namespace.

@@ -172,6 +172,9 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			if err := r.ensureAPIServer(hc, hcp, m, o); err != nil {
 				return 0, err
 			}
+			if err := r.ensureService(ctx, hcp, o.Endpoint); err != nil {
+				return 0, err
+			}
 		}
 		if o.Phase > schedule.Kubeconfig {
 			if err := r.ensureKubeconfigs(ctx, hc, hcp, m, o.Endpoint); err != nil {

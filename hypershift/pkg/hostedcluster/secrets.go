@@ -77,6 +77,9 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 		return nil, fmt.Errorf("reading Secret %s/%s: %w", hcp.Namespace, contract.RootCASecret, err)
 	}
 	m.servingCA = m.root.Cert
+	if err := r.ensureRootAuthority(ctx, hcp, m.root.Cert); err != nil {
+		return nil, err
+	}
 
 	tlsData := func(pair pki.Pair) map[string][]byte {
 		return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}

@@ -336,26 +336,39 @@ func (c *Cluster) KubeconfigOf(t testing.TB, user, group string) string {
 
 // AgentKubeconfig returns the path of the kubeconfig of Maestro's agent, which has only the rights of package managementaccess.
 func (c *Cluster) AgentKubeconfig(t testing.TB) string {
+	return c.limitedKubeconfig(t, managementaccess.Agent)
+}
+
+// ProberKubeconfig returns the path of the kubeconfig of monitor's prober, which has only the rights of package managementaccess.
+func (c *Cluster) ProberKubeconfig(t testing.TB) string {
+	return c.limitedKubeconfig(t, managementaccess.Prober)
+}
+
+// limitedKubeconfig applies the objects of package managementaccess and waits until the API server enforces the policy of a user.
+func (c *Cluster) limitedKubeconfig(t testing.TB, user string) string {
 	t.Helper()
 	administrator, err := c.client(kubeapi.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer administrator.CloseIdleConnections()
-	if err := c.pki.Client(managementaccess.Agent, "test", c.Server, managementaccess.Agent); err != nil {
+	if err := c.pki.Client(user, "test", c.Server, user); err != nil {
 		t.Fatal(err)
 	}
-	agent, err := c.client(managementaccess.Agent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer agent.CloseIdleConnections()
 	if err := managementaccess.Apply(t.Context(), administrator, c.Server); err != nil {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, startTimeout, "the API server enforces the admission policy", func() error {
 		body := strings.NewReader(`{"metadata":{"name":"probe"}}`)
-		response, err := agent.Post(c.Server+"/api/v1/namespaces/default/configmaps?dryRun=All", "application/json", body)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Server+"/api/v1/namespaces/default/configmaps?dryRun=All", body)
+		if err != nil {
+			return err
+		}
+		// With the rights of an administrator, only the policy can refuse the request.
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Impersonate-User", user)
+		request.Header.Set("Impersonate-Group", "system:masters")
+		response, err := administrator.Do(request)
 		if err != nil {
 			return err
 		}
@@ -368,7 +381,7 @@ func (c *Cluster) AgentKubeconfig(t testing.TB) string {
 		}
 		return nil
 	})
-	return c.pki.Path(managementaccess.Agent + ".kubeconfig")
+	return c.pki.Path(user + ".kubeconfig")
 }
 
 // client returns an HTTP client with the certificate of a client of the API server.

@@ -47,8 +47,10 @@ const (
 type Target struct {
 	// Cluster is the UID of the cluster. It identifies the kept connection.
 	Cluster string
-	// URL is the address of the API server: https, with a host and optionally a port.
+	// URL is the address of the API server: https, with a host and optionally a port. Its certificate must be for this host.
 	URL string
+	// Address is the host:port to which connections are opened; empty means those of URL.
+	Address string
 	// Authorities are the certificates that verify the API server, PEM.
 	Authorities string
 }
@@ -217,7 +219,7 @@ func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Res
 	}
 	connecting, cancel := context.WithTimeout(ctx, p.options.ConnectDeadline)
 	defer cancel()
-	raw, err := p.options.Dial(connecting, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+	raw, err := p.options.Dial(connecting, "tcp", cmp.Or(target.Address, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))))
 	if err != nil {
 		return failed(stepConnect, err)
 	}

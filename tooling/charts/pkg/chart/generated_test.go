@@ -47,35 +47,36 @@ func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 	compareFile(t, "dev-infrastructure/charts/mesh/policies.yaml", all.Bytes())
 }
 
-// TestRightsOfAgentAreCurrent compares the rights in the agent's chart with package managementaccess. In a cluster, the agent is a service
-// account and not a user.
-func TestRightsOfAgentAreCurrent(t *testing.T) {
-	objects, err := managementaccess.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const user = "system:serviceaccount:maestro-agent:maestro-agent"
-	replacements := map[string]int{
-		"- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: maestro-agent\n": 0,
-		"request.userInfo.username == 'maestro-agent'":                                 0,
-	}
-	var all bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		content := string(objects[name])
+// TestRightsOnManagementClustersAreCurrent compares the rights in the charts of the agent and of the prober with package managementaccess.
+// In a cluster, both are service accounts and not users.
+func TestRightsOnManagementClustersAreCurrent(t *testing.T) {
+	for name, folder := range map[string]string{managementaccess.Agent: "maestro/agent/deploy", managementaccess.Prober: "monitor/inside/deploy"} {
+		objects, err := managementaccess.Objects(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replacements := map[string]string{
+			"- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: " + name + "\n": "- kind: ServiceAccount\n  name: " + name + "\n  namespace: " + name + "\n",
+			"request.userInfo.username == '" + name + "'":                                 "request.userInfo.username == 'system:serviceaccount:" + name + ":" + name + "'",
+		}
+		counts := map[string]int{}
+		var all bytes.Buffer
+		for _, file := range slices.Sorted(maps.Keys(objects)) {
+			content := string(objects[file])
+			for old, replacement := range replacements {
+				counts[old] += strings.Count(content, old)
+				content = strings.ReplaceAll(content, old, replacement)
+			}
+			all.WriteString("---\n")
+			all.Write(labelled(t, []byte(content), name))
+		}
 		for old := range replacements {
-			replacements[old] += strings.Count(content, old)
+			if counts[old] != 1 {
+				t.Errorf("%q is %d times in the objects of %s, want once", old, counts[old], name)
+			}
 		}
-		content = strings.ReplaceAll(content, "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: maestro-agent\n", "- kind: ServiceAccount\n  name: maestro-agent\n  namespace: maestro-agent\n")
-		content = strings.ReplaceAll(content, "request.userInfo.username == 'maestro-agent'", "request.userInfo.username == '"+user+"'")
-		all.WriteString("---\n")
-		all.Write(labelled(t, []byte(content), "maestro-agent"))
+		compareFile(t, folder+"/rights.yaml", all.Bytes())
 	}
-	for old, count := range replacements {
-		if count != 1 {
-			t.Errorf("%q is %d times in the objects, want once", old, count)
-		}
-	}
-	compareFile(t, "maestro/agent/deploy/rights.yaml", all.Bytes())
 }
 
 // TestDefinitionsOfAgentAreCurrent compares the definition of AppliedManifestWorks in the agent's chart with the published one.

@@ -105,9 +105,9 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 	return append(encoded, '\n'), nil
 }
 
-// identitySchema allows the identity of a program. A program of rehearsals has none.
+// identitySchema allows the identity of a program. A program without Azure has none.
 func identitySchema(w workload.Workload) object {
-	if w.Rehearsal {
+	if w.WithoutAzure {
 		return closed(object{})
 	}
 	return closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern), "secret": text(namePattern), "sidecar": sidecarSchema()}, "authority", "secret", "sidecar")

@@ -140,7 +140,7 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		Resources: map[string]int64{},
 		Secrets:   c.secrets(),
 	}
-	if !w.Rehearsal {
+	if !w.WithoutAzure {
 		v.Identity = c.identity("managedIdentity")
 	}
 	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
@@ -238,7 +238,7 @@ func (c *computation) platform() string { return c.text(c.cluster(), "platform")
 // secrets returns how the program gets its secret files, without the files.
 func (c *computation) secrets() Secrets {
 	s := Secrets{Provider: c.target.Secrets}
-	if c.platform() == kubernetesOnly && !c.workload.Rehearsal {
+	if c.platform() == kubernetesOnly && !c.workload.WithoutAzure {
 		s.Authorities = AuthoritiesName
 	}
 	switch {

@@ -19,8 +19,10 @@ type Workload struct {
 	// Management is true for a program on management clusters, with values of a stamp. Others are on the service cluster.
 	Management bool
 	// Rehearsal is true for a program that takes the place of another one where no Azure exists. It runs only where the configuration has its
-	// part, and has no managed identity.
+	// part.
 	Rehearsal bool
+	// WithoutAzure is true for a program that has neither a managed identity nor secrets, because it calls no service of Azure.
+	WithoutAzure bool
 	// Audit is true for a program that writes audit records, Migration for one with a database and the command `migrate`.
 	Audit, Migration bool
 	// Ports are the ports of the authorization table's protocols, named as in the chart.
@@ -50,7 +52,8 @@ func All() []Workload {
 		{Peer: mesh.MaestroServer, Folder: "maestro/server/deploy", Key: []string{"maestro", "server"}, Audit: true, Migration: true,
 			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8090}, mesh.HTTP: {"rest", 8000}}},
 		{Peer: mesh.MaestroAgent, Folder: "maestro/agent/deploy", Key: []string{"managementCluster", "agent"}, Management: true},
-		{Peer: mesh.Hypershift, Folder: "hypershift/deploy", Key: []string{"managementCluster", "hypershiftRuntime"}, Management: true, Rehearsal: true, program: "hypershift-runtime"},
+		{Peer: mesh.MonitorInside, Folder: "monitor/inside/deploy", Key: []string{"managementCluster", "prober"}, Management: true, WithoutAzure: true},
+		{Peer: mesh.Hypershift, Folder: "hypershift/deploy", Key: []string{"managementCluster", "hypershiftRuntime"}, Management: true, Rehearsal: true, WithoutAzure: true, program: "hypershift-runtime"},
 	}
 }
 

@@ -1,0 +1,10 @@
+package inside
+
+import (
+	"os"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

@@ -1,0 +1,86 @@
+// Package insideapp wires monitor-inside, the prober of one management cluster. It has one client, that of the management cluster, and
+// accepts no connections but those for health and metrics.
+package insideapp
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/inside"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
+)
+
+// Options are the options of monitor-inside.
+type Options struct {
+	Process process.Options
+	// Kubeconfig is the kubeconfig file of the management cluster; empty means the service account of the pod.
+	Kubeconfig string
+	// Connections is the maximum number of kept connections.
+	Connections int
+}
+
+// AddFlags registers the flags of the options.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
+	flags.IntVar(&o.Connections, "max-connections", 1_000, "maximum `number` of connections that monitor-inside keeps open, 1 to 100000")
+}
+
+// Validate returns an error that names the first invalid flag.
+func (o *Options) Validate() error {
+	if o.Connections < 1 || o.Connections > 100_000 {
+		return fmt.Errorf("--max-connections: %d is not 1 to 100000", o.Connections)
+	}
+	return nil
+}
+
+// Run probes until ctx ends.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	// client-go logs with klog, which has one logger per process.
+	klog.SetSlogLogger(slog.New(p.Log.Handler()))
+	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.UserAgent = "hcpmesh-monitor-inside"
+	management, err := inside.NewManagement(config, p.Log)
+	if err != nil {
+		return err
+	}
+	checker := probe.New(probe.Options{Vantage: fact.Inside, Connections: options.Connections})
+	defer checker.Close()
+	prober := inside.New(checker, management, inside.Options{Metrics: inside.NewMetrics(p.Metrics), Log: p.Log})
+	p.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "monitor_inside_clusters", Help: "HostedClusters of the management cluster."},
+		func() float64 { return float64(prober.Len()) }))
+	p.Ready("management-cluster", func(context.Context) error {
+		if !management.Synced() {
+			return errors.New("the HostedClusters have not been read from the management cluster yet")
+		}
+		return nil
+	})
+	p.Ready("reports", func(context.Context) error {
+		if silent := prober.Silent(); silent > 0 {
+			return fmt.Errorf("no report has been written to the management cluster for %s", silent.Round(time.Second))
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() { prober.Run(ctx) })
+	err = management.Follow(ctx, prober)
+	cancel()
+	work.Wait()
+	return errors.Join(err, ctx.Err())
+}
