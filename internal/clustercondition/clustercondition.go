@@ -30,3 +30,16 @@ const (
 	EtcdAvailable      = "EtcdAvailable"
 	APIServerAvailable = "KubeAPIServerAvailable"
 )
+
+// DataPlaneConnectionAvailable and Degraded are conditions of the HostedCluster, too: whether the control plane reaches the nodes, and
+// whether HyperShift or an operator of the cluster reports a failure. Only the second one has a message.
+const (
+	DataPlaneConnectionAvailable = "DataPlaneConnectionAvailable"
+	Degraded                     = "Degraded"
+)
+
+// AllMachinesReady and AllNodesHealthy are conditions of a NodePool: all its machines run, and all its nodes are ready.
+const (
+	AllMachinesReady = "AllMachinesReady"
+	AllNodesHealthy  = "AllNodesHealthy"
+)

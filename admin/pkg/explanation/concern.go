@@ -20,6 +20,9 @@ var unknownHealth = map[string]string{
 	"inside_silent":           "the customer does not allow connections from monitor, and the prober of the management cluster does not report",
 }
 
+// guestConcerns are the kinds of monitor's concerns that are about the nodes of a cluster, and not about its API.
+var guestConcerns = map[string]bool{"machines_missing": true, "nodes_not_ready": true, "data_plane_disconnected": true, "degraded": true}
+
 // concerns returns one item for each concern of monitor. A deletion ends them.
 func (f *facts) concerns() []adminv1.ExplanationItem {
 	if f.health == nil || f.cluster.GetDeleteTime() != nil {
@@ -36,7 +39,11 @@ func (f *facts) concerns() []adminv1.ExplanationItem {
 		if f.health.API == adminv1.HealthUnavailable {
 			state = "has been unavailable"
 		}
-		item := s.item(adminv1.ExplanationConcern, responsible, "The API of "+s.String()+" "+state+" "+f.since(c.Since)+": "+c.Summary+".", c.Since)
+		subject := "The API of " + s.String()
+		if guestConcerns[c.Kind] {
+			subject = upperFirst(s.String())
+		}
+		item := s.item(adminv1.ExplanationConcern, responsible, subject+" "+state+" "+f.since(c.Since)+": "+c.Summary+".", c.Since)
 		item.Layer, item.State, item.Command = adminv1.LayerMonitor, c.Kind, command
 		item.Evidence = report("Monitor", c.Evidence, c.Kind)
 		if c.Help != "" {

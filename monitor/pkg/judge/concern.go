@@ -29,6 +29,11 @@ const (
 	CertificateExpiring  Kind = "certificate_expiring"
 	ProbeRejected        Kind = "probe_rejected"
 	Slow                 Kind = "slow"
+	// Concerns of the guest, which the customer's workloads notice and clients of the API do not.
+	MachinesMissing       Kind = "machines_missing"
+	NodesNotReady         Kind = "nodes_not_ready"
+	DataPlaneDisconnected Kind = "data_plane_disconnected"
+	Degraded              Kind = "degraded"
 )
 
 // Fault is who causes a concern and can end it.
@@ -76,6 +81,11 @@ var advices = map[Kind]advice{
 	CertificateExpiring:  {Service, "its serving certificate ends soon", "The renewal of the serving certificate is late. Check the issuer and the synchronization of its Secret."},
 	ProbeRejected:        {Service, "it rejects health checks", "The API server does not allow anonymous health checks. Check its authorization and what answers at its address."},
 	Slow:                 {Service, "it answers slowly", "Check CPU, memory and etcd of the control plane, and its size class."},
+
+	MachinesMissing:       {Service, "machines of its node pools do not run", "Read the message of the node pool. Check the quota of the subscription, the subnet and the operations of the virtual machines."},
+	NodesNotReady:         {Service, "nodes of its node pools are not ready", "The machines run. Check that they reach the API server and the ignition endpoint from the customer's network, and that their certificate requests are approved."},
+	DataPlaneDisconnected: {Service, "its control plane does not reach the nodes", "Check konnectivity in the namespace of the control plane, and the outbound rules of the customer's network."},
+	Degraded:              {Service, "its operators are degraded", "Read the conditions of the HostedCluster and of the cluster operators."},
 }
 
 // Kinds returns all kinds of concerns, in order of name.

@@ -89,6 +89,11 @@ type Cluster struct {
 	KeyMessage      string
 	// APIServer and Etcd are the parts of the control plane, as HyperShift sees them inside the management cluster.
 	APIServer, Etcd Part
+	// Nodes, DataPlane and Degraded are about the guest: its nodes, the connection of the control plane to them, and whether HyperShift
+	// reports the cluster as degraded.
+	Nodes     Nodes
+	DataPlane Part
+	Degraded  Condition
 	// Unprobed is why monitor does not probe the API from outside, or empty.
 	Unprobed Reason
 }
@@ -151,6 +156,7 @@ func Judge(now time.Time, cluster *Cluster, history *History, view *blindness.Vi
 	if !cluster.ReadySince.IsZero() {
 		v.judgeParts(now, cluster)
 		v.judgeCertificate(now, history)
+		v.judgeGuest(now, cluster)
 	}
 	return v
 }

@@ -232,7 +232,8 @@ func TestAlternatingAPIIsReportedOnce(t *testing.T) {
 
 func TestEveryOutcomeAndKindIsJudged(t *testing.T) {
 	t.Parallel()
-	used := map[Kind]bool{ShardUnreachable: true, WayBroken: true, InsideUnreachable: true, KeyUnusable: true, CertificateExpiring: true, Slow: true}
+	used := map[Kind]bool{ShardUnreachable: true, WayBroken: true, InsideUnreachable: true, KeyUnusable: true, CertificateExpiring: true, Slow: true,
+		MachinesMissing: true, NodesNotReady: true, DataPlaneDisconnected: true, Degraded: true}
 	for _, outcome := range fact.Outcomes() {
 		if outcome != fact.OK && outcome != fact.Local {
 			used[kindOf(&fact.Result{Outcome: outcome})] = true
@@ -270,5 +271,53 @@ func TestReportOfTheProberIsJudgedAsItsProbes(t *testing.T) {
 		if got := Judge(now.Add(2*StaleAfter), &private, &reported, &blindness.View{}); got.API != Unknown || got.Reason != InsideSilent || got.Detail == "" {
 			t.Errorf("%s: after the prober fell silent: %+v", outcome, got)
 		}
+	}
+}
+
+// TestGuestConcerns judges the nodes of a cluster and what depends on them.
+func TestGuestConcerns(t *testing.T) {
+	t.Parallel()
+	report := func(status string, age time.Duration) Condition {
+		return Condition{Part: Part{Status: status, Since: start.Add(-age)}, Pool: "workers", Message: "quota"}
+	}
+	old := start.Add(-24 * time.Hour)
+	for reason, c := range map[string]struct {
+		cluster Cluster
+		down    bool
+		want    []Kind
+	}{
+		"all nodes are ready":                  {cluster: Cluster{ReadySince: old, Nodes: Nodes{Wanted: 3, Ready: 3}}},
+		"machines start":                       {cluster: Cluster{ReadySince: old, Nodes: Nodes{Wanted: 3, Machines: report("False", 19*time.Minute)}}},
+		"machines do not start":                {cluster: Cluster{ReadySince: old, Nodes: Nodes{Wanted: 3, Machines: report("False", 20*time.Minute)}}, want: []Kind{MachinesMissing}},
+		"machines run and nodes are not ready": {cluster: Cluster{ReadySince: old, Nodes: Nodes{Wanted: 3, Ready: 1, Healthy: report("False", time.Hour)}}, want: []Kind{NodesNotReady}},
+		"no machines, so no nodes":             {cluster: Cluster{ReadySince: old, Nodes: Nodes{Wanted: 3, Machines: report("False", time.Hour), Healthy: report("False", time.Hour)}}, want: []Kind{MachinesMissing}},
+		"the API is down":                      {cluster: Cluster{ReadySince: old, Nodes: Nodes{Wanted: 3, Machines: report("False", time.Hour)}}, down: true, want: []Kind{APIUnreachable}},
+		"an upgrade":                           {cluster: Cluster{ReadySince: old, Upgrading: true, Nodes: Nodes{Wanted: 3, Machines: report("False", time.Hour)}}},
+		"degraded with nodes":                  {cluster: Cluster{ReadySince: old, Degraded: report("True", time.Hour), Nodes: Nodes{Wanted: 1, Ready: 1}}, want: []Kind{Degraded}},
+		"degraded for a short time":            {cluster: Cluster{ReadySince: old, Degraded: report("True", time.Minute), Nodes: Nodes{Wanted: 1, Ready: 1}}},
+		"degraded without nodes":               {cluster: Cluster{ReadySince: old, Degraded: report("True", time.Hour)}},
+		"nodes cannot be reached":              {cluster: Cluster{ReadySince: old, DataPlane: Part{Status: "False", Since: old}, Nodes: Nodes{Wanted: 1, Ready: 1}}, want: []Kind{DataPlaneDisconnected}},
+		"nothing to reach":                     {cluster: Cluster{ReadySince: old, DataPlane: Part{Status: "False", Since: old}}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			var history History
+			outcome := fact.OK
+			if c.down {
+				outcome = fact.Refused
+			}
+			for _, result := range results(fact.Outside, repeated(outcome, 2)...) {
+				result.Time = result.Time.Add(-10 * time.Second)
+				history.Add(result)
+			}
+			v := Judge(start, &c.cluster, &history, &blindness.View{})
+			var got []Kind
+			for _, concern := range v.Concerns {
+				got = append(got, concern.Kind)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("concerns (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

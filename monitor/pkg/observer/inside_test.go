@@ -31,7 +31,7 @@ var (
 
 func blocked(uid, shard string) roster.Entry {
 	e := entry(uid, shard)
-	e.Cluster.Unprobed = judge.Blocked
+	e.Cluster.Unprobed, e.Cluster.Nodes = judge.Blocked, judge.Nodes{}
 	return e
 }
 

@@ -11,7 +11,7 @@ import (
 
 // maxConcerns is the number of concerns of a cluster that are exported, the most important ones. With the other metrics of a
 // cluster they are at most ten series.
-const maxConcerns = 3
+const maxConcerns = 2
 
 // Metrics are the metrics of probes, without those of single clusters.
 type Metrics struct {
@@ -47,8 +47,8 @@ func (m *Metrics) observe(result *fact.Result) {
 type Collector struct {
 	observer *Observer
 
-	info, up, unknown, probes, failures, expected, certificate, concern *prometheus.Desc
-	expectedClusters, probedClusters, blind, unreachable, inside        *prometheus.Desc
+	info, up, unknown, probes, failures, expected, certificate, nodes, concern *prometheus.Desc
+	expectedClusters, probedClusters, blind, unreachable, inside               *prometheus.Desc
 }
 
 // NewCollector returns a Collector of an Observer.
@@ -62,7 +62,8 @@ func NewCollector(observer *Observer) *Collector {
 		failures:         prometheus.NewDesc("monitor_cluster_probe_failures_total", "Failed probes of a cluster that count for the service level.", []string{"cluster_uid"}, nil),
 		expected:         prometheus.NewDesc("monitor_cluster_expected_failures_total", "Failed probes of a cluster that do not count: after its creation, during an upgrade, and while monitor was blind.", []string{"cluster_uid"}, nil),
 		certificate:      prometheus.NewDesc("monitor_cluster_certificate_end_seconds", "End of validity of the serving certificate of a cluster as a Unix time in seconds.", []string{"cluster_uid"}, nil),
-		concern:          prometheus.NewDesc("monitor_cluster_concern", "Since when a cluster has a concern, as a Unix time in seconds; absent without the concern. At most three for a cluster.", []string{"cluster_uid", "concern", "fault"}, nil),
+		nodes:            prometheus.NewDesc("monitor_cluster_nodes", "Nodes of a cluster, as its node pools report them: wanted or ready; absent without any.", []string{"cluster_uid", "state"}, nil),
+		concern:          prometheus.NewDesc("monitor_cluster_concern", "Since when a cluster has a concern, as a Unix time in seconds; absent without the concern. At most two for a cluster.", []string{"cluster_uid", "concern", "fault"}, nil),
 		expectedClusters: prometheus.NewDesc("monitor_clusters_expected", "Ready clusters of this replica that customers allow monitor to probe, by provision shard.", []string{"shard"}, nil),
 		probedClusters:   prometheus.NewDesc("monitor_clusters_probed", "Those of monitor_clusters_expected with a probe in the last 90 s, by provision shard.", []string{"shard"}, nil),
 		blind:            prometheus.NewDesc("monitor_blind", "Whether monitor cannot see the clusters.", nil, nil),
@@ -73,7 +74,7 @@ func NewCollector(observer *Observer) *Collector {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.info, c.up, c.unknown, c.probes, c.failures, c.expected, c.certificate, c.concern,
+	for _, desc := range []*prometheus.Desc{c.info, c.up, c.unknown, c.probes, c.failures, c.expected, c.certificate, c.nodes, c.concern,
 		c.expectedClusters, c.probedClusters, c.blind, c.unreachable, c.inside} {
 		descs <- desc
 	}
@@ -120,6 +121,10 @@ func (c *Collector) collectCluster(metrics chan<- prometheus.Metric, o *Observat
 	}
 	if !o.CertificateEnd.IsZero() {
 		metrics <- prometheus.MustNewConstMetric(c.certificate, prometheus.GaugeValue, unix(o.CertificateEnd), uid)
+	}
+	if nodes := &o.Entry.Cluster.Nodes; nodes.Wanted > 0 || nodes.Ready > 0 {
+		metrics <- prometheus.MustNewConstMetric(c.nodes, prometheus.GaugeValue, float64(nodes.Wanted), uid, "wanted")
+		metrics <- prometheus.MustNewConstMetric(c.nodes, prometheus.GaugeValue, float64(nodes.Ready), uid, "ready")
 	}
 	for _, concern := range v.Concerns[:min(len(v.Concerns), maxConcerns)] {
 		metrics <- prometheus.MustNewConstMetric(c.concern, prometheus.GaugeValue, unix(concern.Since), uid, string(concern.Kind), string(concern.Fault))

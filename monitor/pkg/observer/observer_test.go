@@ -112,7 +112,8 @@ func run(t *testing.T, s *servers, clusters int) (o *Observer, registry *prometh
 
 func entry(uid, shard string) roster.Entry {
 	return roster.Entry{UID: uid, ResourceID: "/clusters/" + uid, Version: "4.21.1", Target: probe.Target{Cluster: uid, URL: "https://api." + uid},
-		Cluster: judge.Cluster{Shard: shard, ReadySince: time.Now().Add(-24 * time.Hour)}}
+		Cluster: judge.Cluster{Shard: shard, ReadySince: time.Now().Add(-24 * time.Hour), Nodes: judge.Nodes{Wanted: 3, Ready: 2,
+			Machines: judge.Condition{Part: judge.Part{Status: "False", Since: time.Now().Add(-time.Hour)}, Pool: "workers"}}}}
 }
 
 func states(o *Observer) map[judge.API]int {

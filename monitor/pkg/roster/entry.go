@@ -59,6 +59,10 @@ func entryOf(c *clusterservicev1.Cluster, known *Entry, addresses []netip.Addr, 
 			entry.Cluster.APIServer = part
 		case clustercondition.EtcdAvailable:
 			entry.Cluster.Etcd = part
+		case clustercondition.DataPlaneConnectionAvailable:
+			entry.Cluster.DataPlane = part
+		case clustercondition.Degraded:
+			entry.Cluster.Degraded = judge.Condition{Part: part, Message: condition.GetMessage()}
 		}
 	}
 	switch {

@@ -54,14 +54,17 @@ type Roster struct {
 	listener Listener
 	options  Options
 
-	mu       sync.Mutex
-	entries  map[string]Entry
+	mu      sync.Mutex
+	entries map[string]Entry
+	// pools are the node pools by UID, and poolsOf their UIDs by that of the cluster.
+	pools    map[string]pool
+	poolsOf  map[string]map[string]bool
 	revision int64
 	synced   bool
 	failure  error
 	// authorities are the last different authorities of serving certificates.
 	authorities map[string]string
-	// unseen are the clusters that a watch from the beginning has not sent yet; nil if the watch has caught up.
+	// unseen are the clusters and node pools that a watch from the beginning has not sent yet; nil if the watch has caught up.
 	unseen map[string]bool
 }
 
@@ -70,7 +73,7 @@ func New(rpc clusterservicev1.ClusterServiceClient, listener Listener, options O
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Roster{rpc: rpc, listener: listener, options: options, entries: map[string]Entry{}, authorities: map[string]string{}, unseen: map[string]bool{}}
+	return &Roster{rpc: rpc, listener: listener, options: options, entries: map[string]Entry{}, pools: map[string]pool{}, poolsOf: map[string]map[string]bool{}, authorities: map[string]string{}, unseen: map[string]bool{}}
 }
 
 // Run follows the watch until ctx ends.
@@ -142,6 +145,9 @@ func (r *Roster) restart() {
 	for uid := range r.entries {
 		r.unseen[uid] = true
 	}
+	for uid := range r.pools {
+		r.unseen[uid] = true
+	}
 }
 
 func (r *Roster) setFailure(err error) {
@@ -157,9 +163,12 @@ func (r *Roster) handle(message *clusterservicev1.WatchResponse) {
 	switch event := message.GetEvent().(type) {
 	case *clusterservicev1.WatchResponse_Cluster:
 		r.observe(event.Cluster)
+	case *clusterservicev1.WatchResponse_NodePool:
+		r.observePool(event.NodePool)
 	case *clusterservicev1.WatchResponse_Bookmark:
 		for uid := range r.unseen {
 			r.remove(uid)
+			r.removePool(uid)
 		}
 		r.unseen, r.synced = nil, true
 	}
@@ -182,6 +191,7 @@ func (r *Roster) observe(c *clusterservicev1.Cluster) {
 	}
 	entry := entryOf(c, known, r.options.Addresses, r.options.Now())
 	entry.Target.Authorities = r.shared(entry.Target.Authorities)
+	entry.Cluster.Nodes = r.nodesOf(uid)
 	if known != nil && *known == entry {
 		return
 	}
