@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+)
+
+// TestMonitorSeesClosedClustersInside observes a cluster whose API does not admit monitor, through the prober of its
+// management cluster: while its API server works, hangs and is killed, and while the prober is stopped and killed. It then breaks the way to a
+// public cluster, which the prober still reaches.
+func TestMonitorSeesClosedClustersInside(t *testing.T) {
+	needsRegion(t)
+	t.Parallel()
+	ctx := withTimeout(t, 14*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000c6", "inside")
+	reader := engineer(t, "reader")
+	create := func(name string, closed bool) (string, *hostedServer) {
+		t.Helper()
+		id, body := c.ClusterID(name), c.ClusterBody(name)
+		if closed {
+			// Private APIs cannot be created yet. An API that admits other addresses than monitor's is closed to it in the same way.
+			body.Properties.(map[string]any)["api"] = map[string]any{"authorizedCidrs": []string{"203.0.113.0/24"}}
+		}
+		if _, err := c.Put(ctx, id, body); err != nil {
+			t.Fatal(err)
+		}
+		cluster, err := reader.Cluster(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders, err := filepath.Glob(filepath.Join(regionDir, "hosted", cluster.ProvisionShard, "*"+cluster.ClusterID+"*"))
+		if err != nil || len(folders) != 1 {
+			t.Fatalf("the folders of the API server: %v, %v", folders, err)
+		}
+		return id, &hostedServer{t: t, ctx: ctx, cluster: cluster, dir: folders[0]}
+	}
+	id, h := create("closed", true)
+	prober := h.cluster.ProvisionShard + "-monitor-inside"
+	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", nil)
+	if series := clusterSeries(t, ctx, h.cluster.UID); series["monitor_cluster_api_up"] != 1 || series["monitor_cluster_probes_total"] != 0 || series["monitor_cluster_certificate_end_seconds"] == 0 || len(series) > 10 {
+		t.Errorf("monitor exports %v", series)
+	}
+
+	// The region restarts a hung API server, so that each one is stopped.
+	began := time.Now()
+	hung := awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_hangs", func() { _ = syscall.Kill(h.pid(), syscall.SIGSTOP) })
+	t.Logf("a hung API server was reported after %s", time.Since(began).Round(time.Second))
+	if got := hung.Health.Concerns[0]; !strings.HasPrefix(got.Evidence, "inside ") {
+		t.Errorf("the concern is %+v", got)
+	}
+	if labels := concernLabels(t, ctx, h.cluster.UID); labels["concern"] != "api_hangs" {
+		t.Errorf("monitor exports the concern %v", labels)
+	}
+	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", func() { _ = syscall.Kill(h.pid(), syscall.SIGCONT) })
+
+	undo := h.kill()
+	began = time.Now()
+	awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_unreachable", nil)
+	t.Logf("a killed API server was reported after %s", time.Since(began).Round(time.Second))
+	undo()
+	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", nil)
+
+	// Without the prober nothing is known, and nothing is a concern. The region restarts a stopped prober: it is stopped again before it
+	// can report.
+	stopped := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for backoff.Sleep(ctx, 20*time.Millisecond) == nil {
+			select {
+			case <-stopped:
+				return
+			default:
+				_ = region.Signal(prober, syscall.SIGSTOP)
+			}
+		}
+	}()
+	silent := awaitHealth(t, ctx, reader, id, adminv1.HealthUnknown, "", nil)
+	if silent.Health.Reason != "inside_silent" || !strings.Contains(silent.Health.Detail, "has not reported since") || !strings.Contains(silent.Text(), "the prober of the management cluster does not report") {
+		t.Errorf("without the prober: %+v\n%s", silent.Health, silent.Text())
+	}
+	if series := clusterSeries(t, ctx, h.cluster.UID); series["monitor_cluster_api_unknown inside_silent"] != 1 || concernLabels(t, ctx, h.cluster.UID) != nil {
+		t.Errorf("without the prober, monitor exports %v", series)
+	}
+	close(stopped)
+	<-ended
+	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", func() { _ = region.Signal(prober, syscall.SIGCONT) })
+	if err := region.Signal(prober, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	undo = h.kill()
+	awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_unreachable", nil)
+	undo()
+	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", nil)
+
+	public, way := create("way", false)
+	awaitHealth(t, ctx, reader, public, adminv1.HealthAvailable, "", nil)
+	undo = way.breakWay()
+	if got := awaitHealth(t, ctx, reader, public, adminv1.HealthUnavailable, "way_broken", nil).Health.Concerns[0]; !strings.Contains(got.Evidence, "outside ") {
+		t.Errorf("the concern is %+v", got)
+	}
+	undo()
+	awaitHealth(t, ctx, reader, public, adminv1.HealthAvailable, "", nil)
+
+	for id, uid := range map[string]string{id: h.cluster.UID, public: way.cluster.UID} {
+		if err := c.Delete(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		awaitNotMonitored(t, ctx, uid)
+	}
+}
