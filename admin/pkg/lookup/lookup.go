@@ -117,13 +117,10 @@ func newestIncarnation(found []adminv1.Cluster) []adminv1.Cluster {
 	return []adminv1.Cluster{slices.MaxFunc(found, func(a, b adminv1.Cluster) int { return a.CreateTime.Compare(*b.CreateTime) })}
 }
 
-// List returns a page of the fleet's clusters, ordered by UID. An empty subscription means all.
-func (f *Finder) List(ctx context.Context, subscription, token string, size int) (adminv1.ClusterList, error) {
+// ListFleet returns a page of the clusters that Cluster Service lists for a request.
+func (f *Finder) ListFleet(ctx context.Context, r *clusterservicev1.ListClustersRequest) (adminv1.ClusterList, error) {
 	list := adminv1.ClusterList{Items: []adminv1.Cluster{}}
-	if subscription != "" {
-		return f.listSubscription(ctx, subscription, token, size)
-	}
-	response, err := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: int32(size), PageToken: token})
+	response, err := f.fleet.ListClusters(ctx, r)
 	if err != nil {
 		return list, apierror.FromGRPC(err)
 	}
@@ -134,8 +131,8 @@ func (f *Finder) List(ctx context.Context, subscription, token string, size int)
 	return list, nil
 }
 
-// listSubscription returns a page of the clusters that ARM has in a subscription, with their state in the fleet.
-func (f *Finder) listSubscription(ctx context.Context, subscription, token string, size int) (adminv1.ClusterList, error) {
+// ListSubscription returns a page of the clusters that ARM has in a subscription, with their state in the fleet.
+func (f *Finder) ListSubscription(ctx context.Context, subscription, token string, size int) (adminv1.ClusterList, error) {
 	list := adminv1.ClusterList{Items: []adminv1.Cluster{}}
 	items, next, err := f.db.Clusters().List(ctx, subscription, "", token, size)
 	if err != nil {

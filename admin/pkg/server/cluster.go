@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/explanation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
@@ -27,24 +28,40 @@ func (s *Server) listClusters(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"olderThan", "concern", "shard"} {
+	for _, name := range []string{"olderThan", "concern"} {
 		if query.Get(name) != "" && !waiting {
 			return nil, apierror.New(apierror.InvalidParameter, "The parameter requires notReady=true.").WithTarget(name)
 		}
 	}
 	if waiting {
-		for _, name := range []string{"q", "subscription"} {
+		for _, name := range []string{"q", "subscription", "phase"} {
 			if query.Get(name) != "" {
 				return nil, apierror.New(apierror.InvalidParameter, "The parameter excludes notReady.").WithTarget(name)
 			}
 		}
 		return s.listConcerns(ctx, rq, size, token)
 	}
+	for _, filter := range []string{"shard", "phase"} {
+		for _, name := range []string{"q", "subscription"} {
+			if query.Get(filter) != "" && query.Get(name) != "" {
+				return nil, apierror.New(apierror.InvalidParameter, "The parameter excludes %s.", name).WithTarget(filter)
+			}
+		}
+	}
 	if q := query.Get("q"); q != "" {
 		found, err := s.finder.Find(ctx, q)
 		return adminv1.ClusterList{Items: found}, err
 	}
-	return s.finder.List(ctx, query.Get("subscription"), token, size)
+	if subscription := query.Get("subscription"); subscription != "" {
+		return s.finder.ListSubscription(ctx, subscription, token, size)
+	}
+	r := &clusterservicev1.ListClustersRequest{PageSize: int32(size), PageToken: token, ProvisionShard: query.Get("shard")}
+	if text := query.Get("phase"); text != "" {
+		if r.Phases, err = clusterPhases(text); err != nil {
+			return nil, err
+		}
+	}
+	return s.finder.ListFleet(ctx, r)
 }
 
 func (s *Server) getCluster(ctx context.Context, rq *request) (any, error) {

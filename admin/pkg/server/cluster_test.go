@@ -375,7 +375,7 @@ func TestWaitingClustersAreListed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for query, target := range map[string]string{
-		"olderThan=10m": "olderThan", "concern=azure": "concern", "shard=mgmt-1": "shard", "notReady=yes": "notReady", "notReady=true&q=a": "q",
+		"olderThan=10m": "olderThan", "concern=azure": "concern", "shard=mgmt-1&q=a": "shard", "phase=Ready&subscription=a": "phase", "phase=Asleep": "phase", "phase=unspecified": "phase", "notReady=true&phase=Ready": "phase", "notReady=yes": "notReady", "notReady=true&q=a": "q",
 		"notReady=true&subscription=a": "subscription", "notReady=true&olderThan=old": "olderThan", "notReady=true&olderThan=-1m": "olderThan",
 	} {
 		if status, body := h.get(t, "reader", "/clusters?"+query, nil); status != http.StatusBadRequest || !strings.Contains(body, `"target":"`+target+`"`) {

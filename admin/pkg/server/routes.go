@@ -52,7 +52,8 @@ func (s *Server) clusterRoutes() []Route {
 				{Name: "notReady", Type: "boolean", Description: "Only clusters that are not in their desired state, with their concerns; those that have waited longest first."},
 				{Name: "olderThan", Type: "string", Description: "With notReady: only clusters that have waited at least this long, for example 10m."},
 				{Name: "concern", Type: "string", Description: "With notReady: only these concerns, separated by commas; each is a layer, or a layer and a state as in node-pool/WaitingForNodes."},
-				{Name: "shard", Type: "string", Description: "With notReady: only clusters on this provision shard."},
+				{Name: "shard", Type: "string", Description: "Only clusters on this provision shard; excludes q and subscription."},
+				{Name: "phase", Type: "string", Description: "Only clusters in these phases of Cluster Service, separated by commas, for example Installing,Failed; excludes q, subscription and notReady."},
 			}, paging...),
 		},
 		{
@@ -66,6 +67,7 @@ func (s *Server) clusterRoutes() []Route {
 			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster, Sensitive: true,
 		},
 		readRoute(clusterPath+"/explanation", "clusters.explanation", "Explain what a cluster and its children wait for, since when, who must act, and which command helps.", adminv1.Explanation{}, s.explainCluster),
+		readRoute(clusterPath+"/status", "clusters.status", "Get the progress of a cluster in each layer, and its conditions, as Cluster Service reports them.", adminv1.ClusterStatus{}, s.showStatus),
 		readRoute(clusterPath+"/journal", "clusters.journal", "Get the state of a cluster's API and its transitions of the last 14 days, newest first, as monitor recorded them.", adminv1.Journal{}, s.showJournal),
 		readRoute(clusterPath+"/actions", "clusters.actions", "List the actions that Cluster Service executed on a cluster, newest first.", adminv1.ClusterActionList{}, s.listClusterActions),
 		readRoute(clusterPath+"/access-records", "clusters.accessRecords",

@@ -92,6 +92,11 @@ func (c *Client) Dump(ctx context.Context, cluster string) (*adminv1.Dump, error
 	return get[adminv1.Dump](ctx, c, clusterPath(cluster)+"/dump", nil)
 }
 
+// ClusterStatus returns the progress of a cluster in each layer, and its conditions.
+func (c *Client) ClusterStatus(ctx context.Context, cluster string) (*adminv1.ClusterStatus, error) {
+	return get[adminv1.ClusterStatus](ctx, c, clusterPath(cluster)+"/status", nil)
+}
+
 // Journal returns the state of a cluster's API and its transitions.
 func (c *Client) Journal(ctx context.Context, cluster string) (*adminv1.Journal, error) {
 	return get[adminv1.Journal](ctx, c, clusterPath(cluster)+"/journal", nil)

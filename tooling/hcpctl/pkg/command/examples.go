@@ -28,6 +28,7 @@ var examples = map[string][][2]string{
 	"hcpctl cluster credential revoke":  {{"Revoke all administrator credentials", "hcpctl cluster credential revoke demo"}},
 	"hcpctl cluster delete":             {{"Delete a cluster and wait until it is gone", "hcpctl cluster delete demo"}, {"Delete a cluster in the background", "hcpctl cluster delete demo --no-wait"}},
 	"hcpctl cluster dump":               {{"Print the state of all layers as YAML", "hcpctl cluster dump demo"}},
+	"hcpctl cluster status":             {{"Show the layers and the conditions of a cluster", "hcpctl cluster status demo"}},
 	"hcpctl cluster find":               {{"Find a cluster by name", "hcpctl cluster find demo"}, {"Find the cluster of a namespace", "hcpctl cluster find ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"}, {"Find the cluster of an API server", "hcpctl cluster find https://api.demo.0ulz.westus3.aroapp-hcp.io:443"}},
 	"hcpctl cluster force":              {{"Stop waiting for role assignments", "hcpctl cluster force demo azure/operator-roles --reason 'roles were assigned by hand' --ticket INC-42"}},
 	"hcpctl cluster get":                {{"Show a cluster", "hcpctl cluster get demo"}},
