@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
+.PHONY: help chromium portal-assets run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -27,7 +27,7 @@ run: ## start a local region on this machine and create a cluster in it
 # repository, so HCPMESH_SOURCES, a hash of all files, makes it run again after a change. `lint` runs go vet, and test programs
 # need no debug information.
 test: ## lint, then run all tests, crash sweeps in part (see sweeps, cascade, contract and bad-day)
-	$(MAKE) --no-print-directory -j 3 nodes postgresql lint
+	$(MAKE) --no-print-directory -j 3 nodes postgresql chromium lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
 	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
@@ -205,6 +205,12 @@ kubectl: ## build kubectl into .build/third-party/bin
 
 nodes: kubectl ## build and install what real Kubernetes nodes need (Linux, root)
 	tooling/nodes.sh
+
+chromium: ## install headless Chromium for the browser tests of the portal (Debian, root)
+	tooling/chromium.sh
+
+portal-assets: ## fetch the portal's vendored files again, as admin/pkg/portal/assets/lock.json lists them (npm)
+	cd admin && go test ./pkg/portal -run '^TestVendoredFilesMatchTheLock$$' -fetch
 
 postgresql:
 	tooling/postgresql.sh

@@ -33,7 +33,7 @@ var styles = []string{
 const themeScript = "theme.js"
 
 // scripts lists the other scripts in the order in which pages load them.
-var scripts = []string{"vendor/htmx/htmx.min.js", "vendor/htmx-ext-sse/sse.min.js", "vendor/idiomorph/idiomorph-ext.min.js", "portal.js"}
+var scripts = []string{"vendor/htmx/htmx.min.js", "vendor/idiomorph/idiomorph-ext.min.js", "portal.js"}
 
 // fonts are the fonts that portal.css names.
 var fonts = []string{

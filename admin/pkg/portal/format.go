@@ -122,7 +122,7 @@ func words(text string) string {
 	}
 	var b strings.Builder
 	previous := ' '
-	for i, r := range strings.ReplaceAll(text, "_", " ") {
+	for i, r := range strings.NewReplacer("_", " ", "-", " ").Replace(text) {
 		switch {
 		case i == 0:
 			b.WriteRune(unicode.ToUpper(r))

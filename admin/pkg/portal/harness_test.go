@@ -117,6 +117,10 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(http.StatusOK, struct{}{})
 		return
 	}
+	if list, ok := response.(adminv1.OperationList); ok && r.URL.Query().Has("state") {
+		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(o adminv1.Operation) bool { return string(o.State) != r.URL.Query().Get("state") })
+		response = list
+	}
 	respond(http.StatusOK, response)
 }
 

@@ -23,6 +23,21 @@ func (p *Portal) signedInPages() []signedInPage {
 	return []signedInPage{
 		{"GET /{$}", "region", p.region},
 		{"GET /me", "me", p.me},
+		{"GET /clusters", "clusters", p.clusters},
+		{"GET /clusters/{cluster}", "cluster", p.cluster},
+		{"GET /clusters/{cluster}/timeline", "timeline", p.timeline},
+		{"GET /clusters/{cluster}/operations", "cluster-operations", p.clusterOperations},
+		{"GET /clusters/{cluster}/credentials", "credentials", p.credentials},
+		{"GET /clusters/{cluster}/deletion", "deletion", p.deletion},
+		{"GET /clusters/{cluster}/access-records", "access-records", p.accessRecords},
+		{"GET /operations", "operations", p.operations},
+		{"GET /operations/{operation}", "operation", p.operation},
+		{"GET /deletions", "deletions", p.deletions},
+		{"GET /shards", "shards", p.shards},
+		{"GET /shards/{shard}", "shard", p.shard},
+		{"GET /access", "access", p.elevations},
+		{"GET /access/{elevation}", "elevation", p.elevation},
+		{"GET /audit", "audit", p.audit},
 	}
 }
 

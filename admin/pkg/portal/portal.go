@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,7 +104,7 @@ func (p *Portal) routes() http.Handler {
 	open("GET /signed-out", "signed-out", p.signedOut)
 	open("POST /sign-out", "sign-out", p.signOut)
 	open("POST /theme", "theme", p.setTheme)
-	for _, page := range p.signedInPages() {
+	for _, page := range slices.Concat(p.signedInPages(), p.actionPages()) {
 		mux.Handle(page.pattern, p.counted(page.name, p.withSession(page.handle)))
 	}
 	mux.Handle("/", p.counted("unknown", p.withSession(func(w http.ResponseWriter, v *view) {
@@ -188,6 +189,9 @@ func (p *Portal) withSession(handle func(http.ResponseWriter, *view)) http.Handl
 func (p *Portal) renew(r *http.Request, found *session) error {
 	left := found.tokens.Expires.Sub(p.Now())
 	if left > refreshBefore {
+		if r.Header.Get("HX-Request") != "" {
+			return nil // a page that follows an operation is no sign that somebody is there
+		}
 		return p.Sessions.touch(r.Context(), found)
 	}
 	tokens, err := p.Provider.refresh(r.Context(), found.tokens.Refresh)

@@ -33,8 +33,8 @@ type page struct {
 	// Section is the path of the entry in the navigation that contains the page.
 	Section string
 	Crumbs  []crumb
-	// Live is the topic of the events that change the page; empty if none do.
-	Live string
+	// Follow makes the page read itself again every two seconds.
+	Follow bool
 	// Body is the content of the template.
 	Body any
 }
@@ -64,7 +64,10 @@ type navEntry struct {
 }
 
 // navigation lists the sections of the portal.
-var navigation = []navEntry{{Title: "Region", URL: "/"}}
+var navigation = []navEntry{
+	{Title: "Region", URL: "/"}, {Title: "Clusters", URL: "/clusters"}, {Title: "Operations", URL: "/operations"}, {Title: "Deletions", URL: "/deletions"},
+	{Title: "Shards", URL: "/shards"}, {Title: "Access", URL: "/access"}, {Title: "Audit", URL: "/audit"},
+}
 
 // pages are the parsed templates by name.
 type pages struct{ byName map[string]*template.Template }
@@ -80,7 +83,7 @@ func loadPages(a *assets) (*pages, error) {
 			return url, nil
 		},
 		"icon": icon, "age": ageElement, "at": timeElement, "status": statusOf, "shortID": shortID, "list": func(items ...any) []any { return items },
-		"join": strings.Join, "percent": percent, "words": words, "lower": strings.ToLower,
+		"join": strings.Join, "percent": percent, "words": words, "lower": strings.ToLower, "title": actionTitle, "stuck": stuckStep, "step": currentStep, "name": lastSegment,
 	}
 	names, err := fs.Glob(templates, "templates/*.html")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Improves pages that work without it: ages stay current, texts can be copied, and pages follow the region by server-sent events.
+// Improves pages that work without it: ages stay current, texts can be copied, and the page of an operation follows it.
 (function () {
   "use strict";
 
@@ -53,12 +53,13 @@
     document.querySelectorAll("form[data-sent]").forEach(function (form) { delete form.dataset.sent; });
   });
 
-  // Live updates. The state of the connection is stated in words.
+  // Pages that follow an operation. The state of the connection is stated in words.
   var connection = document.getElementById("connection");
   function state(text, kind) {
     if (connection && connection.textContent !== text) { connection.textContent = text; connection.dataset.state = kind; }
   }
-  document.addEventListener("htmx:sseOpen", function () { state("Live", "live"); });
-  document.addEventListener("htmx:sseError", function () { state("Connection lost. Reconnecting.", "lost"); });
+  document.addEventListener("htmx:afterRequest", function (event) {
+    if (event.detail.successful) { state("Up to date", "live"); } else { state("The portal does not answer. Trying again.", "lost"); }
+  });
   document.addEventListener("htmx:afterSettle", function () { refreshAges(); showButtons(); });
 })();

@@ -1,0 +1,268 @@
+package portal
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	browserpage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+var screenshots = flag.String("screenshots", "", "write screenshots of the pages into this `folder`")
+
+// browserTimeout bounds one step in the browser. It is not reached unless the step never ends.
+const browserTimeout = 2 * time.Minute
+
+// chromium is a browser of its own for one test.
+type chromium struct {
+	t   *testing.T
+	ctx context.Context
+	url string
+}
+
+// newChromium starts Debian's headless Chromium, or skips the test.
+func newChromium(t *testing.T, h *harness) *chromium {
+	t.Helper()
+	program, err := exec.LookPath("chromium-headless-shell")
+	if err != nil {
+		t.Skip("needs chromium-headless-shell; as root on Debian, `make chromium` installs it")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1440, 1000), chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("ignore-certificate-errors", true), chromedp.WSURLReadTimeout(browserTimeout))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	c := &chromium{t: t, ctx: ctx, url: h.url}
+	// The first call starts the browser, which lives as long as its context.
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(err)
+	}
+	// The policy of the pages does not apply to this script. It collects what the policy has blocked.
+	command(c, browserpage.AddScriptToEvaluateOnNewDocument, browserpage.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `window.blocked = []; document.addEventListener("securitypolicyviolation", (e) => window.blocked.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample));`})
+	return c
+}
+
+// do executes steps.
+func (c *chromium) do(steps ...chromedp.Action[chromedp.Void]) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// evaluate returns the value of an expression.
+func evaluate[T any](c *chromium, expression string) T {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return value
+}
+
+// command sends a command of the protocol.
+func command[P, R any](c *chromium, method cdp.Command[P, R], parameters P) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
+	defer cancel()
+	_, err := chromedp.Run(ctx, func(ctx context.Context, target *chromedp.Target) (R, error) {
+		return cdp.Call(ctx, target, method, parameters)
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// await waits until an expression is true.
+func (c *chromium) await(expression string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
+	defer cancel()
+	for {
+		_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(browserTimeout)))
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			c.t.Fatalf("%s: %v", expression, err)
+		}
+		// The page in which the expression was evaluated is gone.
+	}
+}
+
+// open loads a page of the portal.
+func (c *chromium) open(path string) {
+	c.t.Helper()
+	c.do(chromedp.Navigate(c.url+path), chromedp.WaitReady("#main"))
+}
+
+// signIn signs a person in at the identity provider.
+func (c *chromium) signIn(name string) {
+	c.t.Helper()
+	c.do(chromedp.Navigate(c.url + "/"))
+	link := evaluate[string](c, fmt.Sprintf(`Array.from(document.links).find((a) => a.innerText === %q).href`, name))
+	c.do(chromedp.Navigate(link), chromedp.WaitReady(".portal-nav"))
+}
+
+// location returns the path of the current page.
+func (c *chromium) location() string {
+	c.t.Helper()
+	return evaluate[string](c, `location.pathname`)
+}
+
+// check fails for what the policy of the page has blocked, and for violations of WCAG 2.2 A and AA that axe finds.
+func (c *chromium) check(name, axe string) {
+	c.t.Helper()
+	if blocked := evaluate[[]string](c, `window.blocked`); len(blocked) > 0 {
+		c.t.Errorf("%s: the policy of the page has blocked %q", name, blocked)
+	}
+	evaluate[chromedp.Void](c, axe)
+	found := evaluate[string](c, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
+		.then((r) => JSON.stringify(r.violations.map((v) => ({rule: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => n.html.slice(0, 300) + " " + (n.failureSummary || ""))}))))`)
+	var violations []struct {
+		Rule, Help string
+		Nodes      []string
+	}
+	if err := json.Unmarshal([]byte(found), &violations); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, v := range violations {
+		c.t.Errorf("%s: %s: %s\n%s", name, v.Rule, v.Help, strings.Join(v.Nodes, "\n"))
+	}
+}
+
+// screenshot writes a picture of the whole page if -screenshots is set.
+func (c *chromium) screenshot(name string) {
+	c.t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// axeSource returns the script of axe.
+func axeSource(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile("testdata/vendor/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
+// TestPagesInABrowser opens each page in a browser in both themes. No page may violate its policy or WCAG 2.2 AA.
+func TestPagesInABrowser(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	if *screenshots != "" {
+		h.api.fill("orders-dev")
+	}
+	c := newChromium(t, h)
+	axe := axeSource(t)
+	c.signIn("oncall@example.com")
+	for _, theme := range []string{"light", "dark"} {
+		command(c, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+		for name, path := range readPages {
+			c.open(path)
+			c.check(name+" ("+theme+")", axe)
+			c.screenshot(name + "-" + theme)
+		}
+	}
+	command(c, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 1, Mobile: true})
+	for _, name := range []string{"region", "cluster", "clusters", "retry"} {
+		c.open(readPages[name])
+		if evaluate[bool](c, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
+			t.Errorf("%s does not fit into a narrow window", name)
+		}
+		c.screenshot(name + "-narrow")
+	}
+}
+
+// TestKeyboardIsEnough finds a waiting cluster, reads what it waits for, and retries it, only with the keyboard.
+func TestKeyboardIsEnough(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	c := newChromium(t, h)
+	c.signIn("oncall@example.com")
+	// press moves the focus with the tabulator to the link or the button with a text, and presses Enter.
+	press := func(text, from string) {
+		t.Helper()
+		for range 200 {
+			c.do(chromedp.KeyEvent(kb.Tab))
+			if evaluate[string](c, `(document.activeElement.innerText || "").trim()`) == text {
+				c.do(chromedp.KeyEvent(kb.Enter))
+				c.await(fmt.Sprintf(`location.pathname !== %q && document.readyState === "complete"`, from))
+				return
+			}
+		}
+		t.Fatalf("the tabulator does not reach %q on %s", text, from)
+	}
+	c.open("/")
+	press("Clusters", "/")
+	press("payments-prod", "/clusters")
+	cluster := "/clusters/" + testUID
+	if got := c.location(); got != cluster {
+		t.Fatalf("the cluster leads to %s", got)
+	}
+	if explained := evaluate[string](c, `document.querySelector("section[aria-labelledby=explanation]").innerText`); !strings.Contains(explained, "waits for 2 of 5 nodes") {
+		t.Errorf("the page explains %q", explained)
+	}
+	press("Retry", cluster)
+	press("Retry", cluster+"/actions/retry")
+	if got := c.location(); got != "/operations/"+testOperation {
+		t.Errorf("the retry leads to %s", got)
+	}
+	if len(h.api.requests) != 1 || h.api.requests[0].Path != cluster+"/retry" {
+		t.Errorf("the requests are %v", h.api.requests)
+	}
+}
+
+// TestOperationPageFollowsTheOperation checks that the page of an operation shows its end without a reload, keeps the focus, and then stops.
+func TestOperationPageFollowsTheOperation(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	c := newChromium(t, h)
+	c.signIn("oncall@example.com")
+	c.open("/operations/" + testOperation)
+	evaluate[chromedp.Void](c, `window.kept = true; document.querySelector("#content a[href^='/clusters/']").focus()`)
+	h.api.mu.Lock()
+	operation := h.api.responses["/operations/"+testOperation]
+	h.api.responses["/operations/"+testOperation] = succeeded(operation)
+	h.api.mu.Unlock()
+	c.await(`document.querySelector(".portal-heading").innerText.includes("Succeeded")`)
+	if !evaluate[bool](c, `window.kept === true`) {
+		t.Error("the page was loaded again")
+	}
+	if focused := evaluate[string](c, `document.activeElement.getAttribute("href") || ""`); !strings.HasPrefix(focused, "/clusters/") {
+		t.Errorf("the focus moved to %q", focused)
+	}
+	if evaluate[bool](c, `document.getElementById("content").hasAttribute("hx-trigger")`) {
+		t.Error("the page follows an operation that has ended")
+	}
+}
