@@ -37,6 +37,7 @@ const (
 var labelBounds = map[string]int{
 	"action":             20,
 	"api_version":        8,
+	"category":           11,
 	"cause":              5,
 	"class":              5,
 	"code":               40,

@@ -2,6 +2,8 @@
 // otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
 // policy permits it changes only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of
 // finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation.
+//
+// The folder local has the rights of other programs of a local region.
 package managementaccess
 
 import (
@@ -23,7 +25,7 @@ const (
 	Prober = "monitor-inside"
 )
 
-//go:embed objects
+//go:embed objects local
 var files embed.FS
 
 // Objects returns the objects that limit a user in YAML, by name of their file. A chart gives the program a service account instead.

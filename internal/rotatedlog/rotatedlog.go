@@ -52,7 +52,7 @@ func New(dir, name string, maxLine int, at Position) *Reader {
 func (r *Reader) Position() Position { return r.at }
 
 // Finish makes the reader end with the files that the folder has beside its own. A folder that was replaced by one of the same name is another
-// log. Call it when the program has ended for good.
+// log. Call it when the program has ended permanently.
 func (r *Reader) Finish() { r.last = true }
 
 // Close closes the file. Next opens it again at the position.

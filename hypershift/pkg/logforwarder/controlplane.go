@@ -147,7 +147,13 @@ func (c *controlPlane) drain(ctx context.Context, cancel func()) {
 	case <-time.After(drainTime):
 		cancel()
 		<-ended
-		c.forwarder.metrics.gaps.WithLabelValues(gapDeleted).Inc()
+		fault := faultCustomer
+		for _, s := range c.streams {
+			if s.delayed != "" && s.delayed != faultCustomer {
+				fault = s.delayed
+			}
+		}
+		c.forwarder.metrics.gaps.WithLabelValues(gapDeleted, fault).Inc()
 		c.log.Error("the last lines of a deleted cluster's logs are lost: they could not be delivered in time", logkey.Limit, drainTime.String())
 	}
 	c.removeState()

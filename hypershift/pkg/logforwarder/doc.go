@@ -4,7 +4,7 @@
 // blob, stores its position, and only then reads on. So each line is delivered at least once, the file itself is the queue, and a full or
 // forbidden account stops only its own streams. While an append fails, a stream keeps nothing in memory: it reads the batch again.
 //
-// A line that cannot become a record, and a record that the storage refuses for good, go to the poison box. Files that the control plane
+// A line that cannot become a record, and a record that the storage refuses permanently, go to the poison box. Files that the control plane
 // removed before they were read are counted. The package never writes lines of customers' logs to its own log.
 package logforwarder
 
@@ -32,6 +32,8 @@ const (
 	maxSettings = 5
 	// requestTimeout bounds a request to Azure.
 	requestTimeout = 30 * time.Second
+	// stopGrace is the time that an append in progress has when the forwarder ends, so that it is not repeated by the next one.
+	stopGrace = 3 * time.Second
 	// drainTime bounds the delivery of the rest of the logs of a control plane that was deleted.
 	drainTime = 10 * time.Minute
 

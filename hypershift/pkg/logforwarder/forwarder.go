@@ -133,7 +133,7 @@ func (f *Forwarder) Prune() error {
 		if !entry.IsDir() || f.controlPlanes[entry.Name()] != nil || f.ending[entry.Name()] != nil {
 			continue
 		}
-		f.metrics.gaps.WithLabelValues(gapDeleted).Inc()
+		f.metrics.gaps.WithLabelValues(gapDeleted, faultService).Inc()
 		f.options.Log.Warn("a cluster was deleted while its logs were not delivered; its last lines may be lost", logkey.ControlPlane, entry.Name())
 		if err := os.RemoveAll(f.stateDir(entry.Name())); err != nil {
 			return fmt.Errorf("removing the state of %s: %w", entry.Name(), err)

@@ -203,9 +203,12 @@ func TestFullQueueIsTheLog(t *testing.T) {
 	if got := f.metric(t, "customer_logs_gaps_total", gapRotated); got != 1 {
 		t.Errorf("%v gaps, want 1: the reader cannot exclude a file between the two", got)
 	}
+	if got := f.metric(t, "customer_logs_gaps_total", faultCustomer); got != 1 {
+		t.Errorf("%v gaps are the customer's fault", got)
+	}
 }
 
-// TestPoisonedLinesDoNotStopTheOthers: lines that are not audit events, that are too long, or that the storage refuses for good.
+// TestPoisonedLinesDoNotStopTheOthers: lines that are not audit events, that are too long, or that the storage refuses permanently.
 func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
 	w := newWorld(t)
 	w.createAccount("one")
@@ -272,12 +275,13 @@ func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
 
 // TestPoisonBoxIsBounded: the box keeps two files.
 func TestPoisonBoxIsBounded(t *testing.T) {
+	const limit = 10 * poisonContent
 	dir := t.TempDir()
 	discards := 0
-	for range 3 * poisonBytes / poisonContent {
+	for range 30 {
 		entry := Poisoned{Reason: reasonNotJSON}
 		entry.keep(bytes.Repeat([]byte("x"), maxLine))
-		discarded, err := addPoison(dir, entry)
+		discarded, err := addPoison(dir, entry, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +294,7 @@ func TestPoisonBoxIsBounded(t *testing.T) {
 		t.Errorf("%v, %v, %d discards", entries, err, discards)
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Size() > poisonBytes+2*poisonContent {
+		if info, err := e.Info(); err != nil || info.Size() > limit+2*poisonContent {
 			t.Errorf("%s has %d bytes, %v", e.Name(), info.Size(), err)
 		}
 	}

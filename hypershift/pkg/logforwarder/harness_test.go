@@ -273,7 +273,7 @@ func (w *world) options(registry prometheus.Registerer, log *slog.Logger) Option
 		Azure: Azure{ResourceManager: w.azure.URL, BlobURL: w.azure.URL + "/" + accountVariable, Credential: w.azure.Tokens.Principal(forwarderID), Transport: transport}}
 }
 
-// metric returns the value of a metric with a value of its only label, or without labels.
+// metric returns the sum of a metric's series that have a value of a label, or of its only series without labels.
 func (f *forwarder) metric(t *testing.T, name, label string) float64 {
 	t.Helper()
 	families, err := f.registry.Gather()
@@ -284,10 +284,14 @@ func (f *forwarder) metric(t *testing.T, name, label string) float64 {
 		if family.GetName() != name {
 			continue
 		}
+		sum, found := 0.0, false
 		for _, m := range family.GetMetric() {
-			if len(m.GetLabel()) == 0 && label == "" || len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == label {
-				return value(m)
+			if len(m.GetLabel()) == 0 && label == "" || slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+				sum, found = sum+value(m), true
 			}
+		}
+		if found {
+			return sum
 		}
 	}
 	t.Fatalf("no metric %s with %q", name, label)

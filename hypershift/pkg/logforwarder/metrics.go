@@ -28,18 +28,22 @@ const (
 )
 
 func newMetrics(registry prometheus.Registerer, now func() time.Time) *metrics {
-	counter := func(name, help string) prometheus.CounterOpts {
-		return prometheus.CounterOpts{Namespace: "customer_logs", Name: name, Help: help}
-	}
 	m := &metrics{
-		records:     prometheus.NewCounterVec(counter("records_total", "Records that customers' storage accounts accepted."), []string{"category"}),
-		appends:     prometheus.NewCounterVec(counter("appends_total", "Appends to customers' storage accounts, by whose fault a failure is."), []string{"outcome"}),
-		poisoned:    prometheus.NewCounterVec(counter("poisoned_total", "Lines that were put into a poison box instead of being delivered."), []string{"reason"}),
-		discarded:   prometheus.NewCounter(counter("poison_discards_total", "Times that the older file of a poison box was removed because the box was full.")),
-		gaps:        prometheus.NewCounterVec(counter("gaps_total", "Places where lines of customers' logs may be missing, because files were removed before they were read."), []string{"reason"}),
-		checkpoints: prometheus.NewCounter(counter("checkpoint_failures_total", "Positions that could not be stored. Lines after the stored position are delivered again after a restart.")),
-		streams:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "customer_logs", Name: "streams", Help: "Categories of clusters that are delivered to a storage account."}),
-		waiting:     newWaiting(now),
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "customer_logs", Name: "records_total",
+			Help: "Records that customers' storage accounts accepted."}, []string{"category"}),
+		appends: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "customer_logs", Name: "appends_total",
+			Help: "Appends to customers' storage accounts that succeeded, and those that failed by whose fault it was: customer, azure or service."}, []string{"outcome"}),
+		poisoned: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "customer_logs", Name: "poisoned_total",
+			Help: "Lines that were put into a poison box instead of being delivered."}, []string{"reason"}),
+		discarded: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "customer_logs", Name: "poison_discards_total",
+			Help: "Times that the older file of a poison box was removed because the box was full."}),
+		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "customer_logs", Name: "gaps_total",
+			Help: "Places where lines of customers' logs may be missing, because files were removed before they were read, by whose fault it is: customer, azure or service."}, []string{"reason", "fault"}),
+		checkpoints: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "customer_logs", Name: "checkpoint_failures_total",
+			Help: "Positions that could not be stored. Lines after the stored position are delivered again after a restart."}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "customer_logs", Name: "streams",
+			Help: "Categories of clusters that are delivered to a storage account."}),
+		waiting: newWaiting(now),
 	}
 	for _, s := range sources() {
 		m.records.WithLabelValues(string(s.category))
@@ -51,7 +55,9 @@ func newMetrics(registry prometheus.Registerer, now func() time.Time) *metrics {
 		m.poisoned.WithLabelValues(reason)
 	}
 	for _, reason := range []string{gapRotated, gapDeleted} {
-		m.gaps.WithLabelValues(reason)
+		for _, fault := range []string{faultCustomer, faultAzure, faultService} {
+			m.gaps.WithLabelValues(reason, fault)
+		}
 	}
 	registry.MustRegister(m.records, m.appends, m.poisoned, m.discarded, m.gaps, m.checkpoints, m.streams, m.waiting)
 	return m

@@ -45,14 +45,15 @@ func (p *Poisoned) keep(line []byte) {
 	p.Bytes, p.SHA256, p.Content = len(line), fmt.Sprintf("%x", sha256.Sum256(line)), line[:min(len(line), poisonContent)]
 }
 
-// addPoison stores an entry durably in the box of a control plane's state folder. discarded reports whether older entries were removed.
-func addPoison(dir string, entry Poisoned) (discarded bool, err error) {
+// addPoison stores an entry durably in the box of a control plane's state folder. limit is the size in bytes at which the box begins another file.
+// discarded reports whether older entries were removed.
+func addPoison(dir string, entry Poisoned, limit int64) (discarded bool, err error) {
 	line, err := json.Marshal(entry)
 	if err != nil {
 		return false, err
 	}
 	path := filepath.Join(dir, PoisonFile)
-	if info, err := os.Stat(path); err == nil && info.Size() >= poisonBytes {
+	if info, err := os.Stat(path); err == nil && info.Size() >= limit {
 		_, err := os.Stat(path + ".1")
 		discarded = err == nil
 		if err := os.Rename(path, path+".1"); err != nil {

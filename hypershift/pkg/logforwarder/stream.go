@@ -2,6 +2,7 @@ package logforwarder
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -39,6 +40,8 @@ type stream struct {
 	// at is the position after the last line that was delivered. unsaved is the number of bytes between it and the stored position.
 	at      rotatedlog.Position
 	unsaved int
+	// delayed is whose fault it is that the stream is not at the end of the log, or "" if nothing has failed since it was.
+	delayed string
 }
 
 // newStream returns a stream that continues at its stored position. A new stream begins with the oldest line that the control plane kept.
@@ -87,6 +90,7 @@ func (s *stream) run(ctx context.Context) {
 				fault, reason = failed.fault, failed.reason
 			}
 			s.forwarder.metrics.waiting.fail(s.key, fault)
+			s.delayed = fault
 			pause := retry.Next()
 			if failing != reason {
 				s.log.WarnContext(ctx, "delivering logs to a customer's storage account failed; retrying", logkey.Reason, reason, logkey.State, fault,
@@ -107,6 +111,7 @@ func (s *stream) run(ctx context.Context) {
 		if more {
 			continue
 		}
+		s.delayed = ""
 		select {
 		case <-ctx.Done():
 			return
@@ -155,8 +160,9 @@ func (s *stream) forward(ctx context.Context) (more bool, err error) {
 			if errors.Is(err, rotatedlog.ErrTooLong) {
 				return true, s.poison(line, reasonTooLarge, s.reader.Position())
 			}
-			s.forwarder.metrics.gaps.WithLabelValues(gapRotated).Inc()
-			s.log.ErrorContext(ctx, "lines of a customer's log are lost: the control plane removed files before they were delivered")
+			fault := cmp.Or(s.delayed, faultService)
+			s.forwarder.metrics.gaps.WithLabelValues(gapRotated, fault).Inc()
+			s.log.ErrorContext(ctx, "lines of a customer's log are lost: the control plane removed files before they were delivered", logkey.State, fault)
 			s.at = s.reader.Position()
 			s.save()
 			return true, nil
@@ -194,14 +200,16 @@ func (s *stream) forward(ctx context.Context) (more bool, err error) {
 	return true, s.deliver(ctx, batch, s.reader.Position())
 }
 
-// deliver appends a batch, and stores the position after it. The storage may refuse a record for good: deliver finds it by halving the batch.
+// deliver appends a batch, and stores the position after it. The storage may refuse a record permanently: deliver finds it by halving the batch.
 func (s *stream) deliver(ctx context.Context, batch []encoded, after rotatedlog.Position) error {
 	if len(batch) > 0 {
 		var content bytes.Buffer
 		for _, e := range batch {
 			content.Write(e.record)
 		}
-		err := appendTo(ctx, s.container, customerlog.BlobName(s.record.ResourceID, s.forwarder.options.Now()), content.Bytes())
+		sending, cancel := withGrace(ctx)
+		err := appendTo(sending, s.container, customerlog.BlobName(s.record.ResourceID, s.forwarder.options.Now()), content.Bytes())
+		cancel()
 		switch {
 		case refused(err) && len(batch) == 1:
 			return s.poison(batch[0].line, reasonRefused, after)
@@ -236,6 +244,16 @@ func (s *stream) deliver(ctx context.Context, batch []encoded, after rotatedlog.
 	return nil
 }
 
+// withGrace returns a context that ends stopGrace after ctx.
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		_ = backoff.Sleep(longer, stopGrace)
+		cancel()
+	})
+	return longer, func() { stop(); cancel() }
+}
+
 // poison puts a line into the poison box, and stores the position after it.
 func (s *stream) poison(line []byte, reason string, after rotatedlog.Position) error {
 	entry := Poisoned{Time: s.forwarder.options.Now().UTC(), Category: string(s.source.category), Setting: s.setting, Account: s.account, Reason: reason}
@@ -243,7 +261,7 @@ func (s *stream) poison(line []byte, reason string, after rotatedlog.Position) e
 	if err := os.MkdirAll(s.stateDir, 0o700); err != nil {
 		return err
 	}
-	discarded, err := addPoison(s.stateDir, entry)
+	discarded, err := addPoison(s.stateDir, entry, poisonBytes)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
 
 const (
@@ -130,4 +132,53 @@ func TestCreatedAccountsHaveBlobStorage(t *testing.T) {
 	wantError(t, appendTo(t, blob, "line\n", nil), http.StatusMisdirectedRequest, "MisdirectedRequest")
 	client.put(id, "2023-05-01", located(nil))
 	wantError(t, appendTo(t, blob, "line\n", nil), http.StatusNotFound, "ContainerNotFound")
+}
+
+// TestForwarderOnlyAdds: the role of the log forwarder permits appends in the account of a customer, and nothing else there.
+func TestForwarderOnlyAdds(t *testing.T) {
+	role := customerlog.ForwarderRole()
+	seed := emulatortest.Seed(zone)
+	seed.Roles = []rbac.Role{{ID: role.ID, Name: role.Name, Actions: role.Actions, DataActions: role.DataActions}}
+	seed.Assignments = []arm.SeedAssignment{
+		{PrincipalID: serviceID, Role: role.ID, Scope: "/"},
+		{PrincipalID: customerID, Role: arm.OwnerRole, Scope: "/subscriptions/" + subscription},
+		{PrincipalID: customerID, Role: arm.BlobDataContributorRole, Scope: "/subscriptions/" + subscription},
+	}
+	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = azure.Close() }()
+	createAccount(t, azure, customerAccount)
+	arms(t, azure, serviceID, "GET", settingsOfOne+settingVersion, "", http.StatusOK, "")
+	arms(t, azure, serviceID, "PUT", settingsOfOne+"/a"+settingVersion, setting(customerAccount, enabled(customerlog.KubeAudit)), http.StatusForbidden, "")
+	arms(t, azure, serviceID, "GET", customerAccount+"?api-version=2023-05-01", "", http.StatusForbidden, "")
+
+	as := func(principal string) *container.Client {
+		return ok(container.NewClient(azure.URL+"/customerlogs/insights-logs-kube-audit", azure.Tokens.Principal(principal),
+			&container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	}
+	forwarder, customer := as(serviceID), as(customerID)
+	created, err := forwarder.Create(t.Context(), nil)
+	must(t, created, err)
+	blob := forwarder.NewAppendBlobClient("log")
+	written, err := blob.Create(t.Context(), nil)
+	must(t, written, err)
+	if err := appendTo(t, blob, "line\n", nil); err != nil {
+		t.Fatal(err)
+	}
+	const denied = "AuthorizationPermissionMismatch"
+	_, err = forwarder.NewBlobClient("log").DownloadStream(t.Context(), nil)
+	wantError(t, err, http.StatusForbidden, denied)
+	_, err = forwarder.NewBlobClient("log").Delete(t.Context(), nil)
+	wantError(t, err, http.StatusForbidden, denied)
+	_, err = forwarder.NewBlockBlobClient("log").UploadBuffer(t.Context(), []byte("other"), nil)
+	wantError(t, err, http.StatusForbidden, denied)
+	_, err = forwarder.NewListBlobsFlatPager(nil).NextPage(t.Context())
+	wantError(t, err, http.StatusForbidden, denied)
+	_, err = forwarder.Delete(t.Context(), nil)
+	wantError(t, err, http.StatusForbidden, denied)
+	read, err := customer.NewBlobClient("log").DownloadStream(t.Context(), nil)
+	must(t, read, err)
+	_ = read.Body.Close()
 }

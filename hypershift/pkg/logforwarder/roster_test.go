@@ -1,0 +1,124 @@
+package logforwarder
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// TestNamespacesOfControlPlanes: the forwarder delivers the logs of the control planes whose namespaces have a resource ID, with the rights that it
+// has in a local region, and no others.
+func TestNamespacesOfControlPlanes(t *testing.T) {
+	cluster := kubeapitest.Start(t)
+	admin := clientOf(t, cluster.Kubeconfig())
+	cluster.AgentKubeconfig(t) // applies the roles of a management cluster
+	kubeconfig := cluster.KubeconfigOf(t, "log-forwarder", "programs")
+	if _, err := clientOf(t, kubeconfig).CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the forwarder can read Secrets: %v", err)
+	}
+	create := func(name string, labels, annotations map[string]string) {
+		t.Helper()
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
+		if _, err := admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hosted, annotation := map[string]string{contract.HostedControlPlaneLabel: "true"}, contract.AzureResourceIDAnnotation
+	create("first", hosted, map[string]string{annotation: clusterID("first")})
+	create("unlabelled", nil, map[string]string{annotation: clusterID("first")})
+	create("without-id", hosted, nil)
+
+	w := newWorld(t)
+	w.createAccount("one")
+	for _, name := range []string{"first", "second"} {
+		w.set(name, "audit", to("one", customerlog.KubeAudit))
+	}
+	for _, name := range []string{"first", "second", "unlabelled", "without-id"} {
+		w.write(name, auditFile, event(name, "create"))
+	}
+	f, err := New(w.options(prometheus.NewRegistry(), slog.Default()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRoster(config, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	group.Go(func() {
+		if err := r.run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	group.Go(func() {
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	w.await("one", customerlog.KubeAudit, "first", "first")
+	create("second", hosted, map[string]string{annotation: clusterID("second")})
+	w.await("one", customerlog.KubeAudit, "second", "second")
+	names := func() (all []string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for name := range f.controlPlanes {
+			all = append(all, name)
+		}
+		return all
+	}
+	if got := names(); len(got) != 2 {
+		t.Errorf("control planes %v", got)
+	}
+	// Nothing finalizes a namespace here, so that it ends with its finalizer.
+	if err := admin.CoreV1().Namespaces().Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := admin.CoreV1().Namespaces().Get(t.Context(), "first", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace.Spec.Finalizers = nil
+	if _, err := admin.CoreV1().Namespaces().Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, within, "the control plane is forgotten", func() error {
+		if got := names(); len(got) != 1 {
+			return fmt.Errorf("control planes %v", got)
+		}
+		return nil
+	})
+}
+
+func clientOf(t *testing.T, kubeconfig string) *kubernetes.Clientset {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
