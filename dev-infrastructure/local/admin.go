@@ -143,7 +143,7 @@ func (r *Region) admin() supervisor.Spec {
 	}
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"], spec.Ports["portal"] = r.port(adminPort), r.port(portalPort)
-	return r.withComponents(r.withWorkload(spec))
+	return r.withComponents(r.withWorkload(spec, spec.Name))
 }
 
 // intentKeysURL returns the URL of the keys with which admin signs what engineers ask for.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"sigs.k8s.io/yaml"
@@ -81,7 +82,8 @@ const (
 const demoSubscription = "11111111-1111-1111-1111-111111111111"
 
 // writeAzureSeed writes the resources and role assignments that the infrastructure of a region creates in Azure. In Azure, Cluster
-// Service gets its role in a customer's subscription when the customer registers the resource provider.
+// Service gets its role in a customer's subscription when the customer registers the resource provider, and the log forwarder has the
+// rights of Azure Monitor.
 func (r *Region) writeAzureSeed(context.Context) error {
 	group := "/subscriptions/" + serviceSubscription + "/resourceGroups/" + serviceGroup
 	vault, account := group+"/providers/Microsoft.KeyVault/vaults/"+serviceGroup, group+"/providers/Microsoft.Storage/storageAccounts/"+documentsAccount
@@ -89,13 +91,18 @@ func (r *Region) writeAzureSeed(context.Context) error {
 		return map[string]string{"principalId": principal, "role": role, "scope": scope}
 	}
 	seed := map[string]any{
-		"roles": []any{map[string]any{"id": customerrole.ID, "name": customerrole.Name, "actions": customerrole.Actions()}},
+		"roles": []any{
+			map[string]any{"id": customerrole.ID, "name": customerrole.Name, "actions": customerrole.Actions()},
+			customerlog.ForwarderRole(),
+		},
 		"assignments": []any{
 			assign(serviceObjectID, customerrole.ID, "/"),
 			assign(serviceObjectID, dnsZoneContributorRole, group),
 			assign(serviceObjectID, certificatesOfficerRole, vault),
 			assign(serviceObjectID, blobDataContributorRole, account),
+			assign(workloads[logForwarder].objectID, customerlog.ForwarderRole().ID, "/"),
 			assign(customerObjectID, ownerRole, "/subscriptions/"+demoSubscription),
+			assign(customerObjectID, blobDataContributorRole, "/subscriptions/"+demoSubscription),
 		},
 		"vault": vault,
 		"resources": []any{

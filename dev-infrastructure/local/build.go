@@ -22,6 +22,7 @@ var mains = map[string]string{
 	"eventgrid-emulator": "tooling/eventgrid-emulator/cmd/eventgrid-emulator",
 	"frontend":           "frontend/cmd/frontend",
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",
+	"log-forwarder":      "hypershift/cmd/log-forwarder",
 	"maestro-agent":      "maestro/cmd/maestro-agent",
 	"maestro-server":     "maestro/cmd/maestro-server",
 	"management-audit":   "tooling/management-audit/cmd/management-audit",

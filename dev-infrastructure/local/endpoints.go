@@ -141,6 +141,7 @@ func (r *Region) Endpoints() Endpoints {
 		e.Ops[name+"-maestro-agent"] = r.address(management(i, maestroAgentOps))
 		e.EngineerKubeconfigs[name] = r.state.path("management", name, engineerClient+".kubeconfig")
 		e.Ops[name+"-management-audit"] = r.address(management(i, managementAuditOps))
+		e.Ops[name+"-"+logForwarder] = r.address(logForwarderOpsOf(i))
 		e.Ops[name+"-egress-proxy"] = r.address(management(i, egressOps))
 		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
 		e.Ops[name+"-monitor-inside"] = r.address(management(i, monitorInsideOps))

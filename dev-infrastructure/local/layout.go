@@ -6,7 +6,7 @@ import (
 )
 
 // portsPerRegion is the size of a region's block of ports. The constants of type service are its layout.
-const portsPerRegion = 100
+const portsPerRegion = 110
 
 // service is the offset of a listener's port from the base port. Offsets stay the same from release to release, because
 // people use them in scripts and notes.
@@ -55,6 +55,7 @@ const (
 	egressPort           service = 5
 	egressOps            service = 6
 	monitorInsideOps     service = 7
+	firstLogForwarderOps service = 100
 )
 
 // Hosted API servers use ranges outside of the region's block, one range for each management cluster.
@@ -73,3 +74,7 @@ func (r *Region) address(s service) string {
 func management(index int, s service) service {
 	return firstManagement + service(index)*portsPerManagement + s
 }
+
+// logForwarderOpsOf returns the offset of the log forwarder's port for operations of the management cluster with an index from 0. Its block of
+// ports is full.
+func logForwarderOpsOf(index int) service { return firstLogForwarderOps + service(index) }

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 func ours() []string {
 	names := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
-		names = append(names, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside")
+		names = append(names, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-log-forwarder")
 	}
 	return names
 }

@@ -19,6 +19,7 @@ func (r *Region) specs() []supervisor.Spec {
 	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
 		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
+		specs = append(specs, r.logForwarders(m)...)
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
@@ -216,7 +217,7 @@ func (r *Region) backend() supervisor.Spec {
 		"--allow-loopback-notifications",
 	})...)
 	spec.Needs = []string{"cosmos-emulator"}
-	return r.withWorkload(spec)
+	return r.withWorkload(spec, spec.Name)
 }
 
 func (r *Region) monitor() supervisor.Spec {
@@ -229,7 +230,7 @@ func (r *Region) monitor() supervisor.Spec {
 		"--anchors="+r.address(frontendPort)+","+r.address(clusterServicePort),
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
-	return r.withWorkload(spec)
+	return r.withWorkload(spec, spec.Name)
 }
 
 func (r *Region) frontend() supervisor.Spec {
@@ -248,7 +249,7 @@ func (r *Region) frontend() supervisor.Spec {
 	spec.Args = append(spec.Args, r.authentication()...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)
-	return r.withWorkload(spec)
+	return r.withWorkload(spec, spec.Name)
 }
 
 // authentication returns the flags that make the frontend require ARM's own tokens, which the front door issues. A
@@ -357,6 +358,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 		add(name+"-egress-proxy", name+"'s egress-proxy", management(i, egressPort))
 		add(name+"-egress-proxy", name+"'s egress-proxy's metrics", management(i, egressOps))
 		add(name+"-management-audit", name+"'s management-audit's metrics", management(i, managementAuditOps))
+		add(name+"-"+logForwarder, name+"'s log-forwarder's metrics", logForwarderOpsOf(i))
 		add(name+"-hypershift-runtime", name+"'s hypershift-runtime's metrics", management(i, hypershiftOps))
 		add(name+"-monitor-inside", name+"'s monitor-inside's metrics", management(i, monitorInsideOps))
 	}

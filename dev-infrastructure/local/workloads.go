@@ -37,12 +37,17 @@ const (
 	storeAudience = "https://127.0.0.1"
 )
 
-// workloads are the services that use Cosmos DB, with their application and principal.
-var workloads = map[string]struct{ clientID, objectID string }{
-	"frontend": {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f01", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a01"},
-	"backend":  {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f02", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a02"},
-	"monitor":  {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f04", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a04"},
-	"admin":    {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f03", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a03"},
+// workloads are the services that use Cosmos DB or Azure with an identity, with their application, principal, and the audiences of their
+// tokens.
+var workloads = map[string]struct {
+	clientID, objectID string
+	audiences          []string
+}{
+	"frontend":   {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f01", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a01", []string{storeAudience}},
+	"backend":    {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f02", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a02", []string{storeAudience}},
+	"monitor":    {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f04", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a04", []string{storeAudience}},
+	"admin":      {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f03", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a03", []string{storeAudience}},
+	logForwarder: {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f05", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a05", []string{"https://management.azure.com", "https://storage.azure.com"}},
 }
 
 // workload returns the identity of a service in Azure.
@@ -50,9 +55,9 @@ func (r *Region) workload(name string) Workload {
 	return Workload{TenantID: providerTenantID, ClientID: workloads[name].clientID, TokenFile: r.state.path("identities", name, "azure-identity-token")}
 }
 
-// withWorkload adds the environment that the webhook of Azure workload identity would set.
-func (r *Region) withWorkload(spec supervisor.Spec) supervisor.Spec {
-	w := r.workload(spec.Name)
+// withWorkload adds the environment that the webhook of Azure workload identity would set for a workload.
+func (r *Region) withWorkload(spec supervisor.Spec, name string) supervisor.Spec {
+	w := r.workload(name)
 	spec.Env = append(spec.Env,
 		"AZURE_TENANT_ID="+w.TenantID,
 		"AZURE_CLIENT_ID="+w.ClientID,
@@ -96,11 +101,15 @@ func (r *Region) issueWorkloadTokens() error {
 		if err != nil {
 			return fmt.Errorf("signing the token of %s: %w", name, err)
 		}
+		// A workload without a certificate has no folder yet.
+		if err := os.MkdirAll(r.identityDir(name), 0o700); err != nil {
+			return err
+		}
 		if err := replaceFile(r.workload(name).TokenFile, []byte(text), 0o600); err != nil {
 			return err
 		}
 		clients = append(clients, map[string]any{"tenantId": providerTenantID, "clientId": application.clientID, "objectId": application.objectID,
-			"name": name, "workload": subject, "audiences": []string{storeAudience}})
+			"name": name, "workload": subject, "audiences": application.audiences})
 	}
 	// The SRE portal is an application of its own. admin authenticates as it with the token of its workload.
 	clients = append(clients, map[string]any{"tenantId": providerTenantID, "clientId": portalClientID, "objectId": portalObjectID, "name": "the SRE portal",
