@@ -36,6 +36,8 @@ const (
 	ActionCredentialRevoke  = "credentials.revoke"
 	// ActionCredentialRevokeOne revokes one credential, and the others of its elevation.
 	ActionCredentialRevokeOne = "credentials.revokeOne"
+	// ActionAccessSessionRequest requests the credential of an access session.
+	ActionAccessSessionRequest = "accessSessions.request"
 	// ActionElevationEnd revokes the credentials of one cluster that were requested with an elevation that was ended. Each cluster has an
 	// operation. It needs no active elevation.
 	ActionElevationEnd = "elevations.end"
@@ -63,7 +65,7 @@ func Actions() []string {
 		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
 		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
 		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
-		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionElevationEnd,
+		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionElevationEnd,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
 		ActionQuotaSet,

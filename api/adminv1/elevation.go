@@ -43,7 +43,7 @@ func ClassOf(action string) AccessClass {
 		return Recover
 	case ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionDeletionRetry, ActionUpgradeStart, ActionUpgradePause,
 		ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradePolicyApply, ActionUpgradePolicyDelete, ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
-		ActionCredentialRevokeOne, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet:
+		ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet:
 		return Operate
 	}
 	return ""

@@ -128,6 +128,8 @@ func (r *Region) admin() supervisor.Spec {
 		"--ticket-validator-token-file="+r.ticketTokenFile(),
 		"--ticket-validator-ca-file="+r.state.path("ca", mesh.CAFile),
 		"--intent-key-file="+r.intentKeyFile(),
+		"--gateway-url=https://"+r.address(gatewayAccessPort),
+		"--gateway-key-file="+r.gatewayPublicKeyFile(),
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
 		"--authentication-audience="+adminAudience,

@@ -85,6 +85,9 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
+	if err := seal.CreatePair(r.gatewayKeyFile(), r.gatewayPublicKeyFile()); err != nil {
+		return err
+	}
 	if err := intent.CreateKeys(r.intentKeyFile()); err != nil {
 		return err
 	}
@@ -112,6 +115,14 @@ func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "cr
 // agentKeyFile returns the file of the private keyset with which an agent opens Secrets.
 func (r *Region) agentKeyFile(managementCluster string) string {
 	return r.state.path("secrets", managementCluster+"-maestro-agent.key")
+}
+
+// gatewayKeyFile returns the file of the private keyset with which the session gateway opens the keys of sessions, and
+// gatewayPublicKeyFile that of the public keyset with which admin seals them.
+func (r *Region) gatewayKeyFile() string { return r.state.path("secrets", "gateway-access.key") }
+
+func (r *Region) gatewayPublicKeyFile() string {
+	return r.state.path("front-door", "gateway-access.json")
 }
 
 // shardKeysDir returns the folder of the public keysets of the agents, for which Cluster Service seals Secrets.

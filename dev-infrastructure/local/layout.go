@@ -45,6 +45,8 @@ const (
 	tracesPort           service = 68
 	tracesOps            service = 69
 	portalPort           service = 78
+	gatewayAccessPort    service = 88
+	gatewayAccessOps     service = 89
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -59,7 +59,7 @@ func TestRequestOfEveryAction(t *testing.T) {
 	for _, action := range adminv1.Actions() {
 		parameters := `{}`
 		switch action {
-		case adminv1.ActionCredentialRequest:
+		case adminv1.ActionCredentialRequest, adminv1.ActionAccessSessionRequest:
 			parameters = `{"level":"reader","certificateSigningRequest":"csr","duration":"1h"}`
 		case adminv1.ActionCredentialRevoke:
 			parameters = `{"class":"sre"}`

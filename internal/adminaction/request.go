@@ -39,7 +39,7 @@ func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Elevation: o.Actor.ElevationID,
 				Requester: ActorName(o), Reason: Justification(o),
 			}}, nil
-	case adminv1.ActionCredentialRequest:
+	case adminv1.ActionCredentialRequest, adminv1.ActionAccessSessionRequest:
 		return credentialRequest(o)
 	case adminv1.ActionCredentialRevoke:
 		return revocationRequest(o)

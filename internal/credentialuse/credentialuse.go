@@ -17,6 +17,9 @@ import (
 // Annotation is the annotation of a HostedCluster with its report.
 const Annotation = "breakglass.hcpmesh.io/uses"
 
+// EngineerPrefix is the beginning of the user names of class sre-break-glass. The rest is the object ID of the engineer.
+const EngineerPrefix = "system:sre-break-glass:"
+
 const (
 	// Again is the time after which another use of a reported credential is reported again.
 	Again = time.Hour

@@ -30,6 +30,8 @@ const (
 	adminContainer     = "Admin"
 	journalContainer   = "Journal"
 	sessionsContainer  = "Sessions"
+	// accessSessionsContainer holds the access sessions of SREs. The name leaves Sessions for the sessions of browsers.
+	accessSessionsContainer = "AccessSessions"
 )
 
 // The pauses between the attempts of one call.
@@ -54,18 +56,22 @@ type client struct {
 	admin     *azcosmos.ContainerClient
 	journal   *azcosmos.ContainerClient
 	sessions  *azcosmos.ContainerClient
+	// accessSessions is the container of AccessSessions.
+	accessSessions *azcosmos.ContainerClient
 	// reached is set after the first response from the account.
 	reached atomic.Bool
 }
 
-// documents returns the container of a partition's documents: Admin for AdminPartition, Sessions for those of sessions, and Resources for
-// subscriptions.
+// documents returns the container of a partition's documents: Admin for AdminPartition, Sessions for those of sessions of the portal,
+// AccessSessions for those of clusters, and Resources for subscriptions.
 func (c *client) documents(partition string) *azcosmos.ContainerClient {
 	switch {
 	case partition == AdminPartition:
 		return c.admin
 	case strings.HasPrefix(partition, sessionPartition):
 		return c.sessions
+	case strings.HasPrefix(partition, accessSessionPartition):
+		return c.accessSessions
 	}
 	return c.resources
 }
@@ -135,7 +141,7 @@ func (c *connection) newClient() (*client, error) {
 	}
 	for name, container := range map[string]**azcosmos.ContainerClient{
 		resourcesContainer: &made.resources, billingContainer: &made.billing, leasesContainer: &made.leases, adminContainer: &made.admin,
-		journalContainer: &made.journal, sessionsContainer: &made.sessions,
+		journalContainer: &made.journal, sessionsContainer: &made.sessions, accessSessionsContainer: &made.accessSessions,
 	} {
 		if *container, err = made.database.NewContainer(name); err != nil {
 			return nil, err

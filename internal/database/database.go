@@ -36,7 +36,8 @@ const (
 	ComponentAbsencesKind Kind = "componentAbsences"
 	TicketChecksKind      Kind = "ticketChecks"
 
-	SessionKind Kind = "session"
+	SessionKind       Kind = "session"
+	AccessSessionKind Kind = "accessSession"
 )
 
 // How long documents are kept: an operation after it became terminal, and a tombstone.
@@ -45,6 +46,8 @@ const (
 	TombstoneTTL = 24 * time.Hour
 	// AuditTTL is how long admin operations and elevations are kept after their last change.
 	AuditTTL = 400 * 24 * time.Hour
+	// AccessSessionTTL is how long an access session is kept after its end. The audit has its records for longer.
+	AccessSessionTTL = 30 * 24 * time.Hour
 )
 
 // Key identifies a document by its subscription and its ARM resource ID. The functions in key.go return the keys of
@@ -93,7 +96,8 @@ type DB struct {
 	componentAbsences *Collection[ComponentAbsencesDocument]
 	ticketChecks      *Collection[TicketChecksDocument]
 
-	sessions *Collection[SessionDocument]
+	sessions       *Collection[SessionDocument]
+	accessSessions *Collection[AccessSessionDocument]
 }
 
 // Clusters returns the collection of clusters.
@@ -134,6 +138,9 @@ func (db *DB) TicketChecks() *Collection[TicketChecksDocument] { return db.ticke
 // Sessions returns the collection of the sessions of the portal. Cosmos DB removes a session when it expires.
 func (db *DB) Sessions() *Collection[SessionDocument] { return db.sessions }
 
+// AccessSessions returns the collection of access sessions. Cosmos DB removes an ended session AccessSessionTTL after the last write.
+func (db *DB) AccessSessions() *Collection[AccessSessionDocument] { return db.accessSessions }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
@@ -168,5 +175,12 @@ func newDB(options Options, connection *connection) *DB {
 	db.ticketChecks = newCollection[TicketChecksDocument](db, TicketChecksKind)
 	db.sessions = newCollection[SessionDocument](db, SessionKind)
 	db.sessions.ttl = sessionTTL
+	db.accessSessions = newCollection[AccessSessionDocument](db, AccessSessionKind)
+	db.accessSessions.ttl = func(s *AccessSessionDocument) time.Duration {
+		if s.State == AccessSessionEnded {
+			return AccessSessionTTL
+		}
+		return 0
+	}
 	return db
 }

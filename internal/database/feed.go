@@ -54,7 +54,10 @@ type FeedOptions struct {
 	BusyInterval, IdleInterval time.Duration
 	// PageSize is the largest number of changes per call of the handler; 0 means 200.
 	PageSize int
-	Log      *slog.Logger
+	// Read is called after each successful read, when the changes that it returned were handled; may be nil. A caller that must not act on
+	// old documents measures the time since then.
+	Read func()
+	Log  *slog.Logger
 }
 
 func (o *FeedOptions) complete() {
@@ -82,6 +85,11 @@ func (db *DB) Tail(ctx context.Context, since time.Time, options FeedOptions, ha
 // TailAdmin is Tail for the container Admin: admin operations and elevations.
 func (db *DB) TailAdmin(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
 	return db.tail(ctx, AdminPartition, since, options, handler)
+}
+
+// TailAccessSessions is Tail for the container AccessSessions.
+func (db *DB) TailAccessSessions(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
+	return db.tail(ctx, accessSessionPartition, since, options, handler)
 }
 
 func (db *DB) tail(ctx context.Context, partition string, since time.Time, options FeedOptions, handler Handler) error {
@@ -120,6 +128,9 @@ func (f *feed) follow(ctx context.Context, handler Handler) error {
 		default:
 			f.position = position
 			pause = min(2*pause, f.options.IdleInterval)
+			if f.options.Read != nil && len(changes) < f.options.PageSize {
+				f.options.Read()
+			}
 		}
 		if err == nil && len(changes) > 0 {
 			pause = f.options.BusyInterval

@@ -24,6 +24,7 @@ func Containers() []azcosmos.ContainerProperties {
 		{leasesContainer, "/group"},
 		{journalContainer, "/group"},
 		{sessionsContainer, "/partitionKey"},
+		{accessSessionsContainer, "/partitionKey"},
 	} {
 		all = append(all, azcosmos.ContainerProperties{
 			ID:                     container.name,
@@ -130,6 +131,7 @@ func Roles() []Role {
 			{billingContainer, []string{readItems}},
 			{journalContainer, []string{executeQuery}},
 			{sessionsContainer, []string{createItems, readItems, replaceItems}},
+			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery}},
 		}},
 		{"monitor", []Grant{metadata,
 			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.

@@ -18,7 +18,7 @@ func TestRightsPage(t *testing.T) {
 	}
 	for _, role := range Roles() {
 		row := "| " + role.Service + " |"
-		for _, container := range []string{resourcesContainer, adminContainer, billingContainer, leasesContainer, journalContainer, sessionsContainer} {
+		for _, container := range []string{resourcesContainer, adminContainer, billingContainer, leasesContainer, journalContainer, sessionsContainer, accessSessionsContainer} {
 			var actions []string
 			for _, grant := range role.Grants {
 				if grant.Container == container {

@@ -15,7 +15,7 @@ func adminRules() []Rule {
 	return slices.Concat(
 		httpRules(Admin, grants(Anybody), "GET /admin/v1/openapi.json", "GET /admin/v1/intent-keys"),
 		adminReads(), adminActions(),
-		httpRules(Admin, engineers(Condition{Role: operator}), "POST /admin/v1/elevations", elevation("DELETE", ""),
+		httpRules(Admin, engineers(Condition{Role: operator}), "POST /admin/v1/elevations", "DELETE /admin/v1/access-sessions/{session}", elevation("DELETE", ""),
 			elevation("POST", "/approve"), elevation("POST", "/deny"), elevation("POST", "/activate"), elevation("POST", "/review")),
 	)
 }
@@ -31,7 +31,7 @@ func adminReads() []Rule {
 		upgrade, upgrade+"/{upgrade}", cluster+"/upgrades", cluster+"/upgrade-plan", "GET /admin/v1/upgrade-policies", "GET /admin/v1/upgrade-policies/{policy}",
 		"GET /admin/v1/explanation", shard, shard+"/{shard}", shard+"/{shard}/drain-plan", cluster+"/placement",
 		"GET /admin/v1/orphans", "GET /admin/v1/drift", "GET /admin/v1/subscriptions/{subscription}/quota",
-		"GET /admin/v1/me", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
+		"GET /admin/v1/me", "GET /admin/v1/access-sessions", "GET /admin/v1/access-sessions/{session}", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
 }
 
 // adminActions returns the rules of the actions that the backend executes. admin requires the role break-glass for credentials of the
@@ -47,7 +47,7 @@ func adminActions() []Rule {
 	return append(
 		httpRules(Admin, engineers(Condition{Role: operator, Elevated: true}),
 			"POST "+cluster+"/pause", "POST "+cluster+"/resume", "POST "+cluster+"/set-size", "POST "+cluster+"/retry",
-			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
+			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+cluster+"/access-sessions", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
 			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
 			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
 			"PUT /admin/v1/subscriptions/{subscription}/quota"),

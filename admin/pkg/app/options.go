@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
@@ -41,6 +43,9 @@ type Options struct {
 	PrometheusURL, PrometheusScope string
 	// IntentKeyFile holds the Tink keyset that signs what engineers ask for.
 	IntentKeyFile string
+	// GatewayURL is the address of the session gateway, and GatewayKeyFile holds the public keyset that seals the private keys of its
+	// sessions; both are empty if the region has no gateway.
+	GatewayURL, GatewayKeyFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 	// Portal configures the SRE portal.
@@ -67,6 +72,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.PrometheusURL, "prometheus-url", "", "`URL` of Prometheus or of an Azure Monitor workspace that evaluates the alerts of the region; without it timelines have no alerts")
 	flags.StringVar(&o.PrometheusScope, "prometheus-scope", "", "`scope` of the tokens of the workload identity for --prometheus-url, for example https://prometheus.monitor.azure.com/.default (default: no tokens)")
 	o.Portal.AddFlags(flags)
+	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` under which engineers reach the session gateway; without it no access sessions can be requested")
+	flags.StringVar(&o.GatewayKeyFile, "gateway-key-file", "", "`file` with the public Tink keyset that seals the private keys of access sessions for the session gateway")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
@@ -93,6 +100,12 @@ func (o *Options) Validate() error {
 	}
 	if (o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == "") {
 		return errors.New("--ticket-validator-url and --ticket-validator-token-file require each other")
+	}
+	if (o.GatewayURL == "") != (o.GatewayKeyFile == "") {
+		return errors.New("--gateway-url and --gateway-key-file require each other")
+	}
+	if u, err := url.Parse(o.GatewayURL); o.GatewayURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
+		return errors.New("--gateway-url: must be an https URL without a path")
 	}
 	if o.PrometheusURL != "" {
 		if err := alerts.Check(o.PrometheusURL, o.PrometheusScope); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // shutdownTimeout limits the time for requests in progress after the process was asked to stop.
@@ -109,6 +111,14 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
+	var gateway *server.Gateway
+	if options.GatewayURL != "" {
+		keys, err := seal.ReadPublic(options.GatewayKeyFile)
+		if err != nil {
+			return fmt.Errorf("--gateway-key-file: %w", err)
+		}
+		gateway = &server.Gateway{URL: strings.TrimSuffix(options.GatewayURL, "/"), Keys: keys}
+	}
 	fired, err := options.alerts()
 	if err != nil {
 		return err
@@ -116,7 +126,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 
 	api := server.New(server.Config{
 		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Gateway: gateway, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
 	// Callers authenticate with tokens and not with certificates.
 	httpServer := newServer(transport.PublicHandler(api), p.Log)

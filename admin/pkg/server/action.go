@@ -120,20 +120,37 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
+	if err := s.completeCredential(ctx, rq, &asked); err != nil {
+		return nil, err
+	}
+	target, err := s.clusterInPath(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	operation, err := s.newOperation(rq, target, asked)
+	if err != nil {
+		return nil, err
+	}
+	return s.acceptCredential(ctx, rq, target, operation)
+}
+
+// completeCredential validates a request for a credential and sets what it leaves out. It replaces the elevation of the request if the level
+// requires another one.
+func (s *Server) completeCredential(ctx context.Context, rq *request, asked *adminv1.CredentialRequest) error {
 	asked.Level = cmp.Or(asked.Level, adminv1.LevelReader)
 	if asked.Level.Role() == "" {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "level", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Level, adminv1.Levels())}})
+		return apierror.InvalidFields([]apierror.Violation{{Field: "level", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Level, adminv1.Levels())}})
 	}
 	rq.audited.level = string(asked.Level)
 	if class := asked.Level.Class(); class != adminv1.ClassOf(rq.route.Name) {
 		permitting, err := s.elevationFor(ctx, rq, class)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		rq.elevation = permitting
 	}
 	if asked.CertificateSigningRequest == "" {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})
+		return apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})
 	}
 	if asked.Duration == "" {
 		left := time.Until(rq.elevation.ExpirationTime.Add(-signingTime)).Truncate(time.Second) - time.Second
@@ -142,16 +159,12 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	d, err := time.ParseDuration(asked.Duration)
 	switch end := rq.elevation.ExpirationTime; {
 	case err != nil || d < minCredential || d > maxCredential:
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: must be a duration from %s to %s", minCredential, maxCredential)}})
+		return apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: must be a duration from %s to %s", minCredential, maxCredential)}})
 	case time.Now().Add(d + signingTime).After(end):
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the certificate must end before your elevation, which ends at %s; %s are left for signing. Elevate for longer.",
+		return apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the certificate must end before your elevation, which ends at %s; %s are left for signing. Elevate for longer.",
 			d, end.UTC().Format(time.RFC3339), signingTime)}})
 	}
-	target, err := s.clusterInPath(ctx, rq)
-	if err != nil {
-		return nil, err
-	}
-	return s.acceptCredential(ctx, rq, target, asked)
+	return nil
 }
 
 // revokeCredential accepts the revocation of the credential in the path.

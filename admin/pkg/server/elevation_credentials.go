@@ -25,13 +25,9 @@ const (
 	concurrentRevocations = 8
 )
 
-// acceptCredential stores a request for a credential. The same batch notes the cluster in the elevation, so that whoever ends the
+// acceptCredential stores the operation that requests a credential. The same batch notes the cluster in the elevation, so that whoever ends the
 // elevation also revokes the credential: an elevation that was ended in the meantime permits nothing.
-func (s *Server) acceptCredential(ctx context.Context, rq *request, target database.AdminTarget, asked adminv1.CredentialRequest) (accepted any, err error) {
-	document, err := s.newOperation(rq, target, asked)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) acceptCredential(ctx context.Context, rq *request, target database.AdminTarget, document *database.AdminOperationDocument) (accepted any, err error) {
 	err = database.Retry(ctx, func(ctx context.Context) error {
 		item, err := s.Database.Elevations().Get(ctx, database.ElevationKey(rq.elevation.ElevationID))
 		if err != nil {

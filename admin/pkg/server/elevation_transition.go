@@ -93,6 +93,9 @@ func (s *Server) commitElevation(ctx context.Context, by ender, find func(ctx co
 	if err != nil {
 		return elevationChange{}, err
 	}
+	if change.changed && change.after.EndTime != nil {
+		s.endSessionsOf(ctx, by.name, change.after)
+	}
 	return change, nil
 }
 

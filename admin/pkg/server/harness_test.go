@@ -34,6 +34,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -55,6 +56,8 @@ type harness struct {
 	metrics *prometheus.Registry
 	// intents verifies the intents of the operations.
 	intents *intent.Verifier
+	// gateway opens the keys of access sessions.
+	gateway *seal.PrivateKeys
 }
 
 // journal is a log with concurrent writers.
@@ -129,6 +132,11 @@ func newHarness(t testing.TB) *harness {
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1},
 	}
+	sealing, opening, err := seal.NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.config.Gateway, h.gateway = &server.Gateway{URL: "https://gateway.example.com", Keys: sealing}, opening
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

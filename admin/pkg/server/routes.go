@@ -13,7 +13,7 @@ import (
 func Routes() []Route { return (&Server{}).routes() }
 
 func (s *Server) routes() []Route {
-	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.quotaRoutes(), s.elevationRoutes(), s.operationRoutes())
+	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.quotaRoutes(), s.elevationRoutes(), s.accessSessionRoutes(), s.operationRoutes())
 }
 
 // readRoute returns a route that reads.
@@ -240,6 +240,24 @@ func (s *Server) elevationRoutes() []Route {
 			Method: http.MethodDelete, Path: one, Name: "elevations.end",
 			Summary: "End an elevation at once and revoke its credentials, or withdraw a request: the caller's own, or any with the role break-glass.",
 			Role:    adminv1.Operator, Response: adminv1.Elevation{}, Status: http.StatusOK, handle: s.endElevation,
+		},
+	}
+}
+
+func (s *Server) accessSessionRoutes() []Route {
+	const sessions, one = adminv1.Root + "/access-sessions", adminv1.Root + "/access-sessions/{session}"
+	return []Route{
+		changeRoute(http.MethodPost, clusterPath+"/access-sessions", adminv1.ActionAccessSessionRequest,
+			"Request a session at the session gateway for the API server of a cluster. Its ID is the ID of the operation. The gateway holds the private key, and each request needs the token of the engineer. The mode read permits everything that the level reader permits.",
+			adminv1.Operator, adminv1.AccessSessionRequest{}, s.requestAccessSession),
+		readRoute(sessions, "accessSessions.list", "List access sessions, newest first; at most 1000. Ended sessions are kept for 30 days.", adminv1.AccessSessionList{}, s.listAccessSessions,
+			Parameter{Name: "open", Type: "boolean", Description: "Only sessions that have not ended."},
+			Parameter{Name: "cluster", Type: "string", Description: "Only sessions of this cluster; any identifier."}),
+		readRoute(one, "accessSessions.get", "Get an access session.", adminv1.AccessSession{}, s.getAccessSession),
+		{
+			Method: http.MethodDelete, Path: one, Name: "accessSessions.end",
+			Summary: "End an access session: the gateway closes its connections and forgets its key. The caller's own, or any with the role break-glass. The end of its elevation ends it too.",
+			Role:    adminv1.Operator, Response: adminv1.AccessSession{}, Status: http.StatusOK, handle: s.endAccessSession,
 		},
 	}
 }

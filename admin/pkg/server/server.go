@@ -58,6 +58,8 @@ type Config struct {
 	Elevations *elevation.Watcher
 	// Tickets validates tickets; nil if Policy validates none.
 	Tickets ticket.Validator
+	// Gateway is the session gateway; nil if the region has none.
+	Gateway *Gateway
 	// Intents signs what callers ask for.
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.

@@ -53,10 +53,11 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionDriftReconcile: e.reconcile,
 		adminv1.ActionDriftDelete:    e.deleteDrift,
 
-		adminv1.ActionCredentialRequest:   e.requestCredential,
-		adminv1.ActionCredentialRevoke:    e.revokeCredentials,
-		adminv1.ActionCredentialRevokeOne: e.revokeCredential,
-		adminv1.ActionElevationEnd:        e.revokeCredentials,
+		adminv1.ActionCredentialRequest:    e.requestCredential,
+		adminv1.ActionCredentialRevoke:     e.revokeCredentials,
+		adminv1.ActionCredentialRevokeOne:  e.revokeCredential,
+		adminv1.ActionAccessSessionRequest: e.requestCredential,
+		adminv1.ActionElevationEnd:         e.revokeCredentials,
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
 		adminv1.ActionQuotaSet:           decoded(e.setQuota),

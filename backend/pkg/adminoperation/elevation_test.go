@@ -85,9 +85,10 @@ func TestCredentialsWaitForRevocation(t *testing.T) {
 		state      database.AdminOperationState
 		attempts   int32
 	}{
-		adminv1.ActionCredentialRequest: {adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: "csr", Duration: "15m"}, database.AdminSucceeded, 3},
-		adminv1.ActionCredentialRevoke:  {adminv1.RevokeRequest{Class: "sre"}, database.AdminSucceeded, 3},
-		adminv1.ActionClusterRetry:      {map[string]string{"clusterUid": "uid"}, database.AdminFailed, 1},
+		adminv1.ActionCredentialRequest:    {adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: "csr", Duration: "15m"}, database.AdminSucceeded, 3},
+		adminv1.ActionAccessSessionRequest: {adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: "csr", Duration: "15m"}, database.AdminSucceeded, 3},
+		adminv1.ActionCredentialRevoke:     {adminv1.RevokeRequest{Class: "sre"}, database.AdminSucceeded, 3},
+		adminv1.ActionClusterRetry:         {map[string]string{"clusterUid": "uid"}, database.AdminFailed, 1},
 	} {
 		t.Run(action, func(t *testing.T) {
 			h := newEnvironment(t)

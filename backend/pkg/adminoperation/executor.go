@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -192,7 +193,7 @@ func transient(err error) bool {
 // waits reports whether a rejected action succeeds later by itself: credentials can be requested and revoked when the revocation of their
 // class, which the end of another engineer's elevation may have caused, has ended.
 func waits(action string, err error) bool {
-	return (action == adminv1.ActionCredentialRequest || action == adminv1.ActionCredentialRevoke) && apierror.As(err).Reason == clusterservice.ReasonRevocationInProgress
+	return slices.Contains([]string{adminv1.ActionCredentialRequest, adminv1.ActionCredentialRevoke, adminv1.ActionAccessSessionRequest}, action) && apierror.As(err).Reason == clusterservice.ReasonRevocationInProgress
 }
 
 // retryTimeout returns how long transient failures of an action are retried. The certificates of an elevation work until they are

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 )
 
@@ -41,7 +42,7 @@ const (
 	minRSA       = 2048
 
 	customerName = "system:customer-break-glass:system-admin"
-	srePrefix    = "system:sre-break-glass:"
+	srePrefix    = credentialuse.EngineerPrefix
 )
 
 // ApplyBreakGlassCredential requests a credential, once per UID.

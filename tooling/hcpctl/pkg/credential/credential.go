@@ -3,46 +3,23 @@
 package credential
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/certificaterequest"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"sigs.k8s.io/yaml"
 )
 
 // Request returns a key and a certificate signing request for the customer's administrator, both PEM.
 func Request() (keyPEM, requestPEM []byte, err error) {
-	return request("system:customer-break-glass:system-admin", adminv1.LevelAdmin.Organization())
+	return certificaterequest.New("system:customer-break-glass:system-admin", adminv1.LevelAdmin.Organization())
 }
 
 // EngineerRequest is Request for the SRE with an object ID in Microsoft Entra, and a level of access.
 func EngineerRequest(objectID string, level adminv1.Level) (keyPEM, requestPEM []byte, err error) {
-	return request("system:sre-break-glass:"+objectID, level.Organization())
-}
-
-func request(commonName, organization string) (keyPEM, requestPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	signing, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}},
-	}, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: signing}), nil
+	return certificaterequest.New(credentialuse.EngineerPrefix+objectID, level.Organization())
 }
 
 // WithKey returns a kubeconfig with the key added to its users.

@@ -1,0 +1,225 @@
+package server_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+const sessionsOfCluster = "/clusters/" + uid + "/access-sessions"
+
+// session returns a stored session.
+func (h *harness) session(t *testing.T, id string) *database.AccessSessionDocument {
+	t.Helper()
+	item, err := h.db.AccessSessions().Get(t.Context(), database.AccessSessionKey(uid, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &item.Value
+}
+
+// operationOf returns the operation of an accepted request.
+func operationOf(t *testing.T, answer *httptest.ResponseRecorder) adminv1.Operation {
+	t.Helper()
+	var accepted adminv1.Operation
+	if answer.Code != http.StatusAccepted || json.Unmarshal(answer.Body.Bytes(), &accepted) != nil {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	return accepted
+}
+
+// TestSessionHasKeyOnlyForGateway requests a session. Its key belongs to the request that the operation sends to Cluster Service, names
+// the engineer and the level reader, and can be opened only by the gateway and only for this session.
+func TestSessionHasKeyOnlyForGateway(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	e := h.elevated(t, handler)
+	accepted := operationOf(t, ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{}`))
+	stored := h.session(t, accepted.ID)
+	if stored.State != database.AccessSessionRequested || stored.Owner.ElevationID != e.ID || stored.Owner.ObjectID != "object-of-operator" || stored.Owner.Ticket != "INC-1" ||
+		stored.Mode != "read" || len(stored.SealedKeys) != 1 || !stored.ElevationExpirationTime.Equal(*e.ExpirationTime) {
+		t.Fatalf("the session is %+v", stored)
+	}
+	opened, err := h.gateway.Open(stored.KeyPurpose(), stored.SealedKeys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(opened)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parameters adminv1.CredentialRequest
+	if err := json.Unmarshal(accepted.Parameters, &parameters); err != nil {
+		t.Fatal(err)
+	}
+	asked, _ := pem.Decode([]byte(parameters.CertificateSigningRequest))
+	request, err := x509.ParseCertificateRequest(asked.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !key.(*ecdsa.PrivateKey).PublicKey.Equal(request.PublicKey) || request.Subject.CommonName != "system:sre-break-glass:object-of-operator" ||
+		len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != "system:cluster-readers" || parameters.Level != adminv1.LevelReader {
+		t.Errorf("the request is for %v with the level %s", request.Subject, parameters.Level)
+	}
+	other := *stored
+	other.SessionID = "another"
+	if _, err := h.gateway.Open(other.KeyPurpose(), stored.SealedKeys[0]); err == nil {
+		t.Error("the key was opened for another session")
+	}
+	for place, text := range map[string]string{"the response": string(accepted.Parameters), "the log": h.log.String()} {
+		if strings.Contains(text, "PRIVATE KEY") {
+			t.Errorf("%s contains the private key", place)
+		}
+	}
+	records := 0
+	for _, r := range h.trail.Records(t) {
+		if r.Action == adminv1.ActionAccessSessionRequest && r.Outcome == audit.Accepted && r.Operation == accepted.ID && r.Level == "reader" && r.Ticket == "INC-1" && r.Person.Elevation == e.ID {
+			records++
+		}
+	}
+	if records != 1 {
+		t.Errorf("the audit has %d records of the request", records)
+	}
+}
+
+// TestEndOfElevationEndsSessions ends the elevation of a session: the session ends with it, and its key is removed.
+func TestEndOfElevationEndsSessions(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	e := h.elevated(t, handler)
+	accepted := operationOf(t, ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{"mode":"read"}`))
+	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusOK {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	if v := h.session(t, accepted.ID); v.State != database.AccessSessionEnded || v.EndTime == nil || len(v.SealedKeys) > 0 || v.EndedBy != "operator@example.com" {
+		t.Errorf("the session is %+v", v)
+	}
+	if answer := ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{}`); answer.Code != http.StatusForbidden {
+		t.Errorf("a session without an elevation: %d: %s", answer.Code, answer.Body)
+	}
+}
+
+// TestSessionEndsOnlyForOwnerOrBreakGlass ends sessions as other engineers.
+func TestSessionEndsOnlyForOwnerOrBreakGlass(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	if answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	path := "/access-sessions/" + operationOf(t, ask(handler, "oncall", "", http.MethodPost, sessionsOfCluster, `{}`)).ID
+	for who, want := range map[string]int{"reader": http.StatusForbidden, "operator": http.StatusForbidden} {
+		if answer := ask(handler, who, "", http.MethodDelete, path, ""); answer.Code != want {
+			t.Errorf("%s: %d: %s", who, answer.Code, answer.Body)
+		}
+	}
+	if answer := ask(handler, "approver", "", http.MethodDelete, path, ""); answer.Code != http.StatusOK {
+		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+}
+
+// TestRepeatedRequestHasOneSession repeats a request with its idempotency key after the operation was stored, and after it was not.
+func TestRepeatedRequestHasOneSession(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	h.elevated(t, handler)
+	first := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfCluster, `{}`))
+	if again := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfCluster, `{}`)); again.ID != first.ID || len(h.session(t, first.ID).SealedKeys) != 1 {
+		t.Errorf("the repetition is %s, the first is %s", again.ID, first.ID)
+	}
+	// Admin ended between the session and the operation.
+	item, err := h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(first.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := h.db.NewBatch(database.AdminPartition)
+	database.Remove(batch, item)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfCluster, `{}`)); again.ID != first.ID || len(h.session(t, first.ID).SealedKeys) != 2 {
+		t.Errorf("the session has %d keys", len(h.session(t, first.ID).SealedKeys))
+	}
+}
+
+// TestSessionsAreBounded requests sessions until one engineer has the maximum for a cluster.
+func TestSessionsAreBounded(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	h.elevated(t, handler)
+	for i := range 11 {
+		want := http.StatusAccepted
+		if i == 10 {
+			want = http.StatusTooManyRequests
+		}
+		if answer := ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{}`); answer.Code != want {
+			t.Errorf("session %d: %d: %s", i, answer.Code, answer.Body)
+		}
+	}
+	var list adminv1.AccessSessionList
+	if status, body := h.get(t, "reader", "/access-sessions?open=true&cluster="+uid, &list); status != http.StatusOK || len(list.Items) != 10 {
+		t.Errorf("%d: %s", status, body)
+	}
+}
+
+// TestRegionWithoutGatewayRefusesSessions requests a session in a region whose admin knows no gateway.
+func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	h.config.Gateway = nil
+	handler := h.another(h.db)
+	h.elevated(t, handler)
+	answer := ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{}`)
+	if answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "no session gateway") {
+		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+}
+
+// TestSessionEndsWithTime reads sessions whose request, certificate or elevation has expired, before anything has ended them.
+func TestSessionEndsWithTime(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	now := time.Now().UTC()
+	past, future := now.Add(-time.Second), now.Add(time.Hour)
+	for id, v := range map[string]database.AccessSessionDocument{
+		"request":     {State: database.AccessSessionRequested, RequestExpirationTime: past, ElevationExpirationTime: future},
+		"certificate": {State: database.AccessSessionReady, RequestExpirationTime: past, ExpirationTime: &past, ElevationExpirationTime: future},
+		"elevation":   {State: database.AccessSessionReady, RequestExpirationTime: past, ExpirationTime: &future, ElevationExpirationTime: past},
+		"ready":       {State: database.AccessSessionReady, RequestExpirationTime: past, ExpirationTime: &future, ElevationExpirationTime: future},
+	} {
+		v.SessionID, v.ClusterUID = id, uid
+		key := database.AccessSessionKey(uid, id)
+		batch := h.db.NewBatch(key.SubscriptionID)
+		database.Create(batch, h.db.AccessSessions(), key, v)
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := adminv1.AccessSessionEnded
+		if id == "ready" {
+			want = adminv1.AccessSessionReady
+		}
+		var shown adminv1.AccessSession
+		if status, body := h.get(t, "reader", "/access-sessions/"+id, &shown); status != http.StatusOK || shown.State != want {
+			t.Errorf("%s: %d: %s", id, status, body)
+		}
+	}
+	if _, err := h.db.AccessSessions().Get(t.Context(), database.AccessSessionKey("another", "ready")); err == nil {
+		t.Error(errors.New("a session was found in the partition of another cluster"))
+	}
+}

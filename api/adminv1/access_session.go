@@ -1,0 +1,76 @@
+package adminv1
+
+import "time"
+
+// AccessMode is what an engineer may do through an access session.
+type AccessMode string
+
+// The modes.
+const (
+	// AccessRead reads everything but secrets, with a certificate of LevelReader.
+	AccessRead AccessMode = "read"
+	// AccessAdmin does everything. The session gateway does not support it yet; see LevelAdmin.
+	AccessAdmin AccessMode = "admin"
+)
+
+// AccessModes returns the supported modes.
+func AccessModes() []AccessMode { return []AccessMode{AccessRead} }
+
+// AccessSessionState is the state of an access session.
+type AccessSessionState string
+
+// The states.
+const (
+	// AccessSessionRequested waits for the certificate, which the control plane signs.
+	AccessSessionRequested AccessSessionState = "Requested"
+	// AccessSessionReady can be used.
+	AccessSessionReady AccessSessionState = "Ready"
+	// AccessSessionEnded was ended, or its certificate has expired.
+	AccessSessionEnded AccessSessionState = "Ended"
+)
+
+// AccessSessionRequest requests an access session. The ID of the session is the ID of the operation.
+type AccessSessionRequest struct {
+	// Mode is read. Empty means read.
+	Mode AccessMode `json:"mode,omitempty"`
+	// Duration is the validity of the certificate and so of the session, a Go duration of 10m to 15m. Empty means the longest one that
+	// ends before the elevation.
+	Duration string `json:"duration,omitempty"`
+}
+
+// AccessSession is the access of an engineer to the API server of one cluster through the session gateway. The gateway holds the private
+// key; the engineer authenticates each request with their own token.
+type AccessSession struct {
+	ID      string             `json:"id"`
+	State   AccessSessionState `json:"state"`
+	Mode    AccessMode         `json:"mode"`
+	Cluster ElevationCluster   `json:"cluster"`
+	// Name and ObjectID identify the engineer, the only one who can use it.
+	Name     string `json:"name"`
+	ObjectID string `json:"objectId"`
+	// ElevationID is the elevation with which it was requested, with its reason and ticket.
+	ElevationID string `json:"elevationId"`
+	Reason      string `json:"reason"`
+	Ticket      string `json:"ticket,omitempty"`
+	Emergency   bool   `json:"emergency,omitempty"`
+	// URL is the address of the cluster's API server at the session gateway.
+	URL         string    `json:"url"`
+	RequestTime time.Time `json:"requestTime"`
+	// ReadyTime and ExpirationTime are set when the certificate was issued.
+	ReadyTime      *time.Time `json:"readyTime,omitempty"`
+	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
+	// CertificateFingerprint is the SHA-256 of the certificate in lower-case hex. The audit log of the API server has it.
+	CertificateFingerprint string `json:"certificateFingerprint,omitempty"`
+	// EndTime, EndedBy and EndReason are set when it has ended.
+	EndTime   *time.Time `json:"endTime,omitempty"`
+	EndedBy   string     `json:"endedBy,omitempty"`
+	EndReason string     `json:"endReason,omitempty"`
+}
+
+// AccessSessionList lists access sessions, newest first.
+type AccessSessionList struct {
+	Items []AccessSession `json:"items"`
+}
+
+// AccessSessionPath returns the path of the API server of a session's cluster at the session gateway.
+func AccessSessionPath(id string) string { return "/sessions/" + id + "/kas" }
