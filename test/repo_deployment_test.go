@@ -285,9 +285,10 @@ var byChart = map[string]string{
 }
 
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
-// The charts do not set --prometheus-url and the flags of the portal yet.
+// The charts do not set --prometheus-url and the flags of the portal yet, and there is no chart of the
+// session gateway yet.
 var atDefault = []string{
-	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope",
+	"gateway-url", "gateway-key-file", "sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope",
 	"portal-listen", "portal-url", "portal-client-id", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "portal-region",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",

@@ -128,8 +128,6 @@ func (r *Region) admin() supervisor.Spec {
 		"--ticket-validator-token-file="+r.ticketTokenFile(),
 		"--ticket-validator-ca-file="+r.state.path("ca", mesh.CAFile),
 		"--intent-key-file="+r.intentKeyFile(),
-		"--gateway-url=https://"+r.address(gatewayAccessPort),
-		"--gateway-key-file="+r.gatewayPublicKeyFile(),
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
 		"--authentication-audience="+adminAudience,
@@ -142,6 +140,9 @@ func (r *Region) admin() supervisor.Spec {
 	)...)
 	if r.config.with(WithObservability) {
 		spec.Args = append(spec.Args, "--prometheus-url=http://"+r.address(prometheusPort))
+	}
+	if !r.config.without("gateway-access") {
+		spec.Args = append(spec.Args, "--gateway-url=https://"+r.address(gatewayAccessPort), "--gateway-key-file="+r.gatewayPublicKeyFile())
 	}
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"], spec.Ports["portal"] = r.port(adminPort), r.port(portalPort)

@@ -43,7 +43,7 @@ func AuditFoldersOf(stateDir string) AuditFolders {
 
 // auditedServices are the services that write audit records.
 func auditedServices() []string {
-	return []string{"admin", "backend", "cluster-service", "maestro-server", "frontend", "eventgrid-emulator"}
+	return []string{"admin", "backend", "cluster-service", "maestro-server", "frontend", "eventgrid-emulator", "gateway-access"}
 }
 
 func (r *Region) auditKeyFile(service string) string {

@@ -20,6 +20,7 @@ var mains = map[string]string{
 	"cosmos-emulator":    "tooling/cosmos-emulator/cmd/cosmos-emulator",
 	"egress-proxy":       "hypershift/cmd/egress-proxy",
 	"eventgrid-emulator": "tooling/eventgrid-emulator/cmd/eventgrid-emulator",
+	"gateway-access":     "gateway/cmd/gateway-access",
 	"frontend":           "frontend/cmd/frontend",
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",
 	"log-forwarder":      "hypershift/cmd/log-forwarder",

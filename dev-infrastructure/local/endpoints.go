@@ -121,6 +121,7 @@ func (r *Region) Endpoints() Endpoints {
 			"backend":            r.address(backendOps),
 			"admin":              r.address(adminOps),
 			"monitor":            r.address(monitorOps),
+			"gateway-access":     r.address(gatewayAccessOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
 			"azure-emulator":     r.address(azureOps),

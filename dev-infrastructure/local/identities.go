@@ -33,6 +33,7 @@ func (r *Region) identities() []identity {
 		{"backend", mesh.Backend, nil},
 		{"admin", mesh.Admin, loopback},
 		{"monitor", mesh.Monitor, nil},
+		{"gateway-access", mesh.GatewayAccess, loopback},
 		{"cluster-service", mesh.ClusterService, loopback},
 		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
 		{"cosmos-emulator", mesh.CosmosEmulator, loopback},

@@ -21,7 +21,7 @@ func (r *Region) specs() []supervisor.Spec {
 		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
 		specs = append(specs, r.logForwarders(m)...)
 	}
-	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.armFrontDoor())
+	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.gatewayAccess(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
@@ -233,6 +233,24 @@ func (r *Region) monitor() supervisor.Spec {
 	return r.withWorkload(spec, spec.Name)
 }
 
+// gatewayAccess is the session gateway. Engineers use the tokens that they have for admin.
+func (r *Region) gatewayAccess() supervisor.Spec {
+	spec := r.ours("gateway-access", "gateway-access", gatewayAccessOps, append(append(r.cosmosFlags(), r.auditFlags("gateway-access")...),
+		"--listen="+r.address(gatewayAccessPort),
+		"--identity-dir="+r.identityDir("gateway-access"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--key-file="+r.gatewayKeyFile(),
+		"--authentication=token",
+		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
+		"--authentication-audience="+adminAudience,
+		"--authentication-client-ids="+adminClientID,
+		"--authentication-ca-file="+r.state.path("ca", mesh.CAFile),
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	spec.Ports["https"] = r.port(gatewayAccessPort)
+	return r.withWorkload(spec)
+}
+
 func (r *Region) frontend() supervisor.Spec {
 	spec := r.ours("frontend", "frontend", frontendOps, append(slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("frontend")),
 		"--listen="+r.address(frontendPort),
@@ -320,6 +338,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("frontend", "the frontend's metrics", frontendOps)
 	add("backend", "the backend's metrics", backendOps)
 	add("monitor", "monitor's metrics", monitorOps)
+	add("gateway-access", "the session gateway", gatewayAccessPort)
+	add("gateway-access", "the session gateway's metrics", gatewayAccessOps)
 	if r.config.with(WithObservability) {
 		add(prometheusName, "Prometheus", prometheusPort)
 		add(alertmanagerName, "Alertmanager", alertmanagerPort)

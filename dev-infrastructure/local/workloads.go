@@ -43,11 +43,12 @@ var workloads = map[string]struct {
 	clientID, objectID string
 	audiences          []string
 }{
-	"frontend":   {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f01", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a01", []string{storeAudience}},
-	"backend":    {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f02", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a02", []string{storeAudience}},
-	"monitor":    {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f04", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a04", []string{storeAudience}},
-	"admin":      {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f03", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a03", []string{storeAudience}},
-	logForwarder: {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f05", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a05", []string{"https://management.azure.com", "https://storage.azure.com"}},
+	"frontend":       {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f01", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a01", []string{storeAudience}},
+	"backend":        {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f02", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a02", []string{storeAudience}},
+	"monitor":        {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f04", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a04", []string{storeAudience}},
+	"admin":          {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f03", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a03", []string{storeAudience}},
+	logForwarder:     {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f05", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a05", []string{"https://management.azure.com", "https://storage.azure.com"}},
+	"gateway-access": {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f06", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a06", []string{storeAudience}},
 }
 
 // workload returns the identity of a service in Azure.

@@ -85,7 +85,7 @@ func ignoreExists(err error) error {
 // Role is what one service may do with the data. The infrastructure of a region creates a custom role definition of Cosmos DB for
 // each grant and assigns it to the service's identity at the grant's container.
 type Role struct {
-	// Service is frontend, backend, admin or monitor.
+	// Service is frontend, backend, admin, monitor or gateway-access.
 	Service string
 	Grants  []Grant
 }
@@ -137,6 +137,10 @@ func Roles() []Role {
 			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.
 			{leasesContainer, []string{createItems, replaceItems, executeQuery}},
 			{journalContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+		}},
+		// The session gateway creates no session: only admin does, for an engineer with an active elevation.
+		{"gateway-access", []Grant{metadata,
+			{accessSessionsContainer, []string{readItems, replaceItems, executeQuery, readChangeFeed}},
 		}},
 	}
 }

@@ -29,6 +29,7 @@ const (
 	Admin             Peer = "admin"
 	Monitor           Peer = "monitor"
 	MonitorInside     Peer = "monitor-inside"
+	GatewayAccess     Peer = "gateway-access"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
 	MaestroAgent      Peer = "maestro-agent"
@@ -46,7 +47,7 @@ const (
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
-	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
 		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 

@@ -31,7 +31,7 @@ var regionEndpoints local.Endpoints
 
 // TestMain runs the tests. kubectl calls this program as hcpctl, because the tests run hcpctl's commands in this process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "break-glass" {
+	if len(os.Args) > 2 && (os.Args[1] == "break-glass" || os.Args[1] == "access") {
 		if err := command.New(os.Stdout, os.Stderr).Execute(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

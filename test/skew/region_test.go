@@ -103,8 +103,8 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 	config.Build = true
 	if r.previous != "" {
 		config.Programs = with(r.previous)
-		// Its Cluster Service rejects the calls of a workload that it does not know.
-		config.Without = append(config.Without, "monitor")
+		// Its Cluster Service rejects the calls of workloads that it does not know, and its admin knows no session gateway.
+		config.Without = append(config.Without, "monitor", "gateway-access")
 	}
 	began := time.Now()
 	started, err := local.Start(ctx, config)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/hcpmesh/hcpmesh/internal/readrules"
 )
 
 // Group is the group of readers. Role and Binding are the names of OpenShift's ClusterRole and ClusterRoleBinding.
@@ -39,39 +41,11 @@ func Ensure(ctx context.Context, hosted kubernetes.Interface) error {
 	return nil
 }
 
-// rules lists what readers may get, list and watch. A rule cannot exclude a resource, so all of them are listed: in the groups of
-// Kubernetes everything but Secrets and the subresources with which one can act in a pod, and the resources of OpenShift's API
-// groups without secrets. Non-resource URLs are readable as in OpenShift, for example /metrics.
+// rules returns the rules of package readrules. Non-resource URLs are readable as in OpenShift, for example /metrics.
 func rules() []*applyrbacv1.PolicyRuleApplyConfiguration {
-	read := func(group string, resources ...string) *applyrbacv1.PolicyRuleApplyConfiguration {
-		return applyrbacv1.PolicyRule().WithAPIGroups(group).WithResources(resources...).WithVerbs("get", "list", "watch")
+	var all []*applyrbacv1.PolicyRuleApplyConfiguration
+	for _, rule := range readrules.Rules() {
+		all = append(all, applyrbacv1.PolicyRule().WithAPIGroups(rule.Group).WithResources(rule.Resources...).WithVerbs(readrules.Verbs()...))
 	}
-	return []*applyrbacv1.PolicyRuleApplyConfiguration{
-		read("", "bindings", "componentstatuses", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status", "nodes", "nodes/status",
-			"persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "persistentvolumes/status", "pods", "pods/log", "pods/status",
-			"podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status",
-			"serviceaccounts", "services", "services/status"),
-		read("admissionregistration.k8s.io", "*"),
-		read("apiextensions.k8s.io", "*"),
-		read("apiregistration.k8s.io", "*"),
-		read("apps", "*"),
-		read("autoscaling", "*"),
-		read("batch", "*"),
-		read("certificates.k8s.io", "*"),
-		read("config.openshift.io", "*"),
-		read("coordination.k8s.io", "*"),
-		read("discovery.k8s.io", "*"),
-		read("events.k8s.io", "*"),
-		read("flowcontrol.apiserver.k8s.io", "*"),
-		read("machineconfiguration.openshift.io", "machineconfigpools"),
-		read("metrics.k8s.io", "*"),
-		read("networking.k8s.io", "*"),
-		read("node.k8s.io", "*"),
-		read("operator.openshift.io", "*"),
-		read("policy", "*"),
-		read("rbac.authorization.k8s.io", "*"),
-		read("scheduling.k8s.io", "*"),
-		read("storage.k8s.io", "*"),
-		applyrbacv1.PolicyRule().WithNonResourceURLs("*").WithVerbs("get"),
-	}
+	return append(all, applyrbacv1.PolicyRule().WithNonResourceURLs("*").WithVerbs("get"))
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -40,6 +42,8 @@ type Client struct {
 	options  Options
 	http     *http.Client
 	pipeline runtime.Pipeline
+	// credential issues the tokens of the engineer.
+	credential azcore.TokenCredential
 }
 
 // Error is an error response of admin, or the failure of an operation.
@@ -85,7 +89,12 @@ func New(options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{options: options, http: client, pipeline: newPipeline(credential, options.Audience, client)}, nil
+	return &Client{options: options, http: client, pipeline: newPipeline(credential, options.Audience, client), credential: credential}, nil
+}
+
+// Token returns a token of the engineer, which admin and the session gateway accept.
+func (c *Client) Token(ctx context.Context) (azcore.AccessToken, error) {
+	return tokenSource{c.credential}.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{c.options.Audience + "/.default"}})
 }
 
 // CloseIdleConnections closes the connections that have no request. A process that creates many clients calls it after the last request

@@ -13,10 +13,11 @@ import (
 
 // access returns the commands for elevations.
 func (e *environment) access() *cobra.Command {
-	return group("access", "Request, approve, list and end elevations", e.accessRequest(),
+	return group("access", "Request, approve, list and end elevations, and open sessions for API servers of clusters", e.accessRequest(),
 		e.accessDecision("approve", "Approve the request of another engineer", (*adminclient.Client).ApproveElevation),
 		e.accessDecision("deny", "Deny the request of another engineer", (*adminclient.Client).DenyElevation),
-		e.accessActivate(), e.accessList(), e.accessShow(), e.accessEnd(), e.accessReview())
+		e.accessActivate(), e.accessList(), e.accessShow(), e.accessEnd(), e.accessReview(),
+		e.accessOpen(), e.accessSessions(), e.accessClose(), e.accessToken())
 }
 
 func (e *environment) accessRequest() *cobra.Command {

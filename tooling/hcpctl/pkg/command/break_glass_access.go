@@ -98,15 +98,26 @@ func (e *environment) requestAccess(ctx context.Context, client *adminclient.Cli
 
 // pluginKubeconfig returns the kubeconfig of an access. Its clients call this program.
 func (e *environment) pluginKubeconfig(file string, access *credential.Access, issued *csv1.BreakGlassCredentialStatus) ([]byte, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding hcpctl: %w", err)
-	}
 	absolute, err := filepath.Abs(file)
 	if err != nil {
 		return nil, err
 	}
-	arguments := []string{"break-glass", "certificate", "--access", absolute}
+	program, arguments, err := e.pluginCommand("break-glass", "certificate", "--access", absolute)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := credential.PluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), program, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return credential.WithProxy(kubeconfig, access.Proxy)
+}
+
+// pluginCommand returns this program and the arguments with which kubectl runs a command of it as the same engineer.
+func (e *environment) pluginCommand(arguments ...string) (program string, all []string, err error) {
+	if program, err = os.Executable(); err != nil {
+		return "", nil, fmt.Errorf("finding hcpctl: %w", err)
+	}
 	if e.admin.Engineer != "" {
 		arguments = append(arguments, "--as", e.admin.Engineer)
 	}
@@ -119,9 +130,5 @@ func (e *environment) pluginKubeconfig(file string, access *credential.Access, i
 	if folder, err := e.stateFolder(); err == nil {
 		arguments = append(arguments, "--state-dir", folder)
 	}
-	kubeconfig, err := credential.PluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), program, arguments)
-	if err != nil {
-		return nil, err
-	}
-	return credential.WithProxy(kubeconfig, access.Proxy)
+	return program, arguments, nil
 }

@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/proxy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+// shutdownTimeout limits the time for requests in progress after the process was asked to stop.
+const shutdownTimeout = 10 * time.Second
+
+// Run serves until ctx ends. It returns after everything that it started has ended.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	listener, err := net.Listen("tcp", options.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	transport, err := options.Mesh.Load(mesh.GatewayAccess)
+	if err != nil {
+		return err
+	}
+	p.Metrics.MustRegister(transport.Collectors()...)
+	keys, err := seal.LoadPrivate(options.KeyFile)
+	if err != nil {
+		return fmt.Errorf("--key-file: %w", err)
+	}
+	p.Metrics.MustRegister(keyfile.Collector("key-file", keys.Ring))
+	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
+	if err != nil {
+		return err
+	}
+	p.Ready("authentication", authenticator.Ready)
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	db, err := database.Open(ctx, options.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	records, err := options.Audit.Recorder(ctx, string(mesh.GatewayAccess), p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { keepFresh(workers) })
+	wg.Go(func() { records.Run(workers) })
+	// The audit ends after everything that it records.
+	defer wg.Wait()
+	defer stop()
+	return Serve(ctx, p, Parts{Database: db, Fleet: connection, Keys: keys, Authenticator: authenticator, Audit: records, Dial: options.dial,
+		Handler: transport.PublicHandler, Listener: transport.PublicListener(listener)})
+}
+
+// Parts are the connections of a gateway.
+type Parts struct {
+	Database      *database.DB
+	Fleet         grpc.ClientConnInterface
+	Keys          *seal.PrivateKeys
+	Authenticator authn.Authenticator
+	Audit         audit.Recorder
+	// Dial connects to API servers; nil means a direct connection.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Handler wraps the handler of all requests.
+	Handler  func(http.Handler) http.Handler
+	Listener net.Listener
+}
+
+// Serve is Run with existing connections. Tests call it directly.
+func Serve(ctx context.Context, p *process.Process, parts Parts) error {
+	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Dial: parts.Dial,
+		Log: p.Log, Metrics: p.Metrics})
+	p.Ready("cosmos", sessions.ReadyCosmos)
+	p.Ready("cluster-service", sessions.ReadyFleet)
+	refused := refusals.New(parts.Audit)
+	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Refusals: refused, Log: p.Log, Metrics: p.Metrics})
+	server := &http.Server{
+		Handler: parts.Handler(gateway),
+		// Responses of watches last as long as their sessions, so that writes have no deadline. A client that does not read does not delay the
+		// end of its session.
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	}
+	server.RegisterOnShutdown(gateway.EndStreams)
+	var wg sync.WaitGroup
+	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { sessions.Run(workers) })
+	wg.Go(func() { refused.Run(workers) })
+	defer wg.Wait()
+	defer stop()
+	defer gateway.Wait()
+	p.Log.InfoContext(ctx, "serving access sessions", logkey.Address, parts.Listener.Addr().String())
+	return process.ServeHTTP(ctx, server, parts.Listener, shutdownTimeout)
+}

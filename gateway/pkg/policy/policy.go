@@ -1,0 +1,191 @@
+// Package policy decides whether a request of an access session is forwarded to the API server. It is a pure function of the mode of the
+// session and of what an API server will understand by the request, which package k8s.io/apiserver determines: the verb, the API group, the
+// resource and the subresource. The method alone means nothing; a command in a pod over a WebSocket is a GET.
+//
+// Whatever no rule permits is refused. The rights of the session's certificate are a second limit that the API server enforces.
+package policy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/readrules"
+)
+
+// Request is what an API server understands by a request.
+type Request struct {
+	// IsResource is false for paths such as /version. The fields below are empty then, except Verb and Path.
+	IsResource bool
+	// Verb is get, list, watch, create and so on; for a path that is no resource, the method in lower case.
+	Verb                         string
+	Group, Resource, Subresource string
+	Namespace, Name              string
+	Method, Path                 string
+	// Follows is set for a request whose response does not end: a watch, or a log that is followed.
+	Follows bool
+}
+
+// Kind returns the resource with its group and subresource, for example deployments.apps/scale; for other requests, "path".
+func (r *Request) Kind() string {
+	if !r.IsResource {
+		return "path"
+	}
+	kind := r.Resource
+	if r.Group != "" {
+		kind += "." + r.Group
+	}
+	if r.Subresource != "" {
+		kind += "/" + r.Subresource
+	}
+	return kind
+}
+
+// Object returns the namespace and the name of the object; for other requests, the path.
+func (r *Request) Object() string {
+	if !r.IsResource {
+		return r.Path
+	}
+	object := ""
+	for _, part := range []string{r.Namespace, r.Name} {
+		if part != "" {
+			object += "/" + part
+		}
+	}
+	return object
+}
+
+// Changes reports whether the request may change something in the cluster.
+func (r *Request) Changes() bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+}
+
+var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// Parse returns what an API server understands by a request for a path. path is the part of the encoded path that belongs to the API server,
+// which must not be ambiguous; see CheckPath. It returns an error for a request that no API server understands.
+func Parse(r *http.Request, path string) (*Request, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(methods, r.Method) {
+		return nil, invalid("API servers do not have the method of the request.")
+	}
+	if strings.Contains(r.URL.RawQuery, ";") {
+		return nil, invalid("The query contains a semicolon.") // servers disagree about it
+	}
+	inner := r.Clone(r.Context())
+	inner.URL.Path, inner.URL.RawPath = path, ""
+	info, err := resolver.NewRequestInfo(inner)
+	if err != nil {
+		return nil, invalid("The path is not that of a request to an API server.")
+	}
+	parsed := &Request{IsResource: info.IsResourceRequest, Verb: info.Verb, Method: r.Method, Path: info.Path}
+	if info.IsResourceRequest {
+		parsed.Group, parsed.Resource, parsed.Subresource, parsed.Namespace, parsed.Name = info.APIGroup, info.Resource, info.Subresource, info.Namespace, info.Name
+		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && isTrue(r.URL.Query().Get("follow"))
+		if len(info.Parts) > 3 {
+			// API servers ignore further parts of some paths, and hand those of others to what serves the subresource.
+			return nil, invalid("The path has more parts than a subresource.")
+		}
+	}
+	return parsed, nil
+}
+
+// methods are the methods of API servers. Methods are case-sensitive (RFC 9110, section 9.1).
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+
+// isTrue reports whether an API server may read a parameter as true.
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "", "0", "f", "false":
+		return false
+	}
+	return true
+}
+
+// pathCharacters are the characters that a path may have. An encoded character could be decoded once more behind the gateway.
+const pathCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:@!$&'()*+,=/"
+
+// CheckPath returns an error for an encoded path that two servers may understand differently.
+func CheckPath(path string) error {
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		return invalid("The path does not begin with a slash.")
+	case strings.Trim(path, pathCharacters) != "" || strings.ContainsFunc(path, func(c rune) bool { return !strings.ContainsRune(pathCharacters, c) }):
+		return invalid("The path has a character that must not be in a path, or is encoded. Names of objects do not need encoding.")
+	case strings.Contains(path, "//"):
+		return invalid("The path has an empty part.")
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." {
+			return invalid("The path has the part %q.", part)
+		}
+	}
+	return nil
+}
+
+// CheckProtocol returns an error for a request that asks for another protocol, or that is meant for a proxy.
+func CheckProtocol(r *http.Request) error {
+	if r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
+		return invalid("The session gateway is no proxy.")
+	}
+	if httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") || len(r.Header["Upgrade"]) > 0 || len(r.Header[":protocol"]) > 0 {
+		if protocol := strings.ToLower(r.Header.Get("Upgrade")); strings.HasPrefix(protocol, "spdy/") {
+			return refused("SPDY is not supported. Use kubectl 1.31 or later, which uses WebSockets.")
+		}
+		return refused("The mode read has no commands in pods, no attach and no port forwarding.")
+	}
+	return nil
+}
+
+// selfReviews are the resources by which clients ask about their own rights. They are created, and nothing is stored.
+var selfReviews = map[string][]string{
+	"authorization.k8s.io":  {"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+	"authentication.k8s.io": {"selfsubjectreviews"},
+}
+
+// readPaths are the paths that are no resources and can be read, with the paths below them.
+var readPaths = []string{"/api", "/apis", "/openapi", "/version", "/livez", "/readyz", "/healthz", "/metrics"}
+
+// Decide returns an error unless a session with a mode may send a request.
+func Decide(mode adminv1.AccessMode, r *Request) error {
+	if mode != adminv1.AccessRead {
+		return refused("Sessions of the mode %q are not supported.", mode)
+	}
+	if !r.IsResource {
+		for _, path := range readPaths {
+			if r.Verb == "get" && (r.Path == path || strings.HasPrefix(r.Path, path+"/")) {
+				return nil
+			}
+		}
+		return refused("The mode read does not permit %s of this path.", r.Verb)
+	}
+	// The verb watch can also be in the path, whatever the method.
+	if !r.Changes() && readrules.Permits(r.Verb, r.Group, r.Resource, r.Subresource) {
+		return nil
+	}
+	if r.Verb == "create" && r.Subresource == "" && r.Namespace == "" && r.Name == "" {
+		for _, resource := range selfReviews[r.Group] {
+			if r.Resource == resource {
+				return nil
+			}
+		}
+	}
+	return refused("The mode read does not permit %s of %s.", r.Verb, r.Kind())
+}
+
+func refused(format string, args ...any) error {
+	return apierror.New(apierror.PermissionDenied, "%s", fmt.Sprintf(format, args...))
+}
+
+func invalid(format string, args ...any) error {
+	return apierror.New(apierror.Invalid, "%s", fmt.Sprintf(format, args...))
+}

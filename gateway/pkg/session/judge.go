@@ -1,0 +1,159 @@
+package session
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// credential is what a Registry keeps of a break-glass credential of an SRE.
+type credential struct {
+	cluster, elevation string
+	level              clusterservicev1.BreakGlassLevel
+	state              clusterservicev1.BreakGlassCredentialState
+	// certificate is PEM. elevationEnd is the end of the elevation in the engineer's signed intent.
+	certificate           string
+	elevationEnd, created time.Time
+}
+
+// cluster is what a Registry keeps of a cluster.
+type cluster struct {
+	url, authorities string
+	deleting         bool
+}
+
+// facts is what a verdict about a session depends on. known reports whether all credentials and clusters were read from Cluster Service;
+// until then a missing one means nothing.
+type facts struct {
+	credential *credential
+	cluster    *cluster
+	known      bool
+	now        time.Time
+}
+
+// verdict is the state that a session must have.
+type verdict struct {
+	// end is the reason why it ends; empty if it does not end now.
+	end string
+	// deadline is when it ends by time.
+	deadline time.Time
+	// certificate is set when it is ready.
+	certificate *tls.Certificate
+	fingerprint string
+	// url and authorities are those of the API server.
+	url, authorities string
+}
+
+// judge decides about a session. open opens the private keys of the session, and is called only when its certificate was issued.
+func judge(document *database.AccessSessionDocument, f facts, open func(sealed []byte) ([]byte, error)) verdict {
+	v := verdict{deadline: document.ElevationExpirationTime}
+	limit := func(at time.Time) {
+		if at.Before(v.deadline) {
+			v.deadline = at
+		}
+	}
+	switch {
+	case adminv1.AccessMode(document.Mode) != adminv1.AccessRead:
+		v.end = fmt.Sprintf("the gateway does not support the mode %q", document.Mode)
+		return v
+	case f.cluster == nil && f.known:
+		v.end = "the cluster does not exist"
+		return v
+	case f.cluster != nil && f.cluster.deleting:
+		v.end = "the cluster is being deleted"
+		return v
+	case f.credential == nil:
+		limit(document.RequestExpirationTime)
+		if !f.now.Before(v.deadline) {
+			v.end = "its certificate was not requested in time"
+		}
+		return v
+	}
+	limit(f.credential.elevationEnd)
+	switch f.credential.state {
+	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
+	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
+		limit(document.RequestExpirationTime)
+		if !f.now.Before(v.deadline) {
+			v.end = "the control plane has not signed its certificate in time"
+		}
+		return v
+	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
+		v.end = "its credential was revoked"
+		return v
+	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
+		v.end = "its certificate has expired"
+		return v
+	default:
+		v.end = "the control plane did not issue its certificate"
+		return v
+	}
+	certificate, err := certificateOf(document, f.credential, open)
+	if err != nil {
+		v.end = err.Error()
+		return v
+	}
+	limit(certificate.Leaf.NotAfter)
+	if !f.now.Before(v.deadline) {
+		v.end = "its certificate or its elevation has expired"
+		return v
+	}
+	if f.cluster != nil && f.cluster.url != "" && f.cluster.authorities != "" {
+		sum := sha256.Sum256(certificate.Leaf.Raw)
+		v.certificate, v.fingerprint, v.url, v.authorities = certificate, hex.EncodeToString(sum[:]), f.cluster.url, f.cluster.authorities
+	}
+	return v
+}
+
+// certificateOf returns the certificate of a credential with its private key, if both belong to the session. Errors name the difference and
+// contain no part of a key.
+func certificateOf(document *database.AccessSessionDocument, c *credential, open func(sealed []byte) ([]byte, error)) (*tls.Certificate, error) {
+	block, _ := pem.Decode([]byte(c.certificate))
+	if block == nil {
+		return nil, errors.New("its certificate cannot be read")
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	switch {
+	case err != nil:
+		return nil, errors.New("its certificate cannot be read")
+	case c.cluster != document.ClusterUID:
+		return nil, errors.New("its credential is for another cluster")
+	case c.elevation != document.Owner.ElevationID:
+		return nil, errors.New("its credential was requested with another elevation")
+	case c.level != clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER, !slices.Equal(leaf.Subject.Organization, []string{adminv1.LevelReader.Organization()}):
+		return nil, errors.New("its credential has another level")
+	case leaf.Subject.CommonName != credentialuse.EngineerPrefix+document.Owner.ObjectID:
+		return nil, errors.New("its certificate names another engineer")
+	}
+	for _, sealed := range document.SealedKeys {
+		opened, err := open(sealed)
+		if err != nil {
+			continue
+		}
+		key, _ := pem.Decode(opened)
+		if key == nil {
+			continue
+		}
+		parsed, err := x509.ParsePKCS8PrivateKey(key.Bytes)
+		signer, ok := parsed.(crypto.Signer)
+		if err != nil || !ok {
+			continue
+		}
+		if public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool }); ok && public.Equal(leaf.PublicKey) {
+			return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: parsed, Leaf: leaf}, nil
+		}
+	}
+	return nil, errors.New("the gateway has no key for its certificate")
+}

@@ -1,0 +1,488 @@
+package session
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+const (
+	// MaxStaleness is the age of the last read of a source after which requests are refused: the gateway may not know that a session has ended.
+	MaxStaleness = 15 * time.Second
+	// feedOverlap is how long before the first list the registry reads changes from. The change feed has a resolution of a second.
+	feedOverlap = 5 * time.Second
+	// feedIdle is the longest pause between two reads of the feed, so that sessions end within a second.
+	feedIdle = 250 * time.Millisecond
+	// retryPause is the pause after the first list, or a write of a document, failed.
+	retryPause = time.Second
+	// maxRemembered is the number of ended sessions of which the reason is known.
+	maxRemembered = 1024
+	// recent is the age up to which a credential may be that of a session whose document was not read yet. A certificate lasts 15 minutes.
+	recent = time.Hour
+	// minRemove is the number of credentials up to which old ones are kept.
+	minRemove = 256
+	// dialTimeout and headerTimeout limit the connection to an API server, and the wait for the header of a response.
+	dialTimeout   = 10 * time.Second
+	headerTimeout = 70 * time.Second // API servers end requests after 60 s
+	// writer is who ends sessions in their documents.
+	writer = "gateway-access"
+)
+
+// Options are the options of a Registry.
+type Options struct {
+	Database *database.DB
+	Fleet    clusterservicev1.ClusterServiceClient
+	// Keys opens the private keys of sessions.
+	Keys *seal.PrivateKeys
+	// Dial connects to API servers; nil means a direct connection.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Now is the clock; nil means time.Now.
+	Now     func() time.Time
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Registry is the set of open sessions. Run fills it. It is safe for concurrent use.
+type Registry struct {
+	options  Options
+	follower *clusterservice.Follower
+	gauge    *prometheus.GaugeVec
+	// changed is signaled when a document must be written.
+	changed chan struct{}
+
+	mu sync.Mutex
+	// read is the time of the last read of the feed of documents; zero before the first.
+	read        time.Time
+	entries     map[string]*entry
+	credentials map[string]*credential
+	clusters    map[string]*cluster
+	// known is set when all credentials and clusters were read. unseen are those that a watch from the beginning has not sent yet.
+	known  bool
+	unseen map[string]bool
+	// removeAt is the number of credentials at which removeOld removes some.
+	removeAt int
+	// ended has the reasons of ended sessions, for the responses to their owners.
+	ended map[string]string
+	// writes are the changes of documents that are not written yet.
+	writes map[string]write
+}
+
+// entry is a session with what it was made of.
+type entry struct {
+	document database.AccessSessionDocument
+	session  *Session
+	timer    *time.Timer
+	// target identifies the connection of the session's backend.
+	target string
+}
+
+// write is a change of a document: to the state Ended with a reason, or to Ready.
+type write struct {
+	key         database.Key
+	end         string
+	fingerprint string
+	expiration  time.Time
+	at          time.Time
+}
+
+// NewRegistry returns an empty Registry. It registers its metric.
+func NewRegistry(options Options) *Registry {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.Dial == nil {
+		options.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	r := &Registry{options: options, changed: make(chan struct{}, 1), entries: map[string]*entry{}, credentials: map[string]*credential{}, clusters: map[string]*cluster{},
+		unseen: map[string]bool{}, ended: map[string]string{}, writes: map[string]write{},
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_sessions", Help: "Open access sessions by state: preparing or ready."}, []string{"state"})}
+	r.follower = clusterservice.NewFollower(options.Fleet, r, options.Log)
+	options.Metrics.MustRegister(r.gauge)
+	r.count()
+	return r
+}
+
+// Run follows both sources until ctx ends. Then it ends all sessions on this replica, whose documents stay.
+func (r *Registry) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.follower.Run(ctx) })
+	wg.Go(func() { r.followDocuments(ctx) })
+	wg.Go(func() { r.writeDocuments(ctx) })
+	wg.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, e := range r.entries {
+		r.forget(id, e, "the gateway stops")
+	}
+}
+
+// Fresh returns an error if the registry may not know the end of a session.
+func (r *Registry) Fresh() error {
+	now := r.options.Now()
+	if since := r.follower.Stale(); !since.IsZero() && now.Sub(since) > MaxStaleness {
+		return apierror.New(apierror.Unavailable, "The session gateway cannot read from Cluster Service whether sessions were revoked.").WithRetryAfter(retryPause)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known || now.Sub(r.read) > MaxStaleness {
+		return apierror.New(apierror.Unavailable, "The session gateway cannot read whether sessions have ended.").WithRetryAfter(retryPause)
+	}
+	return nil
+}
+
+// ReadyCosmos and ReadyFleet are readiness checks of the two sources.
+func (r *Registry) ReadyCosmos(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.options.Now(); now.Sub(r.read) > MaxStaleness {
+		return fmt.Errorf("the change feed of sessions was last read at %s", r.read.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// ReadyFleet returns an error until the watch of Cluster Service has caught up, and while it is broken.
+func (r *Registry) ReadyFleet(ctx context.Context) error { return r.follower.Ready(ctx) }
+
+// Get returns an open session. ended is the reason of the end of a session that has ended; both are empty for an unknown session.
+func (r *Registry) Get(id string) (open *Session, ended string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[id]; e != nil {
+		return e.session, ""
+	}
+	return nil, r.ended[id]
+}
+
+// followDocuments lists the open sessions and follows their changes.
+func (r *Registry) followDocuments(ctx context.Context) {
+	for {
+		since := r.options.Now().Add(-feedOverlap)
+		err := r.options.Database.EachAccessSession(ctx, database.AccessSessionFilter{OpenOnly: true}, func(item *database.Item[database.AccessSessionDocument]) error {
+			r.setDocument(&item.Value)
+			return nil
+		})
+		if err == nil {
+			r.noteRead()
+			feed := database.FeedOptions{IdleInterval: feedIdle, Log: r.options.Log, Read: r.noteRead}
+			_ = r.options.Database.TailAccessSessions(ctx, since, feed, r.takeChanges) // returns when ctx ends
+			return
+		}
+		if ctx.Err() == nil {
+			r.options.Log.WarnContext(ctx, "listing access sessions failed; retrying", logkey.Error, err)
+		}
+		if backoff.Sleep(ctx, retryPause) != nil {
+			return
+		}
+	}
+}
+
+func (r *Registry) noteRead() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read = r.options.Now()
+}
+
+// takeChanges handles changes of the container. A document that cannot be decoded is no session that admin wrote.
+func (r *Registry) takeChanges(ctx context.Context, changes []database.Change) error {
+	for _, change := range changes {
+		if change.Kind != database.AccessSessionKind || change.Removed {
+			continue
+		}
+		item, err := database.DecodeChange(r.options.Database.AccessSessions(), change)
+		if err != nil {
+			r.options.Log.ErrorContext(ctx, "an access session cannot be decoded; ignoring", logkey.Error, err)
+			continue
+		}
+		r.setDocument(&item.Value)
+	}
+	return nil
+}
+
+func (r *Registry) setDocument(document *database.AccessSessionDocument) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := document.SessionID
+	e := r.entries[id]
+	switch {
+	case document.State == database.AccessSessionEnded:
+		delete(r.writes, id)
+		r.forget(id, e, document.EndReason)
+		return
+	case r.ended[id] != "":
+		return // an older version than what ended it here
+	case e == nil:
+		e = &entry{session: newSession(document)}
+		r.entries[id] = e
+	}
+	e.document = *document
+	r.judge(id, e)
+}
+
+// judge applies the verdict about a session.
+func (r *Registry) judge(id string, e *entry) {
+	now := r.options.Now()
+	v := judge(&e.document, facts{credential: r.credentials[id], cluster: r.clusters[e.document.ClusterUID], known: r.known, now: now}, func(sealed []byte) ([]byte, error) {
+		return r.options.Keys.Open(e.document.KeyPurpose(), sealed)
+	})
+	if v.end != "" {
+		r.write(id, write{key: database.AccessSessionKey(e.document.ClusterUID, id), end: v.end, at: now})
+		r.forget(id, e, v.end)
+		return
+	}
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.timer = time.AfterFunc(v.deadline.Sub(now), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.entries[id] == e {
+			r.judge(id, e)
+		}
+	})
+	if v.certificate == nil {
+		r.count()
+		return
+	}
+	if target := v.fingerprint + "\x00" + v.url + "\x00" + v.authorities; target != e.target {
+		backend, err := r.newBackend(v)
+		if err != nil {
+			r.options.Log.Error("an API server cannot be reached through its endpoint", logkey.ClusterUID, e.document.ClusterUID, logkey.Error, err)
+			return
+		}
+		e.target = target
+		e.session.setBackend(backend)
+		r.options.Log.Info("an access session is ready", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Fingerprint, v.fingerprint)
+	}
+	if e.document.State != database.AccessSessionReady {
+		r.write(id, write{key: database.AccessSessionKey(e.document.ClusterUID, id), fingerprint: v.fingerprint, expiration: v.deadline, at: now})
+	}
+	r.count()
+}
+
+func (r *Registry) newBackend(v verdict) (*Backend, error) {
+	server, err := url.Parse(v.url)
+	if err != nil || server.Scheme != "https" || server.Host == "" {
+		return nil, fmt.Errorf("the URL %q is not an https URL", v.url)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM([]byte(v.authorities)) {
+		return nil, fmt.Errorf("the authorities of %s contain no certificate", v.url)
+	}
+	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Transport: &http.Transport{
+		DialContext: r.options.Dial, TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+		// The client's choice of an encoding is forwarded.
+		DisableCompression: true,
+		TLSClientConfig:    &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: []tls.Certificate{*v.certificate}},
+	}}, nil
+}
+
+// forget ends a session on this replica and remembers the reason.
+func (r *Registry) forget(id string, e *entry, reason string) {
+	if e != nil {
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+		e.session.end(reason)
+		delete(r.entries, id)
+		r.options.Log.Info("an access session has ended", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Message, reason)
+	}
+	for known := range r.ended {
+		if len(r.ended) < maxRemembered {
+			break
+		}
+		delete(r.ended, known)
+	}
+	r.ended[id] = reason
+	r.count()
+}
+
+func (r *Registry) count() {
+	ready := 0
+	for _, e := range r.entries {
+		if e.session.Backend() != nil {
+			ready++
+		}
+	}
+	r.gauge.WithLabelValues("ready").Set(float64(ready))
+	r.gauge.WithLabelValues("preparing").Set(float64(len(r.entries) - ready))
+}
+
+// write notes a change of a document. The number of changes is at most that of the open sessions.
+func (r *Registry) write(id string, w write) {
+	r.writes[id] = w
+	select {
+	case r.changed <- struct{}{}:
+	default: // a signal waits already
+	}
+}
+
+// writeDocuments writes changes until ctx ends. Replicas decide the same: the first one writes, and the others find the change.
+func (r *Registry) writeDocuments(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		}
+		r.mu.Lock()
+		pending := r.writes
+		r.writes = map[string]write{}
+		r.mu.Unlock()
+		failed := false
+		for id, w := range pending {
+			_, err := r.options.Database.ChangeAccessSession(ctx, w.key, w.apply)
+			if err == nil {
+				continue
+			}
+			failed = true
+			if ctx.Err() == nil {
+				r.options.Log.WarnContext(ctx, "writing the state of an access session failed; retrying", logkey.OperationID, id, logkey.Error, err)
+			}
+			r.mu.Lock()
+			if _, newer := r.writes[id]; !newer {
+				r.write(id, w)
+			}
+			r.mu.Unlock()
+		}
+		if failed && backoff.Sleep(ctx, retryPause) != nil {
+			return
+		}
+	}
+}
+
+// apply changes a document.
+func (w write) apply(document *database.AccessSessionDocument) (changed bool, err error) {
+	if w.end != "" {
+		return document.End(writer, w.end, w.at.UTC()), nil
+	}
+	if document.State != database.AccessSessionRequested {
+		return false, nil
+	}
+	ready, expiration := w.at.UTC(), w.expiration.UTC()
+	document.State, document.ReadyTime, document.ExpirationTime, document.CertificateFingerprint = database.AccessSessionReady, &ready, &expiration, w.fingerprint
+	return true, nil
+}
+
+// Changed implements clusterservice.FollowHandler.
+func (r *Registry) Changed(message *clusterservicev1.WatchResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch event := message.GetEvent().(type) {
+	case *clusterservicev1.WatchResponse_Cluster:
+		r.setCluster(event.Cluster)
+	case *clusterservicev1.WatchResponse_BreakGlassCredential:
+		r.setCredential(event.BreakGlassCredential)
+	}
+}
+
+func (r *Registry) setCluster(c *clusterservicev1.Cluster) {
+	uid, s := strings.ToLower(c.GetUid()), c.GetStatus()
+	delete(r.unseen, uid)
+	if s.GetPhase() == clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED {
+		delete(r.clusters, uid)
+	} else {
+		r.clusters[uid] = &cluster{url: s.GetApiUrl(), authorities: r.shared(uid, s.GetServingCertificateAuthority()), deleting: c.GetDeleteTime() != nil}
+	}
+	for id, e := range r.entries {
+		if e.document.ClusterUID == uid {
+			r.judge(id, e)
+		}
+	}
+}
+
+// shared returns the known authorities of a cluster if they are the same. Most changes of a cluster do not change them.
+func (r *Registry) shared(uid, authorities string) string {
+	if known := r.clusters[uid]; known != nil && known.authorities == authorities {
+		return known.authorities
+	}
+	return strings.Clone(authorities)
+}
+
+func (r *Registry) setCredential(c *clusterservicev1.BreakGlassCredential) {
+	uid, spec, status := strings.ToLower(c.GetUid()), c.GetSpec(), c.GetStatus()
+	delete(r.unseen, uid)
+	if spec.GetClass() != clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
+		return
+	}
+	e := r.entries[uid]
+	known := &credential{cluster: strings.ToLower(c.GetClusterUid()), elevation: spec.GetElevation(), level: spec.GetLevel(), state: status.GetState(),
+		certificate: status.GetCertificate(), elevationEnd: spec.GetNotAfter().AsTime()}
+	switch known.state {
+	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED,
+		clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
+		known.certificate = ""
+		if e == nil && r.options.Now().Sub(c.GetCreateTime().AsTime()) > recent {
+			// Its session has ended. Most credentials of a region are final.
+			delete(r.credentials, uid)
+			return
+		}
+	}
+	known.created = c.GetCreateTime().AsTime()
+	r.credentials[uid] = known
+	r.removeOld()
+	if e != nil {
+		r.judge(uid, e)
+	}
+}
+
+// removeOld removes credentials without a session that are too old to have one, whenever their number has doubled.
+func (r *Registry) removeOld() {
+	if len(r.credentials) < r.removeAt {
+		return
+	}
+	oldest := r.options.Now().Add(-recent)
+	for uid, c := range r.credentials {
+		if r.entries[uid] == nil && c.created.Before(oldest) {
+			delete(r.credentials, uid)
+		}
+	}
+	r.removeAt = max(minRemove, 2*len(r.credentials))
+}
+
+// Restarted implements clusterservice.FollowHandler.
+func (r *Registry) Restarted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unseen = map[string]bool{}
+	for uid := range r.clusters {
+		r.unseen[uid] = true
+	}
+	for uid := range r.credentials {
+		r.unseen[uid] = true
+	}
+}
+
+// CaughtUp implements clusterservice.FollowHandler.
+func (r *Registry) CaughtUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known && len(r.unseen) == 0 {
+		return
+	}
+	for uid := range r.unseen {
+		delete(r.clusters, uid)
+		delete(r.credentials, uid)
+	}
+	r.unseen, r.known = nil, true
+	for id, e := range r.entries {
+		r.judge(id, e)
+	}
+}

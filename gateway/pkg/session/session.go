@@ -1,0 +1,96 @@
+// Package session knows the access sessions of a region and their connections to hosted API servers.
+//
+// A Registry follows two sources: the documents of sessions in Cosmos DB, and the clusters and break-glass credentials of Cluster Service.
+// A document authorizes nothing by itself. A session is ready when Cluster Service has issued the certificate of its credential, the certificate
+// names the owner of the session, and its key is one of those that admin sealed for the gateway.
+//
+// Each session has a context, which ends with the session: when its document is ended, its credential is revoked or expires, its elevation
+// ends or its cluster is deleted. All requests of the session end with it.
+package session
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// The limits of a session on one replica.
+const (
+	MaxRequests = 50
+	MaxStreams  = 10
+)
+
+// Session is an open access session.
+type Session struct {
+	ID string
+	// ClusterUID and ResourceID identify the cluster.
+	ClusterUID, ResourceID string
+	Mode                   adminv1.AccessMode
+	// Owner is the engineer, with the elevation, the reason and the ticket.
+	Owner     database.AdminActor
+	Emergency bool
+
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	backend  atomic.Pointer[Backend]
+	requests chan struct{}
+	streams  chan struct{}
+}
+
+// Backend is the API server of a session's cluster.
+type Backend struct {
+	URL       *url.URL
+	Transport *http.Transport
+}
+
+func newSession(document *database.AccessSessionDocument) *Session {
+	s := &Session{ID: document.SessionID, ClusterUID: document.ClusterUID, ResourceID: document.ResourceID, Mode: adminv1.AccessMode(document.Mode), Owner: document.Owner,
+		Emergency: document.Emergency, requests: make(chan struct{}, MaxRequests), streams: make(chan struct{}, MaxStreams)}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// Context returns the context of the session. Its cause is an *apierror.Error with the reason of the end.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Backend returns the API server, or nil if the session is not ready.
+func (s *Session) Backend() *Backend { return s.backend.Load() }
+
+// OwnedBy reports whether a caller is the owner.
+func (s *Session) OwnedBy(caller authn.Caller) bool {
+	return caller.ObjectID != "" && caller.ObjectID == s.Owner.ObjectID && caller.TenantID == s.Owner.TenantID
+}
+
+// Acquire counts a request, or a stream, until release is called. It returns an error if the session has too many.
+func (s *Session) Acquire(stream bool) (release func(), err error) {
+	slots, what := s.requests, "requests"
+	if stream {
+		slots, what = s.streams, "watches and followed logs"
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	default:
+		return nil, apierror.New(apierror.Throttled, "The session has %d %s in progress, which is the maximum.", cap(slots), what).WithRetryAfter(time.Second)
+	}
+}
+
+// end ends the session and all of its requests.
+func (s *Session) end(reason string) {
+	s.cancel(apierror.New(apierror.PermissionDenied, "The session has ended: %s. Request another one.", reason))
+	s.setBackend(nil)
+}
+
+// setBackend replaces the API server. Connections to the previous one end with their requests.
+func (s *Session) setBackend(backend *Backend) {
+	if previous := s.backend.Swap(backend); previous != nil {
+		previous.Transport.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,48 @@
+// Package readrules lists what engineers with the level reader may read in a hosted cluster: everything but Secrets, as OpenShift's
+// ClusterRole cluster-reader permits. The local runtime of HyperShift grants it with RBAC, and the session gateway forwards nothing else.
+package readrules
+
+import "slices"
+
+// Rule permits get, list and watch of resources of an API group. A resource is `pods` or `pods/log`; the only resource `*` stands for all
+// resources and subresources of the group.
+type Rule struct {
+	Group     string
+	Resources []string
+}
+
+// Rules returns the rules. RBAC cannot exclude a resource, so all of them are listed: in the group of the core everything but Secrets and the
+// subresources with which one can act in a pod or reach its network, and the groups of Kubernetes and OpenShift without secrets.
+func Rules() []Rule {
+	rules := []Rule{{"", []string{"bindings", "componentstatuses", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status", "nodes", "nodes/status",
+		"persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "persistentvolumes/status", "pods", "pods/log", "pods/status",
+		"podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status",
+		"serviceaccounts", "services", "services/status"}}}
+	for _, group := range []string{"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch", "certificates.k8s.io",
+		"config.openshift.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io"} {
+		rules = append(rules, Rule{group, []string{"*"}})
+	}
+	rules = append(rules, Rule{"machineconfiguration.openshift.io", []string{"machineconfigpools"}})
+	for _, group := range []string{"metrics.k8s.io", "networking.k8s.io", "node.k8s.io", "operator.openshift.io", "policy", "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io"} {
+		rules = append(rules, Rule{group, []string{"*"}})
+	}
+	return rules
+}
+
+// Verbs returns the verbs that the rules permit.
+func Verbs() []string { return []string{"get", "list", "watch"} }
+
+// Permits reports whether a rule permits a verb on a resource of a group. subresource is empty for the resource itself.
+func Permits(verb, group, resource, subresource string) bool {
+	if !slices.Contains(Verbs(), verb) || resource == "" {
+		return false
+	}
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	return slices.ContainsFunc(rules, func(r Rule) bool {
+		return r.Group == group && (slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, resource))
+	})
+}
+
+var rules = Rules()

@@ -1,0 +1,25 @@
+package readrules
+
+import "testing"
+
+func TestSecretsAndActionsAreNotPermitted(t *testing.T) {
+	for _, r := range [][4]string{
+		{"get", "", "secrets", ""}, {"list", "", "secrets", ""}, {"watch", "", "secrets", ""}, {"get", "", "pods", "exec"}, {"get", "", "pods", "attach"}, {"get", "", "pods", "portforward"},
+		{"get", "", "pods", "proxy"}, {"get", "", "nodes", "proxy"}, {"get", "", "services", "proxy"}, {"create", "", "pods", ""}, {"create", "", "serviceaccounts", "token"},
+		{"delete", "apps", "deployments", ""}, {"impersonate", "", "users", ""}, {"get", "oauth.openshift.io", "oauthaccesstokens", ""}, {"get", "route.openshift.io", "routes", ""},
+		{"get", "machineconfiguration.openshift.io", "machineconfigs", ""}, {"get", "", "", ""}, {"get", "apps", "", ""}, {"*", "apps", "deployments", ""}, {"get", "*", "secrets", ""},
+	} {
+		if Permits(r[0], r[1], r[2], r[3]) {
+			t.Errorf("%v is permitted", r)
+		}
+	}
+}
+
+func TestReadsArePermitted(t *testing.T) {
+	for _, r := range [][4]string{{"get", "", "pods", ""}, {"watch", "", "pods", ""}, {"get", "", "pods", "log"}, {"list", "apps", "deployments", ""}, {"get", "apps", "deployments", "scale"},
+		{"get", "machineconfiguration.openshift.io", "machineconfigpools", ""}} {
+		if !Permits(r[0], r[1], r[2], r[3]) {
+			t.Errorf("%v is not permitted", r)
+		}
+	}
+}

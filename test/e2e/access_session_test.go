@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+)
+
+// TestAccessSessions reads a hosted cluster with the real kubectl through the session gateway. The sessions end with a command, with their
+// elevation and with the cluster.
+func TestAccessSessions(t *testing.T) {
+	needsRegion(t)
+	t.Parallel()
+	ctx := withTimeout(t, 10*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000041", "sessions")
+	c.FastPolling = true
+	parallel.enter()
+	defer func() { parallel.leave(t, c) }()
+	d := &scenario{t: t, ctx: ctx, c: c, id: c.ClusterID("sessions")}
+	d.put(d.id, c.ClusterBody("sessions"))
+
+	holder := kubectl{t: t, kubeconfig: filepath.Join(t.TempDir(), "session.kubeconfig")}
+	open := func(ticket string) {
+		d.hcpctl("access", "open", d.id, "--for", "10m", "--file", holder.kubeconfig, "--as", "operator", "--reason", "the ingress is slow", "--ticket", ticket)
+	}
+	d.step("read", func() { open("INC-40"); d.readThroughGateway(holder) })
+	d.step("refusals", func() { d.refusedByGateway(holder) })
+	d.step("another engineer", func() {
+		content, err := os.ReadFile(holder.kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stolen := withKubeconfig(t, []byte(strings.Replace(string(content), "operator", "oncall", 1)))
+		if out, err := stolen.run(ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "another engineer") {
+			t.Errorf("another engineer gets %q: %v", out, err)
+		}
+	})
+	d.step("end", func() {
+		watched := d.watchNamespaces(holder)
+		defer watched.Stop()
+		d.hcpctl("access", "close", d.openSession().ID, "--as", "operator")
+		d.awaitWatchEnds(watched)
+		if out, err := holder.run(ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "has ended") {
+			t.Errorf("after the end: %q: %v", out, err)
+		}
+	})
+	d.step("end of the elevation", func() {
+		open("INC-41")
+		watched := d.watchNamespaces(holder)
+		defer watched.Stop()
+		session := d.openSession()
+		d.hcpctl("access", "end", session.ElevationID, "--as", "operator", "--no-wait")
+		d.awaitWatchEnds(watched)
+	})
+	d.step("deletion of the cluster", func() {
+		open("INC-42")
+		watched := d.watchNamespaces(holder)
+		defer watched.Stop()
+		if err := c.Delete(ctx, d.id); err != nil {
+			t.Fatal(err)
+		}
+		d.awaitWatchEnds(watched)
+	})
+	d.step("audit", d.sessionsAreAudited)
+}
+
+// openSession returns the only open session of the cluster.
+func (d *scenario) openSession() adminv1.AccessSession {
+	d.t.Helper()
+	var sessions []adminv1.AccessSession
+	if err := json.Unmarshal([]byte(d.hcpctlRead("access", "sessions", "--cluster", d.id, "--output", "json")), &sessions); err != nil || len(sessions) != 1 {
+		d.t.Fatalf("the open sessions are %+v: %v", sessions, err)
+	}
+	return sessions[0]
+}
+
+// readThroughGateway reads with each verb. The API server sees the certificate of the engineer, whatever user kubectl asks for.
+func (d *scenario) readThroughGateway(holder kubectl) {
+	content, err := os.ReadFile(holder.kubeconfig)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, secret := range []string{"token:", "client-key", "client-certificate-data", "password"} {
+		if strings.Contains(string(content), secret) {
+			d.t.Errorf("the kubeconfig contains %s", secret)
+		}
+	}
+	for _, arguments := range [][]string{{"get", "namespaces", "-o", "name"}, {"get", "configmaps", "-A", "-o", "name"}, {"get", "clusterrole", "cluster-reader", "-o", "name"}, {"api-resources", "-o", "name"},
+		{"version", "-o", "json"}, {"describe", "namespace", "default"}, {"auth", "can-i", "list", "pods", "-A"}, {"get", "--raw", "/readyz"}} {
+		if out, err := holder.run(d.ctx, arguments...); err != nil || out == "" {
+			d.t.Errorf("kubectl %v: %q: %v", arguments, out, err)
+		}
+	}
+	for _, arguments := range [][]string{{"auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"}, {"auth", "whoami", "--as", "system:admin", "--as-group", "system:masters", "-o", "jsonpath={.status.userInfo.username}"}} {
+		if out, err := holder.run(d.ctx, arguments...); err != nil || !strings.HasPrefix(out, "system:sre-break-glass:") {
+			d.t.Errorf("kubectl %v: %q: %v", arguments, out, err)
+		}
+	}
+}
+
+// refusedByGateway tries what the mode read does not permit. The gateway refuses all of it, and the API server what is only not there.
+func (d *scenario) refusedByGateway(holder kubectl) {
+	for want, arguments := range map[string][]string{
+		"list of secrets":         {"get", "secrets", "-A"},
+		"create of namespaces":    {"create", "namespace", "n"},
+		"delete of configmaps":    {"delete", "configmap", "kube-root-ca.crt", "-n", "default"},
+		"patch of namespaces":     {"label", "namespace", "default", "a=b"},
+		"serviceaccounts/token":   {"create", "token", "default", "-n", "default"},
+		"get of this path":        {"get", "--raw", "/debug/pprof/"},
+		"pods \"none\" not found": {"logs", "none", "-n", "default"},
+	} {
+		if out, err := holder.run(d.ctx, arguments...); err == nil || !strings.Contains(err.Error(), want) {
+			d.t.Errorf("kubectl %v: %q: %v, want %q", arguments, out, err, want)
+		}
+	}
+}
+
+// sessionsAreAudited waits until the audit has the requests of the sessions with their tickets, and those that were refused.
+func (d *scenario) sessionsAreAudited() {
+	awaitAudit(d.t, "the audit has the requests of the sessions", func(records map[string][]audit.Record) error {
+		found := map[string]bool{}
+		for _, r := range records["gateway-access"] {
+			if r.Operation != "" && r.Person.Elevation != "" {
+				found[r.Ticket+" "+r.Action+" "+r.Outcome] = true
+			}
+		}
+		for _, want := range []string{"INC-40 kubernetes.list succeeded", "INC-40 kubernetes.list refused", "INC-41 kubernetes.watch started", "INC-42 kubernetes.watch started"} {
+			if !found[want] {
+				return fmt.Errorf("there is no record %s", want)
+			}
+		}
+		return nil
+	})
+}

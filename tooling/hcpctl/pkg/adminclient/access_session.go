@@ -1,0 +1,73 @@
+package adminclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+)
+
+// sessionPoll is the pause between two reads of a session that is not ready.
+const sessionPoll = 200 * time.Millisecond
+
+func accessSessionPath(id string) string { return "/access-sessions/" + url.PathEscape(id) }
+
+// OpenAccessSession requests an access session and waits until it is ready.
+func (c *Client) OpenAccessSession(ctx context.Context, cluster string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
+	operation, err := c.Act(ctx, cluster, "access-sessions", asked)
+	if err != nil {
+		return nil, err
+	}
+	if operation, err = c.Await(ctx, operation); err != nil {
+		return nil, err
+	}
+	for {
+		session, err := c.AccessSession(ctx, operation.ID)
+		switch {
+		case err != nil && !IsRetryable(err):
+			return nil, err
+		case err != nil:
+		case session.State == adminv1.AccessSessionReady:
+			return session, nil
+		case session.State == adminv1.AccessSessionEnded:
+			return nil, fmt.Errorf("the session %s has ended: %s", session.ID, session.EndReason)
+		}
+		if backoff.Sleep(ctx, sessionPoll) != nil {
+			return nil, fmt.Errorf("the session %s is not ready: %w", operation.ID, ctx.Err())
+		}
+	}
+}
+
+// AccessSession returns an access session.
+func (c *Client) AccessSession(ctx context.Context, id string) (*adminv1.AccessSession, error) {
+	return get[adminv1.AccessSession](ctx, c, accessSessionPath(id), nil)
+}
+
+// AccessSessions returns the access sessions of a cluster, or of the region if cluster is empty, newest first.
+func (c *Client) AccessSessions(ctx context.Context, cluster string, openOnly bool) ([]adminv1.AccessSession, error) {
+	query := url.Values{}
+	if cluster != "" {
+		query.Set("cluster", cluster)
+	}
+	if openOnly {
+		query.Set("open", "true")
+	}
+	list, err := get[adminv1.AccessSessionList](ctx, c, "/access-sessions", query)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// EndAccessSession ends an access session. It may be repeated.
+func (c *Client) EndAccessSession(ctx context.Context, id string) (*adminv1.AccessSession, error) {
+	session := &adminv1.AccessSession{}
+	if err := c.sendTwice(ctx, http.MethodDelete, accessSessionPath(id), "", nil, session); err != nil {
+		return nil, err
+	}
+	return session, nil
+}

@@ -1,0 +1,203 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+// sessionEndTimeout limits the end of a session after its command has ended.
+const sessionEndTimeout = 30 * time.Second
+
+func (e *environment) accessOpen() *cobra.Command {
+	var mode, file string
+	var duration time.Duration
+	var why justification
+	c := &cobra.Command{
+		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeFleet,
+		Long: `Open a session for the API server of a cluster at the session gateway. It requires the role operator.
+
+With a command, run it with a kubeconfig of the session in KUBECONFIG, and end the session afterwards:
+
+    hcpctl access open CLUSTER --reason TEXT --ticket ID -- kubectl get pods -A
+
+With --file, write the kubeconfig; the session ends when its certificate expires, after at most 15 minutes. The kubeconfig contains no secret:
+kubectl calls 'hcpctl access token', and the gateway accepts only your token. The mode read permits to read everything but secrets, and logs
+of pods. It has no commands in pods and no port forwarding. With --reason and --ticket the command creates an elevation for the cluster, and
+ends it with the session.`,
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			switch {
+			case (file == "") == (len(args) == 1):
+				return errors.New("either --file or a command after -- is required")
+			case adminv1.AccessMode(mode) != adminv1.AccessRead:
+				return fmt.Errorf("--mode: %q is not supported; supported modes: %v", mode, adminv1.AccessModes())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			elevation, err := e.elevateFor(c.Context(), client, adminv1.LevelReader.Class(), args[0], why, duration+signingTime)
+			if err != nil {
+				return err
+			}
+			err = e.withSession(c.Context(), client, args, file, adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()})
+			switch {
+			case elevation == nil:
+			case err != nil || file == "":
+				ending, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), sessionEndTimeout)
+				defer cancel()
+				e.endElevation(ending, client, elevation)
+			default:
+				e.printElevationLasts(elevation)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&mode, "mode", string(adminv1.AccessRead), "`mode` of the session: read")
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file` of the kubeconfig")
+	c.Flags().DurationVar(&duration, "for", 15*time.Minute, "`duration` of the session, 10m to 15m")
+	why.add(c)
+	return e.addAdminFlags(c)
+}
+
+// withSession opens a session for the cluster in the first argument, and writes its kubeconfig to a file, or runs the other arguments with
+// it and ends the session.
+func (e *environment) withSession(ctx context.Context, client *adminclient.Client, args []string, file string, asked adminv1.AccessSessionRequest) error {
+	opening, cancel := context.WithTimeout(ctx, credentialTimeout)
+	defer cancel()
+	session, err := client.OpenAccessSession(opening, args[0], asked)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := e.sessionKubeconfig(session)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.err, "session %s is open until %s\n", session.ID, session.ExpirationTime.Local().Format(time.TimeOnly))
+	if file != "" {
+		return e.writeSecret(file, kubeconfig)
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionEndTimeout)
+		defer cancel()
+		if _, err := client.EndAccessSession(ending, session.ID); err != nil {
+			fmt.Fprintf(e.err, "warning: the session %s was not ended: %v\n", session.ID, err)
+		}
+	}()
+	folder, err := os.MkdirTemp("", "hcpctl-session-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	path := filepath.Join(folder, "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, args[1], args[2:]...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, e.out, e.err
+	command.Env = append(os.Environ(), "KUBECONFIG="+path)
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w", args[1], err)
+	}
+	return nil
+}
+
+// sessionKubeconfig returns the kubeconfig of a session. It contains no secret.
+func (e *environment) sessionKubeconfig(session *adminv1.AccessSession) ([]byte, error) {
+	var authority []byte
+	if e.admin.Audience == "" { // a local region has an authority of its own
+		endpoints, err := e.endpoints()
+		if err != nil {
+			return nil, err
+		}
+		if authority, err = os.ReadFile(endpoints.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	program, arguments, err := e.pluginCommand("access", "token")
+	if err != nil {
+		return nil, err
+	}
+	return credential.PluginKubeconfig(session.Cluster.UID, session.URL, authority, program, arguments)
+}
+
+func (e *environment) accessToken() *cobra.Command {
+	return e.readCommand(&cobra.Command{
+		Use: "token", Short: "Print your token for kubectl", Args: cobra.NoArgs,
+		Long: `Print your token in the form of kubectl's credential plugins. The kubeconfig of 'hcpctl access open' calls this command. The output is a
+secret that is valid for admin and the session gateway until it expires.`,
+	}, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+		token, err := client.Token(ctx)
+		if err != nil {
+			return err
+		}
+		content, err := json.Marshal(map[string]any{"apiVersion": credential.ExecAPI, "kind": "ExecCredential", "status": map[string]any{
+			"token": token.Token, "expirationTimestamp": token.ExpiresOn.UTC().Format(time.RFC3339)}})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.out, string(content))
+		return err
+	})
+}
+
+func (e *environment) accessSessions() *cobra.Command {
+	var cluster string
+	var all bool
+	c := e.readCommand(&cobra.Command{Use: "sessions", Short: "List open sessions for API servers of clusters", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			sessions, err := client.AccessSessions(ctx, cluster, !all)
+			if err != nil {
+				return err
+			}
+			return e.printAs(sessions, func() error {
+				var rows [][]string
+				for _, s := range sessions {
+					until := ""
+					switch {
+					case s.EndTime != nil:
+						until = s.EndTime.Local().Format(time.DateTime)
+					case s.ExpirationTime != nil:
+						until = s.ExpirationTime.Local().Format(time.DateTime)
+					}
+					rows = append(rows, []string{s.ID, string(s.State), s.Name, string(s.Mode), s.Cluster.UID, until, s.Ticket, s.Reason})
+				}
+				return display.Table(e.out, []string{"ID", "STATE", "NAME", "MODE", "CLUSTER", "UNTIL", "TICKET", "REASON"}, rows)
+			})
+		})
+	c.Flags().StringVar(&cluster, "cluster", "", "only sessions of the cluster with an `identifier`")
+	c.Flags().BoolVarP(&all, "all", "A", false, "include sessions of the last 30 days that have ended")
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) accessClose() *cobra.Command {
+	c := e.readCommand(&cobra.Command{Use: "close ID", Short: "End a session for the API server of a cluster", Args: cobra.ExactArgs(1),
+		Long: `End a session: the session gateway closes its connections. Engineers end their own sessions, and the role break-glass those of others.`},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			session, err := client.EndAccessSession(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return e.printAs(session, func() error {
+				_, err := fmt.Fprintf(e.out, "session %s of %s has ended\n", session.ID, session.Name)
+				return err
+			})
+		})
+	e.addOutputFlag(c)
+	return c
+}
