@@ -779,6 +779,46 @@ func TestForgedSessionsEnd(t *testing.T) {
 	}
 }
 
+// TestForwardedStreamHasRecord reads the audit on the disk when the API server receives a stream or a creation: the record of its beginning is
+// there. A process that is killed at any later time has lost no record.
+func TestForwardedStreamHasRecord(t *testing.T) {
+	r, g, _ := ready(t, aliceSession, "alice")
+	recorded := make(chan map[string]bool, 1)
+	r.handle(func(http.ResponseWriter, *http.Request) {
+		actions := map[string]bool{}
+		for _, record := range r.trail.Records(t) {
+			if record.Outcome == audit.Started {
+				actions[record.Action+" "+record.Object.Kind] = true
+			}
+		}
+		recorded <- actions
+	})
+	for want, request := range map[string][3]string{
+		"kubernetes.watch pods":   {http.MethodGet, "/api/v1/pods?watch=true", ""},
+		"kubernetes.get pods/log": {http.MethodGet, "/api/v1/namespaces/default/pods/a/log?follow=1", ""},
+		"kubernetes.create selfsubjectaccessreviews.authorization.k8s.io": {http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "{}"},
+	} {
+		if response, body := g.send(request[0], "alice", alicePath+request[1], request[2]); response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d: %s", want, response.StatusCode, body)
+		}
+		if actions := <-recorded; !actions[want] {
+			t.Errorf("%s was forwarded before its record; the audit has %v", want, actions)
+		}
+	}
+}
+
+// TestRedirectIsNotReturned lets the API server redirect a client to a server that would get the client's token.
+func TestRedirectIsNotReturned(t *testing.T) {
+	r, g, _ := ready(t, aliceSession, "alice")
+	r.handle(func(w http.ResponseWriter, request *http.Request) {
+		http.Redirect(w, request, "https://attacker.example.com/", http.StatusFound)
+	})
+	response, body := g.send(http.MethodGet, "alice", alicePath+"/apis/apps/v1/deployments", "")
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Location") != "" || !strings.Contains(message(t, body), "redirects") {
+		t.Errorf("%d: %s to %q", response.StatusCode, body, response.Header.Get("Location"))
+	}
+}
+
 // TestStopEndsWatches stops the process during a watch. Both end at once, and the session stays.
 func TestStopEndsWatches(t *testing.T) {
 	r, g, _ := ready(t, aliceSession, "alice")

@@ -351,8 +351,12 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 			}
 		},
 		ModifyResponse: func(response *http.Response) error {
-			if response.StatusCode == http.StatusSwitchingProtocols {
+			switch code := response.StatusCode; {
+			case code == http.StatusSwitchingProtocols:
 				return errors.New("the API server changes the protocol, which nobody asked for")
+			case code >= http.StatusMultipleChoices && code < http.StatusBadRequest && code != http.StatusNotModified:
+				// API servers do not redirect, but those that customers aggregate may. Clients would send the engineer's token there.
+				return apierror.New(apierror.Unavailable, "The API server redirects the request, which the session gateway does not permit.")
 			}
 			if err := begun.Durable(response.Request.Context()); err != nil {
 				return err
