@@ -28,6 +28,8 @@ type Endpoints struct {
 	AdminAudience string `json:"adminAudience"`
 	// Portal is the URL of the SRE portal.
 	Portal string `json:"portal"`
+	// GatewayAccess is the URL of the session gateway, which accepts the tokens of engineers for AdminAudience.
+	GatewayAccess string `json:"gatewayAccess"`
 	// Kubeconfigs are the administrators' kubeconfigs of the management clusters, by name. Kubectl is the program to
 	// use with them, which `make kubectl` builds.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
@@ -90,6 +92,7 @@ func (r *Region) Endpoints() Endpoints {
 		Admin:               "https://" + r.address(adminPort),
 		EngineersFile:       r.engineersFile(),
 		AdminAudience:       adminAudience,
+		GatewayAccess:       "https://" + r.address(gatewayAccessPort),
 		Portal:              r.portalURL(),
 		Kubeconfigs:         map[string]string{},
 		EngineerKubeconfigs: map[string]string{},

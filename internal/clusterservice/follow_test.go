@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// watches is a Cluster Service whose watches end after a script.
+// watches is a Cluster Service that ends its watches in a fixed order.
 type watches struct {
 	clusterservicev1.UnimplementedClusterServiceServer
 	mu    sync.Mutex

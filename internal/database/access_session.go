@@ -23,7 +23,7 @@ const (
 const accessSessionPartition = "cluster:"
 
 // AccessSessionDocument is the access of one engineer to one cluster through the session gateway. Admin creates it, the gateway makes it
-// ready, and both end it. It authorizes nothing by itself: the gateway also requires the credential with its ID in Cluster Service, whose
+// ready, and both end it. It authorizes nothing by itself: the gateway also requires the credential with its ID in Cluster Service. Its
 // certificate names the engineer.
 type AccessSessionDocument struct {
 	// SessionID is also the ID of the admin operation and of the credential.

@@ -12,7 +12,7 @@ const Portal Peer = "portal"
 
 // OpenRules returns the rows of the authorization table for ports whose callers do not authenticate with a certificate of the region: the
 // port for operations, the SRE portal, and the ports of the emulators and of ARM's front door. Everybody may use exactly these methods. Every other
-// request at these ports needs a credential that the server checks itself: a token, a session, or the signature of an account key. Rules returns
+// request at these ports, and at that of the session gateway, needs a credential that the server checks itself: a token, a session, or the signature of an account key. Rules returns
 // the other rows, which an Authorizer enforces and Istio's policies contain.
 //
 // The endpoints for injected faults are not part of the table: they have no authentication, and exist only if a test has enabled them.

@@ -18,11 +18,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 )
 
+// clusterSession is the ID of a session that does not exist.
+const clusterSession = "5e551000-0000-4000-8000-000000000001"
+
 // nobody is a client without a certificate.
 const nobody mesh.Peer = "nobody"
 
 // TestPortsWithoutIdentities sends requests without a token or a key to the ports whose callers do not authenticate with a certificate of the
-// region: those for operations of each process, admin, ARM's front door and the emulators. It sends them with the certificate of each
+// region: those for operations of each process, admin, the SRE portal, the session gateway, ARM's front door and the emulators. It sends them with the certificate of each
 // workload and without one. Exactly the methods that the authorization table allows everybody pass.
 func TestPortsWithoutIdentities(t *testing.T) {
 	needsRegion(t)
@@ -43,6 +46,8 @@ func TestPortsWithoutIdentities(t *testing.T) {
 	ports := []port{
 		{"admin", mesh.Admin, endpoints.Admin, []string{"GET /admin/v1/me", "GET /admin/v1/clusters", "GET /admin/v1/audit", "POST /admin/v1/elevations", "GET /metrics", "GET /debug/pprof/"}},
 		{"SRE portal", mesh.Portal, endpoints.Portal, []string{"GET /", "GET /me", "GET /clusters", "GET /assets/none", "POST /", "GET /admin/v1/me", "GET /metrics", "GET /debug/pprof/"}},
+		{"session gateway", mesh.GatewayAccess, endpoints.GatewayAccess, []string{"GET /", "GET /sessions/" + clusterSession + "/kas/api", "GET /sessions/" + clusterSession + "/kas/api/v1/secrets",
+			"POST /sessions/" + clusterSession + "/kas/api/v1/namespaces", "GET /metrics", "GET /debug/pprof/"}},
 		{"ARM's front door", mesh.ARMFrontDoor, endpoints.ARM, []string{"GET /subscriptions", "GET /subscriptions/s", "PUT /subscriptions/s/resourceGroups/g", "DELETE /subscriptions/s/resourceGroups/g",
 			"POST /tickets/validate", "GET /metrics", "GET /debug/pprof/"}},
 		{"Cosmos DB emulator", mesh.CosmosEmulator, endpoints.Cosmos, []string{"GET /", "GET /dbs", "POST /dbs", "GET /dbs/hcpmesh/colls", "GET /dbs/hcpmesh/colls/Admin/docs", "POST /dbs/hcpmesh/colls/Admin/docs",

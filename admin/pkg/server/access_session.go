@@ -24,13 +24,13 @@ const (
 	accessSessionSigning = 2 * time.Minute
 	// maxAccessSessions is the number of open access sessions that an engineer may have for one cluster.
 	maxAccessSessions = 10
-	// maxSealedKeys is the number of concurrent attempts of one request whose keys a session keeps.
+	// maxSealedKeys is the number of keys that a session keeps, one for each attempt of its request.
 	maxSealedKeys = 4
 	// maxListedSessions limits the length of a list.
 	maxListedSessions = 1000
 )
 
-// Gateway is what admin knows about the session gateway.
+// Gateway has the address and the public keys of the session gateway.
 type Gateway struct {
 	// URL is the address under which engineers reach it, without a slash at the end.
 	URL string

@@ -178,7 +178,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRegionWithoutGatewayRefusesSessions requests a session in a region whose admin knows no gateway.
+// TestRegionWithoutGatewayRefusesSessions requests a session in a region without a gateway.
 func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
@@ -191,7 +191,7 @@ func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
 	}
 }
 
-// TestSessionEndsWithTime reads sessions whose request, certificate or elevation has expired, before anything has ended them.
+// TestSessionEndsWithTime reads sessions after their request, certificate or elevation has expired, before anything has ended them.
 func TestSessionEndsWithTime(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)

@@ -29,7 +29,7 @@ type Request struct {
 	Group, Resource, Subresource string
 	Namespace, Name              string
 	Method, Path                 string
-	// Follows is set for a request whose response does not end: a watch, or a log that is followed.
+	// Follows is set if the response does not end by itself: a watch, or a log that is followed.
 	Follows bool
 }
 

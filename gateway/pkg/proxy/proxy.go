@@ -37,7 +37,7 @@ import (
 const (
 	// MaxBody is the maximum size of the body of a request in bytes. API servers accept less than that.
 	MaxBody = 8 << 20
-	// recordTimeout limits the wait for the audit record of a request whose client may be gone.
+	// recordTimeout limits the wait for an audit record after the client may have gone.
 	recordTimeout = 10 * time.Second
 	// flushAtOnce makes the proxy pass on each part of a response as it arrives.
 	flushAtOnce = -1

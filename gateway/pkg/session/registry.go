@@ -35,7 +35,7 @@ const (
 	retryPause = time.Second
 	// maxRemembered is the number of ended sessions of which the reason is known.
 	maxRemembered = 1024
-	// recent is the age up to which a credential may be that of a session whose document was not read yet. A certificate lasts 15 minutes.
+	// recent is the age up to which a credential is kept although its session was not read yet. A certificate lasts 15 minutes.
 	recent = time.Hour
 	// minRemove is the number of credentials up to which old ones are kept.
 	minRemove = 256
@@ -120,7 +120,7 @@ func NewRegistry(options Options) *Registry {
 	return r
 }
 
-// Run follows both sources until ctx ends. Then it ends all sessions on this replica, whose documents stay.
+// Run follows both sources until ctx ends. Then it ends all sessions on this replica. Their documents do not change.
 func (r *Registry) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.follower.Run(ctx) })

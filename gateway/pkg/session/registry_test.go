@@ -50,7 +50,7 @@ func TestStaleViewRefuses(t *testing.T) {
 	}
 }
 
-// TestRestartedWatchForgetsMissingClusters restarts the watch: a session whose cluster is not sent any more ends when the watch has caught up,
+// TestRestartedWatchForgetsMissingClusters restarts the watch: the session of a cluster that is not sent ends when the watch has caught up,
 // and not before.
 func TestRestartedWatchForgetsMissingClusters(t *testing.T) {
 	now := time.Now()
