@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// newPrometheus returns the URL of a server with the API of Prometheus that has a series of the shard mgmt-1 with the value 1 for each query.
+// newPrometheus returns the URL of a server with the API of Prometheus that has a series of the shard mgmt-1 for each query, with the value 1 at the end.
 func newPrometheus(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +23,7 @@ func newPrometheus(t *testing.T) string {
 		case "/api/v1/query":
 			data = map[string]any{"resultType": "vector", "result": []any{map[string]any{"metric": metric, "value": []any{1764000000, "1"}}}}
 		case "/api/v1/query_range":
-			data = map[string]any{"resultType": "matrix", "result": []any{map[string]any{"metric": metric, "values": []any{[]any{1764000000, "1"}}}}}
+			data = map[string]any{"resultType": "matrix", "result": []any{map[string]any{"metric": metric, "values": []any{[]any{json.Number(r.FormValue("end")), "1"}}}}}
 		case "/api/v1/label/shard/values":
 			data = []string{"mgmt-1"}
 		default:
