@@ -248,7 +248,7 @@ func (r *Region) gatewayAccess() supervisor.Spec {
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(gatewayAccessPort)
-	return r.withWorkload(spec)
+	return r.withWorkload(spec, spec.Name)
 }
 
 func (r *Region) frontend() supervisor.Spec {

@@ -1,14 +1,17 @@
 package e2e
 
 import (
-	"path/filepath"
+	"context"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/test/hosted"
 )
 
 // TestMonitorSeesClosedClustersInside observes a cluster whose API does not admit monitor, through the prober of its
@@ -20,7 +23,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 	ctx := withTimeout(t, 14*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000c6", "inside")
 	reader := engineer(t, "reader")
-	create := func(name string, closed bool) (string, *hostedServer) {
+	create := func(name string, closed bool) (string, *hosted.Server) {
 		t.Helper()
 		id, body := c.ClusterID(name), c.ClusterBody(name)
 		if closed {
@@ -34,32 +37,32 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		folders, err := filepath.Glob(filepath.Join(regionDir, "hosted", cluster.ProvisionShard, "*"+cluster.ClusterID+"*"))
-		if err != nil || len(folders) != 1 {
-			t.Fatalf("the folders of the API server: %v, %v", folders, err)
+		server, err := hosted.Find(regionEndpoints, regionDir, *cluster)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return id, &hostedServer{t: t, ctx: ctx, cluster: cluster, dir: folders[0]}
+		return id, server
 	}
 	id, h := create("closed", true)
-	prober := h.cluster.ProvisionShard + "-monitor-inside"
+	prober := h.Cluster.ProvisionShard + "-monitor-inside"
 	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", nil)
-	if series := clusterSeries(t, ctx, h.cluster.UID); series["monitor_cluster_api_up"] != 1 || series["monitor_cluster_probes_total"] != 0 || series["monitor_cluster_certificate_end_seconds"] == 0 || len(series) > 10 {
+	if series := clusterSeries(t, ctx, h.Cluster.UID); series["monitor_cluster_api_up"] != 1 || series["monitor_cluster_probes_total"] != 0 || series["monitor_cluster_certificate_end_seconds"] == 0 || len(series) > 10 {
 		t.Errorf("monitor exports %v", series)
 	}
 
 	// The region restarts a hung API server, so that each one is stopped.
 	began := time.Now()
-	hung := awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_hangs", func() { _ = syscall.Kill(h.pid(), syscall.SIGSTOP) })
+	hung := awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_hangs", func() { _ = h.Signal(syscall.SIGSTOP) })
 	t.Logf("a hung API server was reported after %s", time.Since(began).Round(time.Second))
 	if got := hung.Health.Concerns[0]; !strings.HasPrefix(got.Evidence, "inside ") {
 		t.Errorf("the concern is %+v", got)
 	}
-	if labels := concernLabels(t, ctx, h.cluster.UID); labels["concern"] != "api_hangs" {
+	if labels := concernLabels(t, ctx, h.Cluster.UID); labels["concern"] != "api_hangs" {
 		t.Errorf("monitor exports the concern %v", labels)
 	}
-	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", func() { _ = syscall.Kill(h.pid(), syscall.SIGCONT) })
+	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", func() { _ = h.Signal(syscall.SIGCONT) })
 
-	undo := h.kill()
+	undo := breakAPI(t, h.Kill)
 	began = time.Now()
 	awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_unreachable", nil)
 	t.Logf("a killed API server was reported after %s", time.Since(began).Round(time.Second))
@@ -85,7 +88,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 	if silent.Health.Reason != "inside_silent" || !strings.Contains(silent.Health.Detail, "has not reported since") || !strings.Contains(silent.Text(), "the prober of the management cluster does not report") {
 		t.Errorf("without the prober: %+v\n%s", silent.Health, silent.Text())
 	}
-	if series := clusterSeries(t, ctx, h.cluster.UID); series["monitor_cluster_api_unknown inside_silent"] != 1 || concernLabels(t, ctx, h.cluster.UID) != nil {
+	if series := clusterSeries(t, ctx, h.Cluster.UID); series["monitor_cluster_api_unknown inside_silent"] != 1 || concernLabels(t, ctx, h.Cluster.UID) != nil {
 		t.Errorf("without the prober, monitor exports %v", series)
 	}
 	close(stopped)
@@ -94,24 +97,51 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 	if err := region.Signal(prober, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	undo = h.kill()
+	undo = breakAPI(t, h.Kill)
 	awaitHealth(t, ctx, reader, id, adminv1.HealthUnavailable, "api_unreachable", nil)
 	undo()
 	awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", nil)
 
 	public, way := create("way", false)
 	awaitHealth(t, ctx, reader, public, adminv1.HealthAvailable, "", nil)
-	undo = way.breakWay()
+	undo = breakAPI(t, func() (func() error, error) { return breakWay(ctx, way) })
 	if got := awaitHealth(t, ctx, reader, public, adminv1.HealthUnavailable, "way_broken", nil).Health.Concerns[0]; !strings.Contains(got.Evidence, "outside ") {
 		t.Errorf("the concern is %+v", got)
 	}
 	undo()
 	awaitHealth(t, ctx, reader, public, adminv1.HealthAvailable, "", nil)
 
-	for id, uid := range map[string]string{id: h.cluster.UID, public: way.cluster.UID} {
+	for id, uid := range map[string]string{id: h.Cluster.UID, public: way.Cluster.UID} {
 		if err := c.Delete(ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		awaitNotMonitored(t, ctx, uid)
 	}
+}
+
+// breakAPI breaks an API server and returns what repairs it, at the latest at the end of the test.
+func breakAPI(t *testing.T, begin func() (undo func() error, err error)) (undo func()) {
+	t.Helper()
+	repair, err := begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo = sync.OnceFunc(func() {
+		if err := repair(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(undo)
+	return undo
+}
+
+// breakWay injects the fault of a broken way.
+func breakWay(ctx context.Context, server *hosted.Server) (undo func() error, err error) {
+	faults := hosted.Faults()
+	way := slices.IndexFunc(faults, func(f hosted.Fault) bool { return f.Name == "way" })
+	running, err := faults[way].Begin(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return running.End(ctx) }, nil
 }

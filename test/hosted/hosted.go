@@ -136,6 +136,15 @@ func (s *Server) pid() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
+// Signal sends a signal to the API server.
+func (s *Server) Signal(signal syscall.Signal) error {
+	pid, err := s.pid()
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, signal)
+}
+
 // holdProbe stops the API server for a time in which monitor's next regular probe arrives.
 func (s *Server) holdProbe(ctx context.Context, hold time.Duration) error {
 	const margin = 300 * time.Millisecond
