@@ -87,16 +87,17 @@ var labelBounds = map[string]int{
 	"backend_operations_oldest_seconds kind":    6,
 	"backend_operations_oldest_seconds request": 6,
 
-	"monitor_cluster_concern concern": 17,
-	"monitor_cluster_concern fault":   2,
-	"monitor_probes_total outcome":    17,
+	"monitor_cluster_concern concern":     21,
+	"monitor_cluster_concern fault":       2,
+	"monitor_inside_probes_total outcome": 17,
+	"monitor_probes_total outcome":        17,
 }
 
 // seriesBounds are the most series of metrics whose labels depend on each other: a cluster has one resource ID, shard and version, one
-// reason for which its state is unknown, and at most three concerns.
+// reason for which its state is unknown, and at most two exported concerns.
 var seriesBounds = map[string]int{
 	"monitor_cluster_api_unknown": maxClusters,
-	"monitor_cluster_concern":     3 * maxClusters,
+	"monitor_cluster_concern":     2 * maxClusters,
 	"monitor_cluster_info":        maxClusters,
 }
 

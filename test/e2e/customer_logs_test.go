@@ -116,10 +116,10 @@ func TestCustomerLogs(t *testing.T) {
 	}
 
 	a.arm(http.MethodDelete, setting, "", http.StatusOK)
-	a.arm(http.MethodDelete, group+"?api-version=2021-04-01", "", http.StatusOK, http.StatusAccepted)
 	if err := c.Delete(ctx, id); err != nil {
 		t.Error(err)
 	}
+	a.arm(http.MethodDelete, group+"?api-version=2021-04-01", "", http.StatusOK, http.StatusAccepted)
 }
 
 // hasEvent returns an error unless an event of the customer's request for the Secret arrived.

@@ -268,7 +268,7 @@ func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
 		t.Error("the forwarder logged a line of the customer")
 	}
 	// A restart repeats none of them.
-	f = w.start("a")
+	w.start("a")
 	w.write("a", auditFile, event("last", "get"))
 	w.await("one", customerlog.KubeAudit, "a", append(ids(0, 5*(len(hostile)+1)), "last")...)
 }

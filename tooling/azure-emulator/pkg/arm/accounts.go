@@ -9,7 +9,7 @@ import (
 
 const (
 	storageType = "Microsoft.Storage/storageAccounts"
-	// accounts is the bucket that maps the name of a storage account to its ID. It may have names of deleted accounts.
+	// accounts is the bucket that maps the name of a storage account to its ID.
 	accounts = "storage-accounts"
 )
 
@@ -25,11 +25,26 @@ func (s *Server) StorageAccount(name string) (id string, found bool, err error) 
 	return id, found, err
 }
 
-// createAccount makes a new storage account known to Blob Storage, without the data of a deleted account of the same name.
+// createAccount makes a new storage account known to Blob Storage, without the data that a write after the deletion of an account of the same
+// name left.
 func (c *call) createAccount(wanted *Resource) error {
 	name := strings.ToLower(wanted.Name)
 	if err := blob.DeleteAccount(c.tx, name); err != nil {
 		return err
 	}
 	return c.tx.Put(accounts, name, wanted.ID)
+}
+
+// deleteAccount deletes the data of a storage account that was deleted, given the key of a deleted resource. It does nothing for other resources.
+func (c *call) deleteAccount(key string) error {
+	name := key[strings.LastIndexByte(key, '/')+1:]
+	var id string
+	found, err := c.tx.Get(accounts, name, &id)
+	if err != nil || !found || !strings.EqualFold(id, key) {
+		return err
+	}
+	if err := c.tx.Delete(accounts, name); err != nil {
+		return err
+	}
+	return blob.DeleteAccount(c.tx, name)
 }

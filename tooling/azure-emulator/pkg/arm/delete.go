@@ -65,6 +65,9 @@ func (c *call) removeTree(id string) error {
 		if err := c.tx.Delete(resources, key); err != nil {
 			return err
 		}
+		if err := c.deleteAccount(key); err != nil {
+			return err
+		}
 	}
 	return nil
 }
