@@ -19,8 +19,6 @@ PATH=$path command -v nft >/dev/null || packages+=(nftables)
 if [ ${#packages[@]} -gt 0 ]; then
 	command -v apt-get >/dev/null || missing "install ${packages[*]}"
 	echo "installing ${packages[*]}" >&2
-	export DEBIAN_FRONTEND=noninteractive
-	apt-get update -qq >&2
-	apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+	"$(dirname "$0")/apt.sh" --no-install-recommends "${packages[@]}"
 fi
 exec "$(dirname "$0")/third-party/build.sh" node

@@ -17,9 +17,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	# Without this setting the package creates and starts a database cluster, which is not used.
 	mkdir -p /etc/postgresql-common
 	[ -e /etc/postgresql-common/createcluster.conf ] || echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
-	export DEBIAN_FRONTEND=noninteractive
-	apt-get update -qq >&2
-	apt-get install -y -qq -o Dpkg::Options::=--force-confold postgresql >&2
+	"$(dirname "$0")/apt.sh" -o Dpkg::Options::=--force-confold postgresql
 	if found; then exit 0; fi
 fi
 echo "PostgreSQL 15 or later was not found: install it (Debian: apt-get install postgresql) or add its bin folder to PATH" >&2

@@ -146,6 +146,10 @@ func (f *Follower) copyNew(ctx context.Context) error {
 		case errors.Is(err, rotatedlog.ErrTooLong):
 			err = f.noteGap(ctx, "Unreadable")
 		case err == nil:
+			if f.at.Inode == 0 {
+				// If copying the first line fails, the stored position has the file, whose removal is then noticed.
+				f.at.Inode = f.log.Position().Inode
+			}
 			err = f.copyLine(ctx, line)
 		}
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -263,6 +264,13 @@ func TestMissingEventsAreRecorded(t *testing.T) {
 	p := r.start(nil)
 	defer p.stop()
 	r.await("a")
+	eventually.Holds(t, time.Minute, "the position after the event is stored", func() error {
+		at, err := rotatedlog.Load(r.position)
+		if err == nil && at.Offset == 0 {
+			err = fmt.Errorf("it is %+v", at)
+		}
+		return err
+	})
 	p.stop()
 	if err := os.Remove(filepath.Join(r.logs, LogName)); err != nil {
 		t.Fatal(err)
