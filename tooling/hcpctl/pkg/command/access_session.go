@@ -26,6 +26,7 @@ func (e *environment) accessOpen() *cobra.Command {
 	var why justification
 	c := &cobra.Command{
 		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeFleet,
+		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A`,
 		Long: `Open a session for the API server of a cluster at the session gateway. It requires the role operator.
 
 With a command, run it with a kubeconfig of the session in KUBECONFIG, and end the session afterwards:
@@ -138,6 +139,7 @@ func (e *environment) sessionKubeconfig(session *adminv1.AccessSession) ([]byte,
 func (e *environment) accessToken() *cobra.Command {
 	return e.readCommand(&cobra.Command{
 		Use: "token", Short: "Print your token for kubectl", Args: cobra.NoArgs,
+		Example: `  hcpctl access token`,
 		Long: `Print your token in the form of kubectl's credential plugins. The kubeconfig of 'hcpctl access open' calls this command. The output is a
 secret that is valid for admin and the session gateway until it expires.`,
 	}, func(ctx context.Context, client *adminclient.Client, _ []string) error {
@@ -158,7 +160,8 @@ secret that is valid for admin and the session gateway until it expires.`,
 func (e *environment) accessSessions() *cobra.Command {
 	var cluster string
 	var all bool
-	c := e.readCommand(&cobra.Command{Use: "sessions", Short: "List open sessions for API servers of clusters", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "sessions", Short: "List open sessions for API servers of clusters", Args: cobra.NoArgs,
+		Example: `  hcpctl access sessions --cluster demo --all`},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			sessions, err := client.AccessSessions(ctx, cluster, !all)
 			if err != nil {
@@ -187,7 +190,8 @@ func (e *environment) accessSessions() *cobra.Command {
 
 func (e *environment) accessClose() *cobra.Command {
 	c := e.readCommand(&cobra.Command{Use: "close ID", Short: "End a session for the API server of a cluster", Args: cobra.ExactArgs(1),
-		Long: `End a session: the session gateway closes its connections. Engineers end their own sessions, and the role break-glass those of others.`},
+		Example: `  hcpctl access close 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f`,
+		Long:    `End a session: the session gateway closes its connections. Engineers end their own sessions, and the role break-glass those of others.`},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
 			session, err := client.EndAccessSession(ctx, args[0])
 			if err != nil {
