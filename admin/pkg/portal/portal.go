@@ -190,7 +190,7 @@ func (p *Portal) renew(r *http.Request, found *session) error {
 	left := found.tokens.Expires.Sub(p.Now())
 	if left > refreshBefore {
 		if r.Header.Get("HX-Request") != "" {
-			return nil // a page that follows an operation is no sign that somebody is there
+			return nil // a page that follows an operation repeats this request without the engineer
 		}
 		return p.Sessions.touch(r.Context(), found)
 	}

@@ -200,7 +200,7 @@ func (r *Registry) noteRead() {
 	r.read = r.options.Now()
 }
 
-// takeChanges handles changes of the container. A document that cannot be decoded is no session that admin wrote.
+// takeChanges handles changes of the container. Admin wrote no document that cannot be decoded.
 func (r *Registry) takeChanges(ctx context.Context, changes []database.Change) error {
 	for _, change := range changes {
 		if change.Kind != database.AccessSessionKind || change.Removed {

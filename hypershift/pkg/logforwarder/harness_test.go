@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	return newWorldAt(t, t.TempDir())
 }
 
-// newWorldAt returns a world whose state folder is below dir.
+// newWorldAt returns a world with its state folder below dir.
 func newWorldAt(t *testing.T, dir string) *world {
 	t.Helper()
 	w := &world{t: t, hosted: filepath.Join(t.TempDir(), "hosted"), state: filepath.Join(dir, "state")}
