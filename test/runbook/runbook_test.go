@@ -138,7 +138,7 @@ func startRegionWith(t *testing.T, config local.Config) *local.Region {
 	defer cancel()
 	without := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
-		without = append(without, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-log-forwarder", cluster+"-maestro-agent")
+		without = append(without, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-log-forwarder", cluster+"-maestro-agent", cluster+"-monitor-inside")
 	}
 	config.BasePort, config.Throwaway, config.Without = new(int), true, without
 	region, err := local.Start(ctx, config)
