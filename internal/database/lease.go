@@ -28,8 +28,12 @@ type LeaseOptions struct {
 	Log      *slog.Logger
 }
 
-// saveInterval is the shortest time between two writes of changed positions.
-const saveInterval = 2 * time.Second
+const (
+	// saveInterval is the shortest time between two writes of changed positions.
+	saveInterval = 2 * time.Second
+	// writers is how many leases a replica acquires or releases at the same time.
+	writers = 8
+)
 
 // Lease is the right of this replica to do one piece of work.
 type Lease struct {
@@ -262,16 +266,20 @@ func (h *holder) balance(ctx context.Context, documents []leaseDocument) error {
 			free = append(free, d)
 		}
 	}
-	for _, d := range free {
-		if len(h.held) >= part {
-			break
-		}
-		errs = append(errs, h.acquire(ctx, d))
+	for len(free) > 0 && len(h.held) < part && ctx.Err() == nil {
+		n := min(len(free), part-len(h.held), writers)
+		errs = append(errs, h.acquire(ctx, free[:n]))
+		free = free[n:]
 	}
-	for _, name := range h.options.Names {
-		if lease := h.held[name]; lease != nil && len(h.held) > part {
-			errs = append(errs, h.release(ctx, lease))
-		}
+	// A release that failed leaves a lease with the name of this replica, which no other acquires.
+	free = slices.DeleteFunc(free, func(d leaseDocument) bool { return d.Owner != h.options.Owner || d.Incarnation != h.incarnation })
+	for batch := range slices.Chunk(free, writers) {
+		errs = append(errs, h.free(ctx, batch))
+	}
+	// Leases that cannot be released within this tick stay with this replica until the next.
+	for len(h.held) > part && ctx.Err() == nil {
+		excess := slices.DeleteFunc(slices.Clone(h.options.Names), func(name string) bool { return h.held[name] == nil })
+		errs = append(errs, h.release(ctx, excess[:min(len(h.held)-part, writers)]))
 	}
 	return errors.Join(append(errs, h.savePositions(ctx))...)
 }
@@ -300,36 +308,79 @@ func (h *holder) liveReplicas(documents []leaseDocument) map[string]string {
 	return live
 }
 
-func (h *holder) acquire(ctx context.Context, d leaseDocument) error {
-	d.Owner, d.Incarnation = h.options.Owner, h.incarnation
-	etag, err := h.store.write(ctx, d)
-	if errors.Is(err, errLeaseConflict) {
-		return nil
+// writeAll writes documents at the same time, and returns their new ETags and errors.
+func (h *holder) writeAll(ctx context.Context, documents []leaseDocument) (etags []string, errs []error) {
+	etags, errs = make([]string, len(documents)), make([]error, len(documents))
+	var writes sync.WaitGroup
+	for i := range documents {
+		writes.Go(func() { etags[i], errs[i] = h.store.write(ctx, documents[i]) })
 	}
-	if err != nil {
-		return fmt.Errorf("acquiring the lease %s: %w", d.ID, err)
+	writes.Wait()
+	return etags, errs
+}
+
+// acquire acquires leases, except those that another replica acquires meanwhile, and begins their work.
+func (h *holder) acquire(ctx context.Context, documents []leaseDocument) error {
+	documents = slices.Clone(documents)
+	for i := range documents {
+		documents[i].Owner, documents[i].Incarnation = h.options.Owner, h.incarnation
 	}
-	d.ETag = etag
-	// The work outlives this tick. drop and release end it.
-	runCtx, cancel := context.WithCancel(context.Background())
+	etags, errs := h.writeAll(ctx, documents)
+	for i, d := range documents {
+		switch {
+		case errors.Is(errs[i], errLeaseConflict):
+			errs[i] = nil
+		case errs[i] != nil:
+			errs[i] = fmt.Errorf("acquiring the lease %s: %w", d.ID, errs[i])
+		default:
+			d.ETag = etags[i]
+			h.begin(d)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// begin starts the work of an acquired lease. It outlives the tick: drop and release end it.
+func (h *holder) begin(d leaseDocument) {
+	ctx, cancel := context.WithCancel(context.Background())
 	lease := &Lease{Name: d.ID[len("lease:"):], position: d.Position, document: d, cancel: cancel, done: make(chan struct{})}
 	h.held[lease.Name] = lease
 	go func() {
 		defer close(lease.done)
-		h.run(runCtx, lease)
+		h.run(ctx, lease)
 	}()
-	return nil
 }
 
-// release ends the work and frees the lease, so that another replica can acquire it at once.
-func (h *holder) release(ctx context.Context, lease *Lease) error {
-	h.drop(lease)
-	d := lease.document
-	d.Owner, d.Incarnation, d.Position = "", "", lease.Position()
-	if _, err := h.store.write(ctx, d); err != nil && !errors.Is(err, errLeaseConflict) {
-		return fmt.Errorf("releasing the lease %s: %w", d.ID, err)
+// release ends the work of leases and frees them, so that another replica can acquire them at once.
+func (h *holder) release(ctx context.Context, names []string) error {
+	documents := make([]leaseDocument, len(names))
+	for _, name := range names {
+		h.held[name].cancel()
 	}
-	return nil
+	for i, name := range names {
+		lease := h.held[name]
+		h.drop(lease)
+		documents[i] = lease.document
+		documents[i].Position = lease.Position()
+	}
+	return h.free(ctx, documents)
+}
+
+// free removes the owner of leases whose work has ended.
+func (h *holder) free(ctx context.Context, documents []leaseDocument) error {
+	documents = slices.Clone(documents)
+	for i := range documents {
+		documents[i].Owner, documents[i].Incarnation = "", ""
+	}
+	_, errs := h.writeAll(ctx, documents)
+	for i, d := range documents {
+		if errors.Is(errs[i], errLeaseConflict) {
+			errs[i] = nil
+		} else if errs[i] != nil {
+			errs[i] = fmt.Errorf("releasing the lease %s: %w", d.ID, errs[i])
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // drop ends the work of a lease that is lost or about to be released.
@@ -354,11 +405,9 @@ func (h *holder) releaseAll() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.options.Duration/3)
 	defer cancel()
-	for _, name := range h.options.Names {
-		if lease := h.held[name]; lease != nil {
-			if err := h.release(ctx, lease); err != nil {
-				h.options.Log.Warn("releasing a lease failed", logkey.Group, h.options.Group, logkey.Name, lease.Name, logkey.Error, err)
-			}
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(h.held)), writers) {
+		if err := h.release(ctx, names); err != nil {
+			h.options.Log.Warn("releasing leases failed", logkey.Group, h.options.Group, logkey.Error, err)
 		}
 	}
 }

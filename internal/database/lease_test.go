@@ -106,9 +106,10 @@ func (r *storeConnection) write(ctx context.Context, d leaseDocument) (string, e
 	return d.ETag, nil
 }
 
-// replicas runs holders of a group of 8 leases and records which replica works on which lease.
+// replicas runs holders of a group of leases, 8 if nothing else is set, and records which replica works on which lease.
 type replicas struct {
 	store *memoryLeases
+	names []string
 	wg    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -117,7 +118,7 @@ type replicas struct {
 }
 
 func newReplicas() *replicas {
-	return &replicas{store: &memoryLeases{documents: map[string]leaseDocument{}}, working: map[string][]string{}}
+	return &replicas{store: &memoryLeases{documents: map[string]leaseDocument{}}, working: map[string][]string{}, names: eight}
 }
 
 var eight = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -127,7 +128,7 @@ func (r *replicas) start(owner, label string, position func(lease *Lease)) (way 
 	way = &storeConnection{memoryLeases: r.store}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.wg.Go(func() {
-		_ = runLeases(ctx, way, LeaseOptions{Group: "test", Owner: owner, Names: eight}, func(ctx context.Context, lease *Lease) {
+		_ = runLeases(ctx, way, LeaseOptions{Group: "test", Owner: owner, Names: r.names}, func(ctx context.Context, lease *Lease) {
 			r.mu.Lock()
 			r.working[lease.Name] = append(r.working[lease.Name], label)
 			r.doubled = r.doubled || len(r.working[lease.Name]) > 1
@@ -241,6 +242,36 @@ func TestLeasesSurviveSlowStoreAndLostResponses(t *testing.T) {
 				}
 				r.mu.Unlock()
 				stop()
+				r.wg.Wait()
+			})
+		})
+	}
+}
+
+// TestLeasesAreSharedThroughSlowStore: a replica cannot release all leases within one heartbeat. Those that it has not released must
+// neither stay without a replica nor with it.
+func TestLeasesAreSharedThroughSlowStore(t *testing.T) {
+	for _, slow := range []time.Duration{600 * time.Millisecond, 800 * time.Millisecond, 1100 * time.Millisecond} {
+		t.Run(slow.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReplicas()
+				names := make([]string, 3*writers)
+				for i := range names {
+					names[i] = fmt.Sprint(i)
+				}
+				r.names = names
+				wayA, stopA := r.start("a", "a", nil)
+				time.Sleep(5 * time.Second)
+				wayA.setSlow(slow)
+				wayB, stopB := r.start("b", "b", nil)
+				wayB.setSlow(slow)
+				time.Sleep(time.Minute)
+				wayA.setSlow(0)
+				wayB.setSlow(0)
+				time.Sleep(7 * time.Second)
+				r.want(t, "two", map[string]int{"a": len(names) / 2, "b": len(names) / 2})
+				stopA()
+				stopB()
 				r.wg.Wait()
 			})
 		})
