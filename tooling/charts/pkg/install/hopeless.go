@@ -102,7 +102,8 @@ func (c *client) watchPods(ctx context.Context, info *resource.Info) (reason str
 // revisionAnnotation has the number of a ReplicaSet, and of the current one in the Deployment.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// isCurrent reports whether a pod belongs to the current revision of a workload. A controller that has not seen the newest configuration has none.
+// isCurrent reports whether a pod belongs to the current revision of a workload. It waits until the controller has seen the newest configuration,
+// because a hopeless pod may not change any more.
 func isCurrent(ctx context.Context, clients kubernetes.Interface, info *resource.Info, pod *corev1.Pod) (bool, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -110,6 +111,9 @@ func isCurrent(ctx context.Context, clients kubernetes.Interface, info *resource
 	}
 	switch kind := info.Mapping.GroupVersionKind.Kind; {
 	case kind == "Deployment" && owner.Kind == "ReplicaSet":
+		if err := awaitObserved(ctx, info); err != nil {
+			return false, err
+		}
 		deployment, err := clients.AppsV1().Deployments(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -118,18 +122,28 @@ func isCurrent(ctx context.Context, clients kubernetes.Interface, info *resource
 		if err != nil {
 			return false, err
 		}
-		return deployment.Status.ObservedGeneration == deployment.Generation && isOwned(set.ObjectMeta, deployment.UID) &&
-			set.Annotations[revisionAnnotation] == deployment.Annotations[revisionAnnotation], nil
+		return isOwned(set.ObjectMeta, deployment.UID) && set.Annotations[revisionAnnotation] == deployment.Annotations[revisionAnnotation], nil
 	case kind == "StatefulSet" && owner.Kind == kind:
+		if err := awaitObserved(ctx, info); err != nil {
+			return false, err
+		}
 		set, err := clients.AppsV1().StatefulSets(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		return set.Status.ObservedGeneration == set.Generation && pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision, nil
+		return pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision, nil
 	case kind == "Job" && owner.Kind == kind:
 		return owner.Name == info.Name, nil
 	}
 	return false, nil
+}
+
+// awaitObserved waits until the controller of a workload has seen its newest configuration.
+func awaitObserved(ctx context.Context, info *resource.Info) error {
+	return untilObject(ctx, info, func(object *unstructured.Unstructured) (bool, error) {
+		observed, _, err := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+		return observed >= object.GetGeneration(), err
+	})
 }
 
 // isOwned reports whether an object has a controller.

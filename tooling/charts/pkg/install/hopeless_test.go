@@ -1,10 +1,22 @@
 package install
 
 import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestHopelessPods checks after which states of its container a pod cannot become ready.
@@ -34,5 +46,86 @@ func TestHopelessPods(t *testing.T) {
 		if (last != "") != c.hopeless {
 			t.Errorf("%s: %q; want a hopeless pod: %t, because %s", name, last, c.hopeless, c.reason)
 		}
+	}
+}
+
+// TestHopelessPodBeforeItsDeployment: a pod is hopeless, and does not change any more, before the controller has written into the Deployment
+// that the pod's ReplicaSet is the current one.
+func TestHopelessPodBeforeItsDeployment(t *testing.T) {
+	server := kubeapitest.Start(t) // without controllers
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The wait watches the Deployment until it is ready, and once more for the hopeless pod.
+	var watches atomic.Int32
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/deployments") && r.URL.Query().Has("watch") {
+				watches.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	_, c, err := connect(t.Context(), metav1.NamespaceDefault, Options{Cluster: config, ReadyWithin: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": "web"}
+	selector := metav1.LabelSelector{MatchLabels: labels}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web"}}}}
+	apps, pods := clients.AppsV1(), clients.CoreV1().Pods(metav1.NamespaceDefault)
+	deployment, err := apps.Deployments(metav1.NamespaceDefault).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Selector: &selector, Template: template}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := map[string]string{revisionAnnotation: "2"}
+	owner := *metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	set, err := apps.ReplicaSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-2", Annotations: revision, OwnerReferences: []metav1.OwnerReference{owner}},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &selector, Template: template}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner = *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	if _, err := clients.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-2-1", Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: template.Spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", RestartCount: maxStarts, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	resources, err := c.Build(strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}}}"), false)
+	if err != nil || len(resources) != 1 {
+		t.Fatalf("%v, %v", resources, err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- c.wait(resources, time.Hour) }()
+	eventually.Holds(t, time.Minute, "the hopeless pod waits for the Deployment", func() error {
+		if n := watches.Load(); n < 2 {
+			return fmt.Errorf("%d watches", n)
+		}
+		return nil
+	})
+	deployment.Annotations = maps.Clone(revision)
+	if deployment, err = apps.Deployments(metav1.NamespaceDefault).Update(t.Context(), deployment, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deployment.Status.ObservedGeneration = deployment.Generation
+	if _, err := apps.Deployments(metav1.NamespaceDefault).UpdateStatus(t.Context(), deployment, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "pod web-2-1: the container web has ended 4 times") {
+		t.Errorf("got %v", err)
 	}
 }

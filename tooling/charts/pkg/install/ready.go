@@ -185,6 +185,19 @@ func (c *client) wait(resources kube.ResourceList, timeout time.Duration) error 
 
 // watchObject watches an object until it is ready or failed, or until ctx ends. The result is the last state that it has seen.
 func watchObject(ctx context.Context, info *resource.Info, last *verdict) error {
+	err := untilObject(ctx, info, func(object *unstructured.Unstructured) (bool, error) {
+		var err error
+		*last, err = judge(object)
+		return last.ready || last.failed, err
+	})
+	if ctx.Err() != nil {
+		return nil // the state is not final
+	}
+	return err
+}
+
+// untilObject watches an object until met returns true or an error, or until ctx ends. It returns an error if the object is deleted.
+func untilObject(ctx context.Context, info *resource.Info, met func(object *unstructured.Unstructured) (bool, error)) error {
 	byName := fields.OneTermEqualSelector("metadata.name", info.Name)
 	source := cache.NewListWatchFromClient(info.Client, info.Mapping.Resource.Resource, info.Namespace, byName)
 	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
@@ -195,13 +208,8 @@ func watchObject(ctx context.Context, info *resource.Info, last *verdict) error 
 		if event.Type == watch.Deleted {
 			return false, fmt.Errorf("%s was deleted while it was awaited", idOf(info))
 		}
-		var err error
-		*last, err = judge(object)
-		return last.ready || last.failed, err
+		return met(object)
 	})
-	if ctx.Err() != nil {
-		return nil // the state is not final
-	}
 	return err
 }
 
