@@ -50,7 +50,11 @@ func drills() []drill {
 		{
 			fault: "the agent of a management cluster is away", inject: hold("mgmt-1-maestro-agent"),
 			during: []expected{alert("ComponentAway", "layer", "maestro-agent", "shard", "mgmt-1")},
-			silent: []expected{alert("AgentSilent")},
+			silent: []expected{alert("AgentSilent"), alert("InsideProberSilent")},
+		},
+		{
+			fault: "the prober of a management cluster is away", inject: hold("mgmt-1-monitor-inside"),
+			during: []expected{alert("InsideProberSilent", "shard", "mgmt-1")},
 		},
 		{
 			fault: "Cosmos DB is away", inject: hold("cosmos-emulator"),
