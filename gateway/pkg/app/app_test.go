@@ -46,7 +46,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
-func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	hosted.Close()
+	os.Exit(leaktest.Check(code))
+}
 
 const (
 	clusterUID = "c0000000-0000-4000-8000-00000000000c"
@@ -111,6 +115,7 @@ func (engineers) Ready(context.Context) error { return nil }
 type region struct {
 	t       *testing.T
 	db      *database.DB
+	cosmos  *databasetest.Server
 	fleet   *fleet
 	target  string
 	sealing *seal.PublicKeys
@@ -120,6 +125,10 @@ type region struct {
 	key     *ecdsa.PrivateKey
 	api     *httptest.Server
 	log     *lines
+	// endpoint is the URL of the API server, and authorities verify it: those of api, unless the test has a real one.
+	endpoint, authorities string
+	// listen wraps the listener of gateways; nil means plain HTTP.
+	listen func(net.Listener) net.Listener
 	// serve handles the requests of the API server.
 	serve http.HandlerFunc
 	// seen are the requests that reached the API server.
@@ -148,7 +157,7 @@ func (l *lines) String() string {
 func newRegion(t *testing.T) *region {
 	t.Helper()
 	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &lines{}}
-	r.db, _ = databasetest.New(t)
+	r.db, r.cosmos = databasetest.New(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +189,7 @@ func newRegion(t *testing.T) *region {
 	r.api.EnableHTTP2 = true
 	r.api.StartTLS()
 	t.Cleanup(r.api.Close)
+	r.endpoint, r.authorities = r.api.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.api.Certificate().Raw}))
 	return r
 }
 
@@ -218,8 +228,8 @@ func (r *region) arrived() []*http.Request {
 
 // cluster sets the state of the cluster in Cluster Service.
 func (r *region) cluster(change func(*clusterservicev1.Cluster)) {
-	c := &clusterservicev1.Cluster{Uid: clusterUID, ResourceId: resourceID, Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ApiUrl: r.api.URL,
-		ServingCertificateAuthority: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.api.Certificate().Raw}))}}
+	c := &clusterservicev1.Cluster{Uid: clusterUID, ResourceId: resourceID, Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ApiUrl: r.endpoint,
+		ServingCertificateAuthority: r.authorities}}
 	if change != nil {
 		change(c)
 	}
@@ -299,15 +309,19 @@ func (r *region) start() *gateway {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	scheme, serving := "http://", listener
+	if r.listen != nil {
+		scheme, serving = "https://", r.listen(listener)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	p := process.New("gateway-access", slog.New(slog.NewJSONHandler(r.log, nil)))
 	go func() {
 		defer close(ended)
 		_ = Serve(ctx, p, Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail,
-			Handler: func(next http.Handler) http.Handler { return next }, Listener: listener})
+			Handler: func(next http.Handler) http.Handler { return next }, Listener: serving})
 	}()
-	g := &gateway{r: r, url: "http://" + listener.Addr().String()}
+	g := &gateway{r: r, url: scheme + listener.Addr().String()}
 	g.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended
@@ -405,8 +419,7 @@ const (
 // engineer and none of these headers, and the audit has the request.
 func TestRequestHasCertificateOfEngineerOnly(t *testing.T) {
 	r, g, _ := ready(t, aliceSession, "alice")
-	response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/namespaces/default/pods?limit=5", "", "Impersonate-User", "system:admin", "Impersonate-Group", "system:masters",
-		"Impersonate-Extra-Scopes", "all", "Impersonate-Uid", "1", "X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "other",
+	response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/namespaces/default/pods?limit=5", "", "Audit-Id", "1", "X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "other",
 		"Forwarded", "for=192.0.2.1", "Proxy-Authorization", "Basic x", "Cookie", "session=secret", "X-Client-Cert", "pem", "X-Http-Method-Override", "DELETE", "Te", "trailers",
 		"Accept", "application/json", "User-Agent", "kubectl/1.35", "If-None-Match", "etag")
 	if response.StatusCode != http.StatusOK || body != `{"kind":"PodList"}` {
@@ -417,7 +430,7 @@ func TestRequestHasCertificateOfEngineerOnly(t *testing.T) {
 		t.Fatalf("%d requests arrived", len(arrived))
 	}
 	seen := arrived[0]
-	want := http.Header{"Accept": {"application/json"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"kubectl/1.35"}, "If-None-Match": {"etag"}}
+	want := http.Header{"Accept": {"application/json"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"kubectl/1.35"}, "If-None-Match": {"etag"}, "Audit-Id": {response.Header.Get("X-Request-Id")}}
 	if diff := cmp.Diff(want, seen.Header); diff != "" {
 		t.Errorf("the API server got other headers: %s", diff)
 	}
@@ -461,9 +474,13 @@ func TestRefusals(t *testing.T) {
 		"a change":           {"DELETE", "alice", pods, nil, 403, "deletecollection of pods"},
 		"a change as watch":  {"DELETE", "alice", alicePath + "/api/v1/watch/pods", nil, 403, "watch of pods"},
 		"a command":          {"GET", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec?command=id", nil, 403, "get of pods/exec"},
-		"a command, SPDY":    {"POST", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "SPDY is not supported"},
-		"a WebSocket":        {"GET", "alice", pods, []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "no commands in pods"},
-		"a hidden upgrade":   {"GET", "alice", pods, []string{"Connection", "keep-alive, uPgRaDe"}, 403, "no commands in pods"},
+		"a command, SPDY":    {"POST", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "create of pods/exec: it has no commands"},
+		"a WebSocket":        {"GET", "alice", pods, []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "does not forward upgrades"},
+		"a hidden upgrade":   {"GET", "alice", pods, []string{"Connection", "keep-alive, uPgRaDe"}, 403, "does not forward upgrades"},
+		"another user":       {"GET", "alice", pods, []string{"Impersonate-User", "system:admin"}, 403, "does not permit impersonation"},
+		"another group":      {"GET", "alice", pods, []string{"impersonate-group", "system:masters"}, 403, "does not permit impersonation"},
+		"another extra":      {"GET", "alice", pods, []string{"Impersonate-Extra-Scopes", ""}, 403, "does not permit impersonation"},
+		"another UID":        {"POST", "alice", alicePath + "/apis/authentication.k8s.io/v1/selfsubjectreviews", []string{"Impersonate-Uid", "1"}, 403, "does not permit impersonation"},
 		"proxy of a node":    {"GET", "alice", alicePath + "/api/v1/nodes/n/proxy/logs/", nil, 400, "more parts"},
 		"proxy of a service": {"GET", "alice", alicePath + "/api/v1/namespaces/default/services/s/proxy", nil, 403, "services/proxy"},
 		"proxy by verb":      {"GET", "alice", alicePath + "/api/v1/proxy/nodes/n", nil, 403, "proxy of nodes"},

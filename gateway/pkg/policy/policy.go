@@ -132,19 +132,32 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// CheckProtocol returns an error for a request that asks for another protocol, or that is meant for a proxy.
-func CheckProtocol(r *http.Request) error {
+// IsDiscovery reports whether a path is one of those by which clients discover the resources of an API server: /api, /apis, an API group or
+// one of its versions.
+func IsDiscovery(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
+}
+
+// CheckHeaders returns an error for a request that asks for another protocol or another identity, or that is meant for a proxy.
+func CheckHeaders(r *http.Request) error {
 	if r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
 		return invalid("The session gateway is no proxy.")
 	}
 	if httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") || len(r.Header["Upgrade"]) > 0 || len(r.Header[":protocol"]) > 0 {
-		if protocol := strings.ToLower(r.Header.Get("Upgrade")); strings.HasPrefix(protocol, "spdy/") {
-			return refused("SPDY is not supported. Use kubectl 1.31 or later, which uses WebSockets.")
+		return refused("The session gateway does not forward upgrades to another protocol, such as WebSocket or SPDY.")
+	}
+	for name := range r.Header {
+		if len(name) >= len(impersonation) && strings.EqualFold(name[:len(impersonation)], impersonation) {
+			return refused("The session gateway does not permit impersonation: remove --as, --as-group and --as-uid, or the header %s.", name)
 		}
-		return refused("The mode read has no commands in pods, no attach and no port forwarding.")
 	}
 	return nil
 }
+
+// impersonation is the prefix of the headers with which a client asks an API server to act as another user. A request without them would have
+// another meaning, so that they are refused and not removed.
+const impersonation = "Impersonate-"
 
 // selfReviews are the resources by which clients ask about their own rights. They are created, and nothing is stored.
 var selfReviews = map[string][]string{
@@ -154,6 +167,9 @@ var selfReviews = map[string][]string{
 
 // readPaths are the paths that are no resources and can be read, with the paths below them.
 var readPaths = []string{"/api", "/apis", "/openapi", "/version", "/livez", "/readyz", "/healthz", "/metrics"}
+
+// connects are the subresources with which clients act in a pod or reach its network.
+var connects = []string{"attach", "ephemeralcontainers", "exec", "portforward", "proxy"}
 
 // Decide returns an error unless a session with a mode may send a request.
 func Decide(mode adminv1.AccessMode, r *Request) error {
@@ -178,6 +194,9 @@ func Decide(mode adminv1.AccessMode, r *Request) error {
 				return nil
 			}
 		}
+	}
+	if slices.Contains(connects, r.Subresource) {
+		return refused("The mode read does not permit %s of %s: it has no commands in pods, no attach, no port forwarding and no proxies.", r.Verb, r.Kind())
 	}
 	return refused("The mode read does not permit %s of %s.", r.Verb, r.Kind())
 }

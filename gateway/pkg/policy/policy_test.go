@@ -51,6 +51,15 @@ func TestRequestsAreUnderstoodAsByAPIServers(t *testing.T) {
 	}
 }
 
+func TestDiscoveryIsDistinguishedFromResources(t *testing.T) {
+	for path, want := range map[string]bool{"/api": true, "/api/v1": true, "/apis": true, "/apis/": true, "/apis/apps": true, "/apis/apps/v1": true, "/api/v1/pods": false,
+		"/apis/apps/v1/deployments": false, "/openapi/v3": false, "/": false, "": false, "/apiserver": false} {
+		if got := IsDiscovery(path); got != want {
+			t.Errorf("%q: %t, want %t", path, got, want)
+		}
+	}
+}
+
 func TestReadPermitsSelfReviewsOnly(t *testing.T) {
 	for target, permitted := range map[string]bool{
 		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":               true,
@@ -145,8 +154,26 @@ func FuzzUpgrades(f *testing.F) {
 		for part := range strings.SplitSeq(connection, ",") {
 			asks = asks || strings.EqualFold(strings.Trim(part, " \t"), "upgrade")
 		}
-		if asks && CheckProtocol(r) == nil {
+		if asks && CheckHeaders(r) == nil {
 			t.Errorf("Connection %q with Upgrade %q is forwarded", connection, upgrade)
+		}
+	})
+}
+
+// FuzzImpersonation sends arbitrary names of headers. A request is not forwarded if an API server reads a name as one of impersonation.
+func FuzzImpersonation(f *testing.F) {
+	for _, name := range []string{"Impersonate-User", "impersonate-group", "IMPERSONATE-EXTRA-Scopes", "Impersonate-Uid", "Impersonate", "Accept", ""} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header[name] = []string{"system:admin"}
+		r.Header[http.CanonicalHeaderKey(name)] = []string{"system:admin"}
+		asks := strings.HasPrefix(strings.ToLower(name), "impersonate-")
+		if err := CheckHeaders(r); asks && err == nil {
+			t.Errorf("the header %q is forwarded", name)
+		} else if err != nil && !asks && name != ":protocol" && !strings.EqualFold(name, "upgrade") {
+			t.Errorf("the header %q is refused: %v", name, err)
 		}
 	})
 }

@@ -128,7 +128,7 @@ type exchange struct {
 	// session and parsed are set as far as the request was understood.
 	session *session.Session
 	parsed  *policy.Request
-	// path is the encoded path for the API server.
+	// path is the encoded path for the API server; empty if the request has none.
 	path string
 	// begun is set when the audit has the beginning of the request, and so gets its outcome.
 	begun bool
@@ -164,13 +164,11 @@ func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 		return nil, err
 	}
 	x.caller = caller
-	if err := policy.CheckProtocol(x.r); err != nil {
-		return nil, err
-	}
 	id, path, ok := splitPath(x.r)
 	if !ok {
 		return nil, apierror.New(apierror.NotFound, "The path is not that of a session: %s/….", adminv1.AccessSessionPath("ID"))
 	}
+	x.path = path
 	if err := h.Sessions.Fresh(); err != nil {
 		return nil, err
 	}
@@ -181,11 +179,15 @@ func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 	case open == nil, !open.OwnedBy(caller):
 		return nil, apierror.New(apierror.PermissionDenied, "The session does not exist, or it is the session of another engineer.")
 	}
-	x.session, x.path = open, path
+	x.session = open
 	if x.parsed, err = policy.Parse(x.r, path); err != nil {
 		return nil, err
 	}
+	// The decision is first: its error names the resource of an upgrade, for example pods/exec.
 	if err := policy.Decide(open.Mode, x.parsed); err != nil {
+		return nil, err
+	}
+	if err := policy.CheckHeaders(x.r); err != nil {
 		return nil, err
 	}
 	backend := open.Backend()
@@ -333,6 +335,10 @@ const writeGrace = 250 * time.Millisecond
 var forwarded = []string{"Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Content-Type", "If-Match", "If-Modified-Since", "If-None-Match", "If-Unmodified-Since",
 	"Kubectl-Command", "Kubectl-Session", "Traceparent", "Tracestate", "User-Agent"}
 
+// auditID is the header with the ID of the event in the audit log of the API server. It is the ID of the request, so that both audits can be
+// compared.
+const auditID = "Audit-Id"
+
 func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Action) http.Handler {
 	return &httputil.ReverseProxy{
 		Transport: backend.Transport, FlushInterval: flushAtOnce, ErrorLog: slog.NewLogLogger(h.Log.Handler(), slog.LevelDebug),
@@ -343,6 +349,7 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 					p.Out.Header[name] = values
 				}
 			}
+			p.Out.Header.Set(auditID, x.id)
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = backend.URL.Scheme, backend.URL.Host, backend.URL.Host
 			p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.RawQuery = x.path, "", p.In.URL.RawQuery
 			p.Out.Trailer = nil
@@ -435,7 +442,7 @@ func (x *exchange) record(outcome string, failure error) audit.Record {
 	return r
 }
 
-// fail sends an error in the form of an API server, which kubectl prints.
+// fail sends an error in a form that kubectl prints: a Status of Kubernetes, or plain text.
 func (h *Handler) fail(x *exchange, failure error) {
 	e := apierror.As(failure)
 	message := e.Message
@@ -467,15 +474,23 @@ func (h *Handler) fail(x *exchange, failure error) {
 	if challenge := authn.Challenge(failure); challenge != "" {
 		x.w.Header().Set("WWW-Authenticate", challenge)
 	}
+	x.w.Header().Set("Cache-Control", "no-store")
 	details := &metav1.StatusDetails{}
 	if e.RetryAfter > 0 {
 		details.RetryAfterSeconds = int32((e.RetryAfter + time.Second - 1) / time.Second)
 		x.w.Header().Set("Retry-After", strconv.Itoa(int(details.RetryAfterSeconds)))
 	}
+	if policy.IsDiscovery(x.path) {
+		// The first requests of kubectl. It prints the text of their errors, but not the message of a Status.
+		x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		x.w.Header().Set("X-Content-Type-Options", "nosniff")
+		x.w.WriteHeader(status)
+		_, _ = x.w.Write([]byte(message + "\n"))
+		return
+	}
 	content, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: message, Reason: reasonOf(status),
 		Details: details, Code: int32(status)}) // strings and numbers
 	x.w.Header().Set("Content-Type", "application/json")
-	x.w.Header().Set("Cache-Control", "no-store")
 	x.w.WriteHeader(status)
 	_, _ = x.w.Write(append(content, '\n'))
 }

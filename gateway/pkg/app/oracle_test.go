@@ -1,0 +1,211 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// widgets is a resource of the customer that no rule of the mode read names.
+const widgets = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com",
+	"scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+	"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
+
+// cell is a request of the matrix, as RBAC understands it.
+type cell struct {
+	attributes authorizationv1.ResourceAttributes
+	method     string
+	path       string
+}
+
+// methods are the HTTP methods of the verbs of API servers.
+var methods = map[string]string{"get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet, "create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
+	"delete": http.MethodDelete, "deletecollection": http.MethodDelete}
+
+// matrix returns a request for each verb that the API server has for any resource, of each of its resources and subresources, in each of
+// their versions.
+func matrix(t *testing.T, lists []*metav1.APIResourceList) []cell {
+	t.Helper()
+	verbs := map[string]bool{}
+	for _, list := range lists {
+		for _, resource := range list.APIResources {
+			for _, verb := range resource.Verbs {
+				verbs[verb] = true
+			}
+		}
+	}
+	var cells []cell
+	for _, list := range lists {
+		group, version, found := strings.Cut(list.GroupVersion, "/")
+		base := "/apis/" + list.GroupVersion
+		if !found {
+			group, version, base = "", list.GroupVersion, "/api/"+list.GroupVersion
+		}
+		for _, resource := range list.APIResources {
+			name, sub, _ := strings.Cut(resource.Name, "/")
+			for _, verb := range slices.Sorted(maps.Keys(verbs)) {
+				method := methods[verb]
+				if method == "" {
+					t.Fatalf("discovery has the unknown verb %q", verb)
+				}
+				c := cell{method: method, path: base, attributes: authorizationv1.ResourceAttributes{Verb: verb, Group: group, Version: version, Resource: name, Subresource: sub}}
+				if resource.Namespaced {
+					c.path += "/namespaces/default"
+					c.attributes.Namespace = "default"
+				}
+				c.path += "/" + name
+				collection := verb == "list" || verb == "watch" || verb == "create" || verb == "deletecollection"
+				switch {
+				case sub != "" && collection && verb != "create":
+					continue // subresources have no collections
+				case sub != "" || !collection:
+					c.path += "/x"
+					c.attributes.Name = "x"
+				}
+				if sub != "" {
+					c.path += "/" + sub
+				}
+				if verb == "watch" {
+					c.path += "?watch=true"
+				}
+				if name == "namespaces" && c.attributes.Name != "" {
+					c.attributes.Namespace = c.attributes.Name // as API servers understand the path
+				}
+				cells = append(cells, c)
+			}
+		}
+	}
+	return cells
+}
+
+// TestReadIsNeverLaxerThanRBAC sends each request of the API server's own discovery through the gateway, and asks the API server whether RBAC
+// permits it to the same user. What the gateway forwards, RBAC permits; and all that RBAC permits readers, the gateway forwards. Non-resource
+// paths are those of the API server's index; there, the gateway may be stricter.
+func TestReadIsNeverLaxerThanRBAC(t *testing.T) {
+	const session, engineer = "a0000000-0000-4000-8000-0000000000c1", "oracle"
+	r := newHostedRegion(t)
+	r.listen = nil
+	r.region.cluster(nil)
+	r.issue(session, r.request(session, engineer, nil), 15*time.Minute)
+	g := r.start()
+	g.await(session, database.AccessSessionReady)
+	ctx := t.Context()
+	definitions := r.admin.RESTClient().Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").Body([]byte(widgets)).SetHeader("Content-Type", "application/json").Do(ctx)
+	if err := definitions.Error(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.admin.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com").Do(context.WithoutCancel(ctx))
+	})
+	var lists []*metav1.APIResourceList
+	eventually.Holds(t, patience, "discovery has the custom resource", func() (err error) {
+		if _, err = r.admin.Discovery().ServerResourcesForGroupVersion("example.com/v1"); err == nil {
+			_, lists, err = r.admin.Discovery().ServerGroupsAndResources()
+		}
+		return err
+	})
+	user := r.reader(engineer)
+	permitted, cells := 0, matrix(t, lists)
+	for _, c := range cells {
+		allowed := permits(t, user, authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.attributes})
+		switch forwarded, text := g.forwards(session, engineer, c.method, c.path); {
+		case forwarded && !allowed:
+			t.Errorf("%s %s (%s) is forwarded, and RBAC does not permit it", c.method, c.path, c.attributes.Verb)
+		case !forwarded && allowed:
+			t.Errorf("%s %s (%s) is refused, and RBAC permits it: %s", c.method, c.path, c.attributes.Verb, text)
+		case forwarded:
+			permitted++
+		}
+	}
+	var index struct{ Paths []string }
+	content, err := r.admin.RESTClient().Get().AbsPath("/").DoRaw(ctx)
+	if err != nil || json.Unmarshal(content, &index) != nil {
+		t.Fatalf("the index of the API server is %s: %v", content, err)
+	}
+	paths := 0
+	for _, path := range append(index.Paths, "/", "/debug/pprof/", "/logs/") {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			attributes := &authorizationv1.NonResourceAttributes{Verb: strings.ToLower(method), Path: path}
+			allowed := permits(t, user, authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: attributes})
+			forwarded, _ := g.forwards(session, engineer, method, path)
+			if forwarded && !allowed {
+				t.Errorf("%s %s is forwarded, and RBAC does not permit it", method, path)
+			}
+			if forwarded {
+				paths++
+			}
+		}
+	}
+	if len(cells) < 600 || permitted < 150 || paths < 50 {
+		t.Errorf("only %d of %d requests, and %d paths, are permitted", permitted, len(cells), paths)
+	}
+	t.Logf("%d of %d requests for resources, and %d paths, are permitted", permitted, len(cells), paths)
+}
+
+// reader returns a direct client of the API server with the identity of an engineer's session.
+func (r *hostedRegion) reader(engineer string) kubernetes.Interface {
+	r.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", r.cluster.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, adminv1.LevelReader.Organization()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return client
+}
+
+// permits reports whether RBAC permits a request of a user.
+func permits(t *testing.T, user kubernetes.Interface, spec authorizationv1.SelfSubjectAccessReviewSpec) bool {
+	t.Helper()
+	review, err := user.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+// forwards reports whether the gateway forwards a request: only the API server returns the audit ID. text is the begin of the response.
+func (g *gateway) forwards(session, engineer, method, path string) (forwarded bool, text string) {
+	g.r.t.Helper()
+	ctx, cancel := context.WithCancel(g.r.t.Context())
+	defer cancel() // a watch does not end by itself
+	body := ""
+	if method != http.MethodGet {
+		body = "{}"
+	}
+	response, err := g.open(ctx, method, engineer, "/sessions/"+session+"/kas"+path, body, "Content-Type", "application/json")
+	if err != nil {
+		g.r.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	id := response.Header.Get("Audit-Id")
+	if id == "" {
+		content, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		if response.StatusCode != http.StatusForbidden && response.StatusCode != http.StatusBadRequest {
+			g.r.t.Errorf("%s %s: %d: %s", method, path, response.StatusCode, content)
+		}
+		return false, string(content)
+	}
+	if id != response.Header.Get("X-Request-Id") {
+		g.r.t.Errorf("%s %s has the audit ID %s, not that of the request", method, path, id)
+	}
+	return true, ""
+}
