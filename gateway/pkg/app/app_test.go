@@ -47,6 +47,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		runChild(text)
+	}
 	code := m.Run()
 	hosted.Close()
 	os.Exit(leaktest.Check(code))

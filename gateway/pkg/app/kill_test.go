@@ -1,0 +1,402 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// childVariable is the environment variable with the child of a process that runs the program gateway-access.
+const childVariable = "HCPMESH_TEST_GATEWAY_ACCESS"
+
+// child is the command line of the program. The key of the database is no flag: a service authenticates with its workload identity.
+type child struct {
+	Arguments   []string
+	DatabaseKey string
+}
+
+// runChild runs the program and does not return.
+func runChild(text string) {
+	var c child
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		panic(err)
+	}
+	var options Options
+	flags := flag.NewFlagSet("gateway-access", flag.ExitOnError)
+	options.AddFlags(flags)
+	process.Parse(flags, c.Arguments, options.Validate)
+	options.Database.Key = c.DatabaseKey
+	process.Run("gateway-access", options.Process, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
+}
+
+// tripwire forwards TCP connections to the API server. It does something directly after it has forwarded a part of a request.
+type tripwire struct {
+	address string
+	target  string
+	// left is the number of parts until then; trip is called when it becomes 0.
+	left atomic.Int64
+	trip func()
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	open map[net.Conn]bool
+}
+
+func newTripwire(t *testing.T, target string) *tripwire {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &tripwire{address: listener.Addr().String(), target: target, open: map[net.Conn]bool{}}
+	w.wg.Go(func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			w.wg.Go(func() { w.serve(connection) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		w.mu.Lock()
+		for connection := range w.open {
+			_ = connection.Close()
+		}
+		w.mu.Unlock()
+		w.wg.Wait()
+	})
+	return w
+}
+
+func (w *tripwire) serve(client net.Conn) {
+	server, err := net.Dial("tcp", w.target)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	w.mu.Lock()
+	w.open[client], w.open[server] = true, true
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.open, client)
+		delete(w.open, server)
+	}()
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	})
+	defer back.Wait()
+	defer func() { _ = server.Close() }()
+	part := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(part)
+		if n > 0 {
+			if _, err := server.Write(part[:n]); err != nil {
+				return
+			}
+			if w.left.Add(-1) == 0 {
+				w.trip()
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// killable is the program gateway-access as a process, with its environment.
+type killable struct {
+	*hostedRegion
+	audit  *writer.Options
+	child  string
+	token  string
+	client *http.Client
+
+	process *spawn.Process
+	url     string
+}
+
+// newKillable returns the environment of the program: Cluster Service with mutual TLS, an issuer of tokens, and the keys of sessions in files.
+func newKillable(t *testing.T, r *hostedRegion, engineer string) *killable {
+	t.Helper()
+	identity := r.mesh.Identity(mesh.GatewayAccess)
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(r.mesh.Identity(mesh.ClusterService).ServerTLS(mesh.GatewayAccess))))
+	clusterservicev1.RegisterClusterServiceServer(server, r.fleet)
+	dir := t.TempDir()
+	private, public := filepath.Join(dir, "private"), filepath.Join(dir, "public")
+	err := seal.CreatePair(private, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.sealing, err = seal.ReadPublic(public); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := entratest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tokens.Close)
+	keys, err := url.Parse(tokens.Authority())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var issuer *httptest.Server
+	issuer = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == "/.well-known/openid-configuration" {
+			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys"})
+			return
+		}
+		httputil.NewSingleHostReverseProxy(keys).ServeHTTP(w, request)
+	}))
+	t.Cleanup(issuer.Close)
+	authorities := filepath.Join(dir, "issuer.crt")
+	if err := os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := &killable{hostedRegion: r, audit: audittest.Options(t)}
+	claims := tokens.Claims("gateway", engineer, time.Now().Add(time.Hour))
+	claims["iss"], claims["appid"] = issuer.URL, "hcpctl"
+	if k.token, err = tokens.Sign(claims); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(child{DatabaseKey: r.cosmos.Options.Key, Arguments: append(audittest.Flags(k.audit), "--cosmos-endpoint", r.cosmos.Options.Endpoint, "--identity-dir", identity.Dir(),
+		"--cluster-service-address", r.mesh.Serve(server), "--key-file", private, "--listen", "127.0.0.1:0", "--authentication", "token", "--authentication-issuer", issuer.URL,
+		"--authentication-audience", "gateway", "--authentication-client-ids", "hcpctl", "--authentication-ca-file", authorities)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.child = string(text)
+	content, err := os.ReadFile(filepath.Join(identity.Dir(), mesh.CAFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(content)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(transport.CloseIdleConnections)
+	k.client = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		if k.process != nil {
+			k.process.Kill()
+		}
+	})
+	return k
+}
+
+// start starts the program and waits until it serves.
+func (k *killable) start() {
+	k.t.Helper()
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), childVariable+"="+k.child)
+	reader, output, err := os.Pipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	command.Stderr = output
+	k.process, err = spawn.Start(command, syscall.SIGKILL)
+	_ = output.Close()
+	if err != nil {
+		_ = reader.Close()
+		k.t.Fatal(err)
+	}
+	address := make(chan string, 1)
+	go func() {
+		defer func() { _ = reader.Close() }()
+		defer close(address)
+		lines := bufio.NewScanner(reader)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			_, _ = k.log.Write(append(slices.Clone(lines.Bytes()), '\n'))
+			var line struct{ Msg, Address string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving access sessions" {
+				address <- line.Address
+			}
+		}
+	}()
+	listens, ok := <-address
+	if !ok {
+		k.t.Fatalf("the program ended: %v: %s", k.process.Err(), k.log)
+	}
+	k.url = "https://" + listens
+}
+
+// send sends a request and returns the ID of a response of the API server.
+func (k *killable) send(ctx context.Context, session, method, path, body string) (response *http.Response, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, k.url+"/sessions/"+session+"/kas"+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+k.token)
+	request.Header.Set("Content-Type", "application/json")
+	return k.client.Do(request)
+}
+
+// TestAuditSurvivesKill kills the program several times with SIGKILL directly after it has forwarded a part of a request, while engineers
+// read, watch and create reviews of their rights. Then the audit of the gateway is compared with the audit log of the API server, whose events
+// have the IDs of the gateway's requests. Each change, each watch and each read of which a client got the response has its records, with the same
+// verb and object. Only a read without a response may have none. Each request that succeeded in the gateway's audit is in the API server's.
+func TestAuditSurvivesKill(t *testing.T) {
+	const session, engineer, kills = "a0000000-0000-4000-8000-0000000000d1", "survivor", 6
+	r := newHostedRegion(t)
+	wire := newTripwire(t, strings.TrimPrefix(r.endpoint, "https://"))
+	r.endpoint = "https://" + wire.address
+	k := newKillable(t, r, engineer)
+	r.region.cluster(nil)
+	r.issue(session, r.request(session, engineer, func(v *database.AccessSessionDocument) { v.Owner.TenantID = entratest.Tenant }), 15*time.Minute)
+	var mu sync.Mutex
+	answered := map[string]string{} // the request of each response, by its ID
+	exchange := func(ctx context.Context, method, path, body string) error {
+		response, err := k.send(ctx, session, method, path, body)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		id := response.Header.Get("X-Request-Id")
+		if response.StatusCode >= http.StatusBadRequest {
+			content, _ := io.ReadAll(response.Body)
+			return fmt.Errorf("%s: %s", response.Status, content)
+		}
+		mu.Lock()
+		answered[id] = method + " " + path
+		mu.Unlock()
+		_, err = io.Copy(io.Discard, response.Body)
+		return err
+	}
+	const review = `{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}`
+	for round := range kills + 1 {
+		k.start()
+		eventually.Holds(t, patience, "the program serves the session", func() error { return exchange(t.Context(), http.MethodGet, "/api/v1/namespaces/default", "") })
+		if round == kills {
+			break
+		}
+		wire.trip = func() { _ = k.process.Signal(syscall.SIGKILL) }
+		wire.left.Store(int64(20 + 13*round))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		var workers sync.WaitGroup
+		for _, request := range [][3]string{
+			{http.MethodGet, "/api/v1/namespaces/default/pods", ""}, {http.MethodGet, "/api/v1/namespaces/default", ""},
+			{http.MethodGet, "/api/v1/namespaces?watch=true&timeoutSeconds=1", ""}, {http.MethodGet, "/api/v1/namespaces?watch=true", ""},
+			{http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review}, {http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review},
+		} {
+			workers.Go(func() {
+				for exchange(ctx, request[0], request[1], request[2]) == nil {
+					continue
+				}
+			})
+		}
+		workers.Wait()
+		select {
+		case <-k.process.Exited():
+		case <-ctx.Done():
+			t.Fatalf("requests failed, and the program runs: %s", k.log)
+		}
+		cancel()
+		k.client.CloseIdleConnections()
+	}
+	if err := errors.Join(k.process.Signal(syscall.SIGTERM), k.process.Err()); err != nil {
+		t.Fatalf("the program ended with %v: %s", err, k.log)
+	}
+
+	records := map[string][]audit.Record{}
+	unknown := 0
+	for _, record := range audittest.Stored(t, k.audit, "gateway-access") {
+		records[record.Request] = append(records[record.Request], record)
+		if record.Outcome == audit.Unknown {
+			unknown++
+		}
+	}
+	if unknown == 0 {
+		t.Error("no request was interrupted")
+	}
+	for id, request := range answered {
+		if len(records[id]) == 0 {
+			t.Errorf("%s had a response and has no record", request)
+		}
+	}
+	var events map[string]event
+	eventually.Holds(t, patience, "the API server has logged all requests that had a response", func() (err error) {
+		if events, err = r.events(engineer); err != nil {
+			return err
+		}
+		for id, request := range answered {
+			if _, logged := events[id]; !logged {
+				return errors.New(request)
+			}
+		}
+		return nil
+	})
+	verbs := map[string]int{}
+	for id, e := range events {
+		verbs[e.Verb]++
+		if len(records[id]) == 0 {
+			if e.Verb != "get" && e.Verb != "list" || answered[id] != "" {
+				t.Errorf("%s of %s has no record in the audit of the gateway", e.Verb, e.kind())
+			}
+			continue
+		}
+		object := ""
+		for _, part := range []string{e.ObjectRef.Namespace, e.ObjectRef.Name} {
+			if part != "" {
+				object += "/" + part
+			}
+		}
+		if begun := records[id][0]; begun.Outcome != audit.Started || begun.Action != "kubernetes."+e.Verb || begun.Object.Kind != e.kind() || begun.Object.ID != object || begun.Person.ObjectID != engineer {
+			t.Errorf("%s of %s %s has the record %+v", e.Verb, e.kind(), object, begun)
+		}
+	}
+	for _, verb := range []string{"get", "list", "watch", "create"} {
+		if verbs[verb] < kills {
+			t.Errorf("the API server has logged %d requests with the verb %s", verbs[verb], verb)
+		}
+	}
+	for id, both := range records {
+		if len(both) != 2 || both[0].Outcome != audit.Started || both[1].Outcome == audit.Started {
+			t.Errorf("request %s has the records %+v", id, both)
+		}
+		if _, logged := events[id]; !logged && both[len(both)-1].Outcome == audit.Succeeded {
+			t.Errorf("request %s is not in the audit log of the API server: %+v", id, both)
+		}
+	}
+	t.Logf("the API server has logged %v; %d requests have the outcome unknown", verbs, unknown)
+}
