@@ -18,6 +18,8 @@ const (
 	minFollowPause    = 100 * time.Millisecond
 	maxFollowPause    = 2 * time.Second
 	followLogInterval = 15 * time.Second
+	// stableAfter is how long a watch must have lasted for the next pause to be short.
+	stableAfter = 10 * time.Second
 )
 
 // FollowHandler receives what a Follower reads, one call at a time.
@@ -62,9 +64,8 @@ func (f *Follower) Run(ctx context.Context) {
 		if after == 0 {
 			f.handler.Restarted()
 		}
-		progress := false
+		started := time.Now()
 		err := WatchMessages(ctx, f.rpc, after, func(message *clusterservicev1.WatchResponse) error {
-			progress = true
 			f.handle(message)
 			return nil
 		})
@@ -78,7 +79,7 @@ func (f *Follower) Run(ctx context.Context) {
 			continue
 		}
 		f.fail(err)
-		if progress {
+		if time.Since(started) > stableAfter {
 			pauses.Reset()
 		}
 		if time.Since(logged) > followLogInterval {

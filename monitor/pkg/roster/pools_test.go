@@ -22,13 +22,10 @@ func TestNodesOfAClusterFollowItsPools(t *testing.T) {
 	pool := func(uid string, change func(*clusterservicev1.NodePool)) {
 		p := &clusterservicev1.NodePool{Uid: uid, ClusterUid: "a", CreateTime: timestamppb.New(began), Spec: &clusterservicev1.NodePoolSpec{Name: uid}, Status: &clusterservicev1.NodePoolStatus{}}
 		change(p)
-		r.handle(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_NodePool{NodePool: p}})
+		r.Changed(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_NodePool{NodePool: p}})
 	}
 	cluster := func() {
-		r.handle(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: "a"}}})
-	}
-	bookmark := func() {
-		r.handle(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_Bookmark{}})
+		r.Changed(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: "a"}}})
 	}
 	fixed := func(wanted, ready int32, conditions ...*clusterservicev1.Condition) func(*clusterservicev1.NodePool) {
 		return func(p *clusterservicev1.NodePool) {
@@ -59,11 +56,11 @@ func TestNodesOfAClusterFollowItsPools(t *testing.T) {
 	pool("p1", fixed(3, 1, broken("AllMachinesReady", time.Hour), broken("AllNodesHealthy", time.Minute)))
 	pool("p2", fixed(2, 0, broken("AllMachinesReady", time.Minute), &clusterservicev1.Condition{Type: "AllNodesHealthy", Status: "True"}))
 	expect("the problem that began first", judge.Nodes{Wanted: 5, Ready: 1, Machines: problem("p2", time.Minute), Healthy: problem("p1", time.Minute)})
-	bookmark()
-	r.restart()
+	r.CaughtUp()
+	r.Restarted()
 	pool("p1", fixed(3, 3))
 	cluster()
-	bookmark()
+	r.CaughtUp()
 	expect("a pool that a new watch does not send", judge.Nodes{Wanted: 3, Ready: 3})
 	pool("p1", func(p *clusterservicev1.NodePool) {
 		fixed(3, 3)(p)

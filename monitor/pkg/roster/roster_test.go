@@ -195,11 +195,11 @@ func TestRosterFollowsWatch(t *testing.T) {
 		}
 
 		f.failures <- apierror.ToGRPC(&apierror.Error{Kind: apierror.Unavailable, Reason: clusterservice.ReasonRevisionCompacted}, "clusterservice.hcpmesh")
-		send(change(9, ready("c")))
-		want("during a watch from the beginning", 4, "a", "c")
+		send(change(9, ready("c")), change(9, ready("d")))
+		want("during a watch from the beginning", 5, "a", "c", "d")
 		f.failures <- status.Error(codes.Unavailable, "interrupted")
-		send(change(9, ready("c")), bookmark(9))
-		want("after a watch from the beginning", 5, "c")
+		send(change(9, ready("c")), bookmark(9)) // d was deleted meanwhile
+		want("after a watch from the beginning", 7, "c")
 		if diff := cmp.Diff([]int64{0, 4, 0, 0}, f.after); diff != "" {
 			t.Errorf("revisions of the watches (-want +got):\n%s", diff)
 		}
