@@ -475,6 +475,7 @@ func TestRefusals(t *testing.T) {
 		"a secret":           {"GET", "alice", alicePath + "/api/v1/namespaces/default/secrets/a", nil, 403, "get of secrets"},
 		"watch of secrets":   {"GET", "alice", alicePath + "/api/v1/watch/secrets", nil, 403, "watch of secrets"},
 		"a change":           {"DELETE", "alice", pods, nil, 403, "deletecollection of pods"},
+		"options of a watch": {"OPTIONS", "alice", alicePath + "/api/v1/watch/pods", nil, 403, "watch of pods"},
 		"a change as watch":  {"DELETE", "alice", alicePath + "/api/v1/watch/pods", nil, 403, "watch of pods"},
 		"a command":          {"GET", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec?command=id", nil, 403, "get of pods/exec"},
 		"a command, SPDY":    {"POST", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "create of pods/exec: it has no commands"},

@@ -185,7 +185,7 @@ func Decide(mode adminv1.AccessMode, r *Request) error {
 		return refused("The mode read does not permit %s of this path.", r.Verb)
 	}
 	// The verb watch can also be in the path, whatever the method.
-	if !r.Changes() && readrules.Permits(r.Verb, r.Group, r.Resource, r.Subresource) {
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && readrules.Permits(r.Verb, r.Group, r.Resource, r.Subresource) {
 		return nil
 	}
 	if r.Verb == "create" && r.Subresource == "" && r.Namespace == "" && r.Name == "" {

@@ -92,7 +92,7 @@ var permitted = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 // only one way, whatever it decodes or cleans, and it must not be about a Secret, act in a pod, or change something.
 func FuzzForwardedRequests(f *testing.F) {
 	for _, seed := range []string{"/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/configmaps/../secrets", "/api/v1//secrets", "/api/v1/namespaces/a%2fsecrets", "/api/v1/namespaces/a/pods/b/exec",
-		"/api/v1/watch/namespaces/a/secrets", "/api/v1/proxy/nodes/n", "/api/v1/nodes/n/proxy/logs", "/version/../api/v1/secrets", "/apis/apps/v1/deployments/./x", "/api/v1/namespaces/a/secrets/",
+		"/api/v1/watch/namespaces/a/secrets", "/api/v1/watch/namespaces", "/api/v1/proxy/nodes/n", "/api/v1/nodes/n/proxy/logs", "/version/../api/v1/secrets", "/apis/apps/v1/deployments/./x", "/api/v1/namespaces/a/secrets/",
 		"/API/v1/secrets", "/api/v1/namespaces/a/pods/b/log", "/healthz/etcd", "/openapi/v3/apis/apps/v1", "/api/v1/namespaces/secrets/status", "/api/v1/namespaces/x/status/y/secrets", "\\api\\v1"} {
 		for _, method := range []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS", "get"} {
 			f.Add(method, seed, "watch=true")
