@@ -28,7 +28,8 @@ func SessionKey(id string) Key {
 	return Key{SubscriptionID: sessionPartition + strings.ToLower(id), ResourceID: "/sessions/" + id}
 }
 
-// sessionTTL returns how long a session is kept after a write: until it expires.
+// sessionTTL returns how long a session is kept after a write: until it expires. Each write stores its time as LastSeen, except for the end of
+// the session, which is kept a little longer.
 func sessionTTL(s *SessionDocument) time.Duration {
-	return max(time.Until(s.ExpirationTime), time.Second)
+	return max(s.ExpirationTime.Sub(s.LastSeen), time.Second)
 }
