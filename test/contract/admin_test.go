@@ -58,7 +58,7 @@ func TestCasesOfAdmin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
-	h := &adminFixture{t: t, region: start(t)}
+	h := &adminFixture{t: t, region: start(t), revoked: map[string]bool{}}
 	suite := httpcase.Suite{Dir: "../../admin/testdata"}
 	cases, err := suite.Load()
 	if err != nil {
@@ -76,6 +76,7 @@ func TestCasesOfAdmin(t *testing.T) {
 	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, Timeout: patience, RetryInterval: pause,
 		Headers: [][2]string{{"Content-Type", "application/json"}}}
 	for _, c := range cases {
+		h.awaitRevocations()
 		target.Variables = maps.Clone(variables)
 		target.Variables["outcome"] = string(adminv1.Succeeded)
 		if expectedFailures[c.Name] != "" {
@@ -143,6 +144,8 @@ type adminFixture struct {
 	going, kubeconfig, namespace string
 	// orphaned is the bundle without a work, and drifted the cluster without an ARM document. Both are empty until created.
 	orphaned, drifted string
+	// revoked are the elevations whose credentials are revoked.
+	revoked map[string]bool
 }
 
 func (h *adminFixture) must(err error) {
@@ -182,6 +185,32 @@ func (h *adminFixture) done(operation *adminv1.Operation, err error) *adminv1.Op
 	operation, err = h.oncall.Await(h.t.Context(), operation)
 	h.must(err)
 	return operation
+}
+
+// awaitRevocations waits until the credentials of all ended elevations are revoked. A revocation cancels the requests for other credentials of
+// its class in the same cluster, so that a case that requests one must not begin meanwhile.
+func (h *adminFixture) awaitRevocations() {
+	h.t.Helper()
+	ended, _, err := h.oncall.Elevations(h.t.Context(), adminclient.ElevationFilter{State: adminv1.ElevationEnded}, 1_000)
+	h.must(err)
+	for _, elevation := range ended {
+		if len(elevation.Credentials) == 0 || h.revoked[elevation.ID] {
+			continue
+		}
+		h.eventually("the credentials of the elevation "+elevation.ID+" are revoked", func() error {
+			current, err := h.oncall.Elevation(h.t.Context(), elevation.ID)
+			if err != nil {
+				return err
+			}
+			for _, c := range current.Credentials {
+				if c.Revocation == nil || c.Revocation.State != adminv1.RevocationRevoked {
+					return fmt.Errorf("%+v", c.Revocation)
+				}
+			}
+			return nil
+		})
+		h.revoked[elevation.ID] = true
+	}
 }
 
 // setUp creates three clusters: alpha, with a node pool and a credential; beta, with an upgrade that starts tomorrow; and one
