@@ -422,8 +422,8 @@ const (
 // engineer and none of these headers, and the audit has the request.
 func TestRequestHasCertificateOfEngineerOnly(t *testing.T) {
 	r, g, _ := ready(t, aliceSession, "alice")
-	response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/namespaces/default/pods?limit=5", "", "Audit-Id", "1", "X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "other",
-		"Forwarded", "for=192.0.2.1", "Proxy-Authorization", "Basic x", "Cookie", "session=secret", "X-Client-Cert", "pem", "X-Http-Method-Override", "DELETE", "Te", "trailers",
+	response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/namespaces/default/pods?limit=5", "", "Audit-Id", "1", "X-Remote-User", "system:admin",
+		"X-Remote-Group", "system:masters", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "other", "Forwarded", "for=192.0.2.1", "Proxy-Authorization", "Basic x", "Cookie", "session=secret", "X-Client-Cert", "pem", "X-Http-Method-Override", "DELETE", "Te", "trailers",
 		"Accept", "application/json", "User-Agent", "kubectl/1.35", "If-None-Match", "etag")
 	if response.StatusCode != http.StatusOK || body != `{"kind":"PodList"}` {
 		t.Fatalf("%d: %s", response.StatusCode, body)

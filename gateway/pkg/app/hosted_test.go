@@ -36,9 +36,9 @@ var hosted kubeapitest.Shared
 // over TLS.
 type hostedRegion struct {
 	*region
-	cluster *kubeapitest.Cluster
-	admin   *kubernetes.Clientset
-	mesh    *meshtest.Region
+	kube  *kubeapitest.Cluster
+	admin *kubernetes.Clientset
+	mesh  *meshtest.Region
 }
 
 // newHostedRegion returns a region. The authority of the API server signs the certificates of sessions, and RBAC grants readers the rights
@@ -51,8 +51,8 @@ func newHostedRegion(t *testing.T) *hostedRegion {
 	if _, err := kubeapitest.Programs(); err != nil {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
-	r := &hostedRegion{region: newRegion(t), cluster: hosted.Cluster(t), mesh: meshtest.New(t)}
-	dir := filepath.Dir(r.cluster.Kubeconfig())
+	r := &hostedRegion{region: newRegion(t), kube: hosted.Cluster(t), mesh: meshtest.New(t)}
+	dir := filepath.Dir(r.kube.Kubeconfig())
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, authority.CertificateFile), filepath.Join(dir, authority.KeyFile))
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +62,9 @@ func newHostedRegion(t *testing.T) *hostedRegion {
 		t.Fatal(err)
 	}
 	r.signer, r.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
-	r.endpoint, r.authorities = r.cluster.Server, string(authorities)
+	r.endpoint, r.authorities = r.kube.Server, string(authorities)
 	r.listen = r.mesh.Identity(mesh.GatewayAccess).PublicListener
-	config, err := clientcmd.BuildConfigFromFlags("", r.cluster.Kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", r.kube.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (r *hostedRegion) bindReaders() {
 
 // kubectl returns a command that sends the requests of an engineer through a gateway. Its user has no other configuration.
 func (r *hostedRegion) kubectl(gateway, session, token string, arguments ...string) *exec.Cmd {
-	command := exec.CommandContext(r.t.Context(), filepath.Join(r.cluster.Programs, "kubectl"), append([]string{"--server", gateway + "/sessions/" + session + "/kas", "--token", token,
+	command := exec.CommandContext(r.t.Context(), filepath.Join(r.kube.Programs, "kubectl"), append([]string{"--server", gateway + "/sessions/" + session + "/kas", "--token", token,
 		"--certificate-authority", filepath.Join(r.mesh.Identity(mesh.GatewayAccess).Dir(), mesh.CAFile)}, arguments...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull, "HOME="+r.t.TempDir())
 	return command
@@ -128,8 +128,8 @@ func (e *event) kind() string {
 
 // events returns the requests of an engineer in the audit log of the API server, by audit ID.
 func (r *hostedRegion) events(engineer string) (map[string]event, error) {
-	files, err := filepath.Glob(filepath.Join(r.cluster.AuditLogs, "*.log"))
-	if err != nil || !slices.Contains(files, filepath.Join(r.cluster.AuditLogs, managementaudit.LogName)) {
+	files, err := filepath.Glob(filepath.Join(r.kube.AuditLogs, "*.log"))
+	if err != nil || !slices.Contains(files, filepath.Join(r.kube.AuditLogs, managementaudit.LogName)) {
 		return nil, fmt.Errorf("the audit log does not exist: %w", errors.Join(err, os.ErrNotExist))
 	}
 	events := map[string]event{}

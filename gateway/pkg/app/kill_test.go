@@ -66,60 +66,60 @@ func runChild(text string) {
 	process.Run("gateway-access", options.Process, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
-// tripwire forwards TCP connections to the API server. It does something directly after it has forwarded a part of a request.
-type tripwire struct {
+// countingProxy forwards TCP connections to the API server. It calls a function directly after it has forwarded a number of parts of requests.
+type countingProxy struct {
 	address string
 	target  string
-	// left is the number of parts until then; trip is called when it becomes 0.
-	left atomic.Int64
-	trip func()
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	open map[net.Conn]bool
+	// left is the number of parts until reached is called.
+	left    atomic.Int64
+	reached func()
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	open    map[net.Conn]bool
 }
 
-func newTripwire(t *testing.T, target string) *tripwire {
+func newCountingProxy(t *testing.T, target string) *countingProxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &tripwire{address: listener.Addr().String(), target: target, open: map[net.Conn]bool{}}
-	w.wg.Go(func() {
+	p := &countingProxy{address: listener.Addr().String(), target: target, open: map[net.Conn]bool{}}
+	p.wg.Go(func() {
 		for {
 			connection, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			w.wg.Go(func() { w.serve(connection) })
+			p.wg.Go(func() { p.serve(connection) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		w.mu.Lock()
-		for connection := range w.open {
+		p.mu.Lock()
+		for connection := range p.open {
 			_ = connection.Close()
 		}
-		w.mu.Unlock()
-		w.wg.Wait()
+		p.mu.Unlock()
+		p.wg.Wait()
 	})
-	return w
+	return p
 }
 
-func (w *tripwire) serve(client net.Conn) {
-	server, err := net.Dial("tcp", w.target)
+func (p *countingProxy) serve(client net.Conn) {
+	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		_ = client.Close()
 		return
 	}
-	w.mu.Lock()
-	w.open[client], w.open[server] = true, true
-	w.mu.Unlock()
+	p.mu.Lock()
+	p.open[client], p.open[server] = true, true
+	p.mu.Unlock()
 	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.open, client)
-		delete(w.open, server)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, client)
+		delete(p.open, server)
 	}()
 	var back sync.WaitGroup
 	back.Go(func() {
@@ -135,8 +135,8 @@ func (w *tripwire) serve(client net.Conn) {
 			if _, err := server.Write(part[:n]); err != nil {
 				return
 			}
-			if w.left.Add(-1) == 0 {
-				w.trip()
+			if p.left.Add(-1) == 0 {
+				p.reached()
 			}
 		}
 		if err != nil {
@@ -145,8 +145,8 @@ func (w *tripwire) serve(client net.Conn) {
 	}
 }
 
-// killable is the program gateway-access as a process, with its environment.
-type killable struct {
+// program is gateway-access as a process, with its environment.
+type program struct {
 	*hostedRegion
 	audit  *writer.Options
 	child  string
@@ -157,8 +157,8 @@ type killable struct {
 	url     string
 }
 
-// newKillable returns the environment of the program: Cluster Service with mutual TLS, an issuer of tokens, and the keys of sessions in files.
-func newKillable(t *testing.T, r *hostedRegion, engineer string) *killable {
+// newProgram returns the program with its environment: Cluster Service with mutual TLS, an issuer of tokens, and the keys of sessions in files.
+func newProgram(t *testing.T, r *hostedRegion, engineer string) *program {
 	t.Helper()
 	identity := r.mesh.Identity(mesh.GatewayAccess)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(r.mesh.Identity(mesh.ClusterService).ServerTLS(mesh.GatewayAccess))))
@@ -194,7 +194,7 @@ func newKillable(t *testing.T, r *hostedRegion, engineer string) *killable {
 	if err := os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := &killable{hostedRegion: r, audit: audittest.Options(t)}
+	k := &program{hostedRegion: r, audit: audittest.Options(t)}
 	claims := tokens.Claims("gateway", engineer, time.Now().Add(time.Hour))
 	claims["iss"], claims["appid"] = issuer.URL, "hcpctl"
 	if k.token, err = tokens.Sign(claims); err != nil {
@@ -225,7 +225,7 @@ func newKillable(t *testing.T, r *hostedRegion, engineer string) *killable {
 }
 
 // start starts the program and waits until it serves.
-func (k *killable) start() {
+func (k *program) start() {
 	k.t.Helper()
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), childVariable+"="+k.child)
@@ -261,8 +261,8 @@ func (k *killable) start() {
 	k.url = "https://" + listens
 }
 
-// send sends a request and returns the ID of a response of the API server.
-func (k *killable) send(ctx context.Context, session, method, path, body string) (response *http.Response, err error) {
+// send sends a request of a session.
+func (k *program) send(ctx context.Context, session, method, path, body string) (response *http.Response, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, k.url+"/sessions/"+session+"/kas"+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -277,12 +277,12 @@ func (k *killable) send(ctx context.Context, session, method, path, body string)
 // have the IDs of the gateway's requests. Each change, each watch and each read of which a client got the response has its records, with the same
 // verb and object. Only a read without a response may have none. Each request that succeeded in the gateway's audit is in the API server's.
 func TestAuditSurvivesKill(t *testing.T) {
-	const session, engineer, kills = "a0000000-0000-4000-8000-0000000000d1", "survivor", 6
+	const session, engineer, kills = "a0000000-0000-4000-8000-0000000000d1", "interrupted", 6
 	r := newHostedRegion(t)
-	wire := newTripwire(t, strings.TrimPrefix(r.endpoint, "https://"))
-	r.endpoint = "https://" + wire.address
-	k := newKillable(t, r, engineer)
-	r.region.cluster(nil)
+	proxy := newCountingProxy(t, strings.TrimPrefix(r.endpoint, "https://"))
+	r.endpoint = "https://" + proxy.address
+	k := newProgram(t, r, engineer)
+	r.cluster(nil)
 	r.issue(session, r.request(session, engineer, func(v *database.AccessSessionDocument) { v.Owner.TenantID = entratest.Tenant }), 15*time.Minute)
 	var mu sync.Mutex
 	answered := map[string]string{} // the request of each response, by its ID
@@ -310,8 +310,8 @@ func TestAuditSurvivesKill(t *testing.T) {
 		if round == kills {
 			break
 		}
-		wire.trip = func() { _ = k.process.Signal(syscall.SIGKILL) }
-		wire.left.Store(int64(20 + 13*round))
+		proxy.reached = func() { _ = k.process.Signal(syscall.SIGKILL) }
+		proxy.left.Store(int64(20 + 13*round))
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		var workers sync.WaitGroup
 		for _, request := range [][3]string{

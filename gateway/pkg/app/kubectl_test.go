@@ -37,7 +37,7 @@ func (r *hostedRegion) createPod(name string) {
 func TestKubectlReads(t *testing.T) {
 	const session, engineer = "a0000000-0000-4000-8000-0000000000a1", "kubectl"
 	r := newHostedRegion(t)
-	r.region.cluster(nil)
+	r.cluster(nil)
 	r.issue(session, r.request(session, engineer, nil), 15*time.Minute)
 	r.createPod("running")
 	g := r.start()
@@ -108,7 +108,7 @@ func TestKubectlReads(t *testing.T) {
 // session, and no other one does. Further commands get the reason.
 func TestKubectlWatchEnds(t *testing.T) {
 	r := newHostedRegion(t)
-	r.region.cluster(nil)
+	r.cluster(nil)
 	var credential *clusterservicev1.BreakGlassCredential
 	ways := []struct {
 		session string
@@ -133,7 +133,7 @@ func TestKubectlWatchEnds(t *testing.T) {
 		}, "its certificate or its elevation has expired"},
 		{"a0000000-0000-4000-8000-0000000000b4", nil, "its certificate or its elevation has expired"},
 		{"a0000000-0000-4000-8000-0000000000b5", func(string) {
-			r.region.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
+			r.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
 		}, "the cluster is being deleted"},
 	}
 	g := r.start()

@@ -100,7 +100,7 @@ func TestReadIsNeverLaxerThanRBAC(t *testing.T) {
 	const session, engineer = "a0000000-0000-4000-8000-0000000000c1", "oracle"
 	r := newHostedRegion(t)
 	r.listen = nil
-	r.region.cluster(nil)
+	r.cluster(nil)
 	r.issue(session, r.request(session, engineer, nil), 15*time.Minute)
 	g := r.start()
 	g.await(session, database.AccessSessionReady)
@@ -160,7 +160,7 @@ func TestReadIsNeverLaxerThanRBAC(t *testing.T) {
 // reader returns a direct client of the API server with the identity of an engineer's session.
 func (r *hostedRegion) reader(engineer string) kubernetes.Interface {
 	r.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", r.cluster.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, adminv1.LevelReader.Organization()))
+	config, err := clientcmd.BuildConfigFromFlags("", r.kube.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, adminv1.LevelReader.Organization()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
