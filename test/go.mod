@@ -108,6 +108,7 @@ require (
 	github.com/grafana/grafana-foundation-sdk/go v0.0.12 // indirect
 	github.com/grafana/regexp v0.0.0-20240518133315-a468a5bfb3bc // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
+	github.com/hcpmesh/hcpmesh/gateway v0.0.0
 	github.com/hcpmesh/hcpmesh/monitor v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator v0.0.0 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
@@ -216,5 +217,7 @@ replace github.com/hcpmesh/hcpmesh/maestro => ../maestro
 replace github.com/hcpmesh/hcpmesh/hypershift => ../hypershift
 
 replace github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator => ../tooling/eventgrid-emulator
+
+replace github.com/hcpmesh/hcpmesh/gateway => ../gateway
 
 replace github.com/hcpmesh/hcpmesh/monitor => ../monitor

@@ -24,6 +24,7 @@ import (
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"sigs.k8s.io/yaml"
@@ -265,6 +266,7 @@ var deployedPrograms = map[string][]string{
 	"frontend":           {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"gateway-access":     {"gateway/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
@@ -285,10 +287,9 @@ var byChart = map[string]string{
 }
 
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
-// The charts do not set --prometheus-url and the flags of the portal yet, and there is no chart of the
-// session gateway yet.
+// The charts do not set --prometheus-url and the flags of the portal yet.
 var atDefault = []string{
-	"gateway-url", "gateway-key-file", "sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope",
+	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope",
 	"portal-listen", "portal-url", "portal-client-id", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "portal-region",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
@@ -381,6 +382,11 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 			})
 			accept(t, "admin", flags, func(set *flag.FlagSet) func() error {
 				o := &adminapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			accept(t, "gateway-access", flags, func(set *flag.FlagSet) func() error {
+				o := &gatewayapp.Options{}
 				o.AddFlags(set)
 				return o.Validate
 			})

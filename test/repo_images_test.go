@@ -15,7 +15,6 @@ var programsWithoutImage = map[string]string{
 	"dev-infrastructure/installation/cmd/kubernetes-region": "runs in a checkout",
 	"dev-infrastructure/kubernetes/cmd/kubernetes-node":     "starts the nodes on which images run",
 	"dev-infrastructure/kubernetes/cmd/pause":               "the nodes import it before they can pull images",
-	"gateway/cmd/gateway-access":                            "runs only in local regions: it has no chart yet",
 	"hypershift/cmd/log-forwarder":                          "runs in local regions; it has no chart yet",
 	"tooling/charts/cmd/charts":                             "runs in a checkout",
 	"tooling/configure/cmd/configure":                       "runs in a checkout",

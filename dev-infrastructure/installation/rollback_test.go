@@ -22,8 +22,8 @@ import (
 // checkoutParts are the files and folders of a checkout that the program rollout reads.
 var checkoutParts = []string{"go.work", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts",
 	"admin/pipeline.yaml", "admin/deploy", "backend/pipeline.yaml", "backend/deploy", "cluster-service/pipeline.yaml", "cluster-service/deploy", "frontend/pipeline.yaml",
-	"frontend/deploy", "hypershift/pipeline.yaml", "hypershift/deploy", "maestro/agent/deploy", "maestro/server/deploy",
-	"monitor/pipeline.yaml", "monitor/deploy"}
+	"frontend/deploy", "gateway/pipeline.yaml", "gateway/deploy", "hypershift/pipeline.yaml", "hypershift/deploy", "maestro/agent/deploy", "maestro/server/deploy",
+	"monitor/pipeline.yaml", "monitor/deploy", "monitor/inside"}
 
 // copyCheckout makes the pipelines use a copy of the checkout, which a test can change.
 func (p *pipelines) copyCheckout() {

@@ -75,7 +75,7 @@ const customerClass = "BREAK_GLASS_CLASS_CUSTOMER"
 // Rules returns the authorization table of a region. A change of it changes who can do what: the tests of the servers record
 // the outcome of each method for each workload in their golden files.
 func Rules() []Rule {
-	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), adminRules(), brokerRules())
+	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), adminRules(), gatewayRules(), brokerRules())
 }
 
 // clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, monitor and the session gateway to watch,

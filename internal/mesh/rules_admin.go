@@ -65,3 +65,9 @@ func elevation(method, suffix string) string {
 func engineers(condition Condition) []Grant {
 	return []Grant{{Client: Engineers, Condition: condition}}
 }
+
+// gatewayRules allows engineers every path of the session gateway, which checks the token, the session and the request itself: a session needs
+// the role operator and an elevation.
+func gatewayRules() []Rule {
+	return httpRules(GatewayAccess, engineers(Condition{Role: operator, Elevated: true}), Unrouted)
+}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ import (
 	clusterserviceapp "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
+	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
@@ -49,6 +51,7 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		"frontend":       func(set *flag.FlagSet) func() error { o := &frontendapp.Options{}; o.AddFlags(set); return o.Validate },
 		"backend":        func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
 		"admin":          func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
+		"gateway-access": func(set *flag.FlagSet) func() error { o := &gatewayapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },
 		"cluster-service": func(set *flag.FlagSet) func() error {
@@ -458,4 +461,27 @@ func serves(t *testing.T, objects chart.Objects, port int32) bool {
 		}
 	}
 	return false
+}
+
+// TestAuditorsMayStoreRecords compares the programs with an audit queue with the identities that the infrastructure lets append to the storage
+// of audit records.
+func TestAuditorsMayStoreRecords(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(charttest.Root(t), "dev-infrastructure/azure/region/audit.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`auditors += toset\(\[([^\]]*)\]\)`).FindSubmatch(text)
+	if match == nil {
+		t.Fatal("the template has no list of auditors")
+	}
+	var want []string
+	for _, w := range workload.All() {
+		if w.Audit {
+			want = append(want, strconv.Quote(string(w.Peer)))
+		}
+	}
+	slices.Sort(want)
+	if got := string(match[1]); got != strings.Join(want, ", ") {
+		t.Errorf("the template has the auditors %s, the charts have %s", got, strings.Join(want, ", "))
+	}
 }

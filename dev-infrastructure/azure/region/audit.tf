@@ -4,7 +4,7 @@
 locals {
   witness_group = "/subscriptions/${var.config.subscriptions.global}/resourceGroups/${var.config.resourceGroups.region}-witness"
   # Writers of audit records. The sink permits them to append and to read, and nothing else.
-  auditors   = toset(["admin", "backend", "cluster-service"])
+  auditors   = toset(["admin", "backend", "cluster-service", "frontend", "gateway-access", "maestro-server"])
   append_id  = uuidv5("url", "${local.group}/append")
   containers = "Microsoft.Storage/storageAccounts/blobServices/containers"
 }

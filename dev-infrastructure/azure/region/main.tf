@@ -10,6 +10,7 @@ locals {
     "frontend"        = var.config.frontend.managedIdentity
     "backend"         = var.config.backend.managedIdentity
     "admin"           = var.config.admin.managedIdentity
+    "gateway-access"  = var.config.gatewayAccess.managedIdentity
     "monitor"         = var.config.monitor.managedIdentity
     "cluster-service" = var.config.clusterService.managedIdentity
     "maestro-server"  = var.config.maestro.server.managedIdentity

@@ -73,12 +73,13 @@ module "cluster" {
   )
 }
 
+# The session gateway has a name of its own at the gateway of admin.
 resource "azapi_resource" "name" {
-  for_each  = { arm = var.config.ingress.arm.host, admin = var.config.ingress.admin.host }
+  for_each  = { arm = var.config.ingress.arm.host, admin = var.config.ingress.admin.host, access = var.config.ingress.access.host }
   type      = local.types.dnsA
   parent_id = local.region.zone.id
   name      = trimsuffix(each.value, ".${var.config.dns.zone}")
-  body      = { properties = { TTL = 300, ARecords = [{ ipv4Address = azapi_resource.address[each.key].output.properties.ipAddress }] } }
+  body      = { properties = { TTL = 300, ARecords = [{ ipv4Address = azapi_resource.address[each.key == "arm" ? "arm" : "admin"].output.properties.ipAddress }] } }
 }
 
 # The service accounts of the services, and those that provision and migrate the databases, may use their identities.

@@ -15,15 +15,20 @@ import (
 
 // StartIngress serves admin on loopback, with a certificate for the name of its ingress and for 127.0.0.1, and returns the address.
 func (s *Services) StartIngress() (address string, err error) {
+	return s.startRoute("admin", mesh.Admin, "8444")
+}
+
+// startRoute serves the pods of a program on loopback, with a certificate for the host of a part of the key ingress, and returns the address.
+func (s *Services) startRoute(key string, program mesh.Peer, port string) (address string, err error) {
 	r := s.settings()
-	host := r.text("ingress", "admin", "host")
+	host := r.text("ingress", key, "host")
 	if r.err != nil {
 		return "", r.err
 	}
-	return s.serveGateway(mesh.Admin, "8444", host, &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: "admin.admin.svc"})
+	return s.serveGateway(program, port, host, &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: fmt.Sprintf("%s.%s.svc", program, program)})
 }
 
-// Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: that of admin's ingress, and those of the API servers of
+// Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: those of admin and of the session gateway, and those of the API servers of
 // hosted clusters, in the DNS zone of the clusters and on their management cluster. It connects to nothing else. Pods of the region reach
 // the API servers through it, too, under the names of the zone.
 type Proxy struct {
@@ -31,10 +36,10 @@ type Proxy struct {
 	URL string
 	// Admin is the address of admin on loopback.
 	Admin string
-	// adminHost is the name of admin's ingress.
-	adminHost string
-	services  *Services
-	zone      string
+	// access is the address of the session gateway on loopback. adminHost and accessHost are the names of both at the ingress.
+	access, adminHost, accessHost string
+	services                      *Services
+	zone                          string
 	// ended is done, and tunnels are no more, when the services are closed.
 	ended   context.Context
 	tunnels sync.WaitGroup
@@ -45,15 +50,18 @@ type Proxy struct {
 	management *Services
 }
 
-// StartProxy serves admin on loopback, an HTTP proxy to it, and the API servers of hosted clusters in the cluster of the region.
+// StartProxy serves admin and the session gateway on loopback, an HTTP proxy to it, and the API servers of hosted clusters in the cluster of the region.
 func (s *Services) StartProxy(ctx context.Context) (*Proxy, error) {
 	r := s.settings()
-	p := &Proxy{services: s, adminHost: r.text("ingress", "admin", "host"), zone: r.text("dns", "clustersZone")}
+	p := &Proxy{services: s, adminHost: r.text("ingress", "admin", "host"), accessHost: r.text("ingress", "access", "host"), zone: r.text("dns", "clustersZone")}
 	if r.err != nil {
 		return nil, r.err
 	}
 	var err error
 	if p.Admin, err = s.StartIngress(); err != nil {
+		return nil, err
+	}
+	if p.access, err = s.startRoute("access", mesh.GatewayAccess, "8446"); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,6 +126,8 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 	switch record, isCluster := strings.CutSuffix(host, "."+p.zone); {
 	case host == p.adminHost && port == "443":
 		return (&net.Dialer{}).DialContext(ctx, "tcp", p.Admin)
+	case host == p.accessHost && port == "443":
+		return (&net.Dialer{}).DialContext(ctx, "tcp", p.access)
 	case isCluster && azure != nil:
 		name, err := azure.resolve(ctx, record)
 		if err != nil {
@@ -127,7 +137,7 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 	case management != nil && isHosted(host):
 		return management.dialHosted(ctx, host)
 	}
-	return nil, fmt.Errorf("this proxy connects to admin and to the API servers of hosted clusters only, and not to %s", address)
+	return nil, fmt.Errorf("this proxy connects to admin, to the session gateway and to the API servers of hosted clusters only, and not to %s", address)
 }
 
 // isHosted reports whether a name is that of the Service of a hosted API server on its management cluster.

@@ -19,5 +19,8 @@ istio: ingress-{{ . }}
 {{/* Seconds before SIGTERM. Azure's load balancer needs two failed probes, with 5 seconds between them, to stop sending connections. */}}
 {{- define "ingress.preStop" -}}15{{- end }}
 
-{{/* Seconds after SIGTERM, in which Envoy finishes its requests. A request has at most 60 seconds. */}}
+{{/*
+Seconds after SIGTERM, in which Envoy finishes its requests. A request has at most 60 seconds. A stream of the session gateway that lasts
+longer breaks off, and its client starts it again.
+*/}}
 {{- define "ingress.drain" -}}60{{- end }}

@@ -27,23 +27,32 @@ type Token struct {
 	Audience string `json:"audience"`
 }
 
-// Gateway is a gateway of the service cluster, with the program behind it.
-type Gateway struct {
-	Host     string   `json:"host"`
-	Identity Identity `json:"identity"`
-	// Certificate is a certificate in Vault, and the name of the Secret into which the secrets store driver copies it.
+// Route is a host of a gateway, with the program to which the gateway sends the requests for it.
+type Route struct {
+	Name string `json:"name"`
+	Host string `json:"host"`
+	// Certificate is a certificate in the vault of the gateway, and the name of the Secret into which the secrets store driver copies it.
 	Certificate string `json:"certificate"`
-	Vault       string `json:"vault"`
 	// Service is the name of the program, of its Service and of its namespace. Port is the port of the Service.
 	Service string `json:"service"`
 	Port    int32  `json:"port"`
+	// Streams is true if a response may last longer than the time that other requests have.
+	Streams bool `json:"streams"`
+}
+
+// Gateway is a gateway of the service cluster, with the programs behind it.
+type Gateway struct {
+	Routes   []Route  `json:"routes"`
+	Identity Identity `json:"identity"`
+	// Vault has the certificates of the routes.
+	Vault string `json:"vault"`
 	// Address is the name of the public address, in the resource group ResourceGroup.
 	Address       string `json:"address"`
 	ResourceGroup string `json:"resourceGroup"`
 	// ServiceTags and Ranges are the sources of connections. Without any, the gateway has no address.
 	ServiceTags []string `json:"serviceTags"`
 	Ranges      []string `json:"ranges"`
-	// Token is nil if the program behind the gateway does not verify tokens itself, Check if no service checks the requests.
+	// Token is nil if the programs behind the gateway do not verify tokens themselves, Check if no service checks the requests.
 	Token *Token `json:"token,omitempty"`
 	Check *Check `json:"check,omitempty"`
 }
@@ -60,6 +69,10 @@ func meshValues(c *computation) any {
 // ingressValues returns the gateways. MISE checks requests of ARM where the frontend relies on it.
 func ingressValues(c *computation) any {
 	arm, admin := c.gateway(workload.ARMGateway, mesh.Frontend, "frontend"), c.gateway(workload.AdminGateway, mesh.Admin, "admin")
+	// Watches and followed logs last as long as their sessions.
+	access := c.route("access", mesh.GatewayAccess)
+	access.Streams = true
+	admin.Routes = append(admin.Routes, access)
 	arm.ServiceTags, arm.Check = []string{armSource}, c.check()
 	if sources := c.target.Configuration.Get("ingress", "admin", "sources"); sources != nil {
 		for _, item := range sources.Items {
@@ -80,13 +93,11 @@ func ingressValues(c *computation) any {
 	}
 }
 
-// gateway returns a gateway without its sources. key is that of the program behind it.
+// gateway returns a gateway without its sources, with one route to a program. key is that of the program.
 func (c *computation) gateway(name string, peer mesh.Peer, key string) *Gateway {
-	w, _ := workload.Find(peer)
 	c.workload = workload.Workload{Key: []string{"ingress", name}}
 	g := &Gateway{
-		Host: c.own("host"), Identity: c.identity("managedIdentity"), Certificate: c.own("certificate", "name"), Vault: c.text("keyVaults", "service"),
-		Service: string(peer), Port: w.Ports[mesh.HTTP].Number,
+		Routes: []Route{c.route(name, peer)}, Identity: c.identity("managedIdentity"), Vault: c.text("keyVaults", "service"),
 		Address: c.text("serviceCluster", "name") + "-" + name, ResourceGroup: c.text("resourceGroups", "serviceCluster"),
 		ServiceTags: []string{}, Ranges: []string{},
 	}
@@ -94,6 +105,15 @@ func (c *computation) gateway(name string, peer mesh.Peer, key string) *Gateway 
 		g.Token = &Token{Issuer: c.text(key, "authentication", "issuer"), Audience: c.text(key, "authentication", "audience")}
 	}
 	return g
+}
+
+// route returns the route with a name to a program. The key of the configuration has the same name.
+func (c *computation) route(name string, peer mesh.Peer) Route {
+	w, _ := workload.Find(peer)
+	return Route{
+		Name: name, Host: c.text("ingress", name, "host"), Certificate: c.text("ingress", name, "certificate", "name"),
+		Service: string(peer), Port: w.Ports[mesh.HTTP].Number,
+	}
 }
 
 // check returns MISE, if the frontend relies on it.

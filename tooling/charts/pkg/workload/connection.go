@@ -10,7 +10,8 @@ import (
 // GatewayNamespace has the ingress gateways. That of ARM takes the place of the ARM front door of a local region.
 const GatewayNamespace = "ingress"
 
-// The service accounts of the gateways: one sends the requests of ARM to the frontend, the other one those of engineers to admin.
+// The service accounts of the gateways: one sends the requests of ARM to the frontend, the other one those of engineers to admin and to
+// the session gateway.
 const (
 	ARMGateway   = "arm"
 	AdminGateway = "admin"
@@ -24,7 +25,7 @@ func (w Workload) Gateway() string {
 	switch w.Peer {
 	case mesh.Frontend:
 		return ARMGateway
-	case mesh.Admin:
+	case mesh.Admin, mesh.GatewayAccess:
 		return AdminGateway
 	}
 	return ""

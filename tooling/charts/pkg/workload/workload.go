@@ -46,6 +46,7 @@ func All() []Workload {
 		{Peer: mesh.Frontend, Folder: "frontend/deploy", Key: []string{"frontend"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8443}}},
 		{Peer: mesh.Backend, Folder: "backend/deploy", Key: []string{"backend"}, Audit: true},
 		{Peer: mesh.Admin, Folder: "admin/deploy", Key: []string{"admin"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8444}}},
+		{Peer: mesh.GatewayAccess, Folder: "gateway/deploy", Key: []string{"gatewayAccess"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8446}}},
 		{Peer: mesh.Monitor, Folder: "monitor/deploy", Key: []string{"monitor"}},
 		{Peer: mesh.ClusterService, Folder: "cluster-service/deploy", Key: []string{"clusterService"}, Audit: true, Migration: true,
 			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8443}}},

@@ -133,7 +133,11 @@ func (e *environment) sessionKubeconfig(session *adminv1.AccessSession) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return credential.PluginKubeconfig(session.Cluster.UID, session.URL, authority, program, arguments)
+	kubeconfig, err := credential.PluginKubeconfig(session.Cluster.UID, session.URL, authority, program, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return credential.WithProxy(kubeconfig, e.hostedProxy(e.admin.Endpoint))
 }
 
 func (e *environment) accessToken() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 func main() {
 	flags := flag.NewFlagSet("mesh-policies", flag.ExitOnError)
 	options := policy.Options{
-		Workloads: []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
+		Workloads: []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
 	}
 	flags.StringVar(&options.TrustDomain, "trust-domain", "", "trust `domain` of the workloads' certificates")
 	flags.StringVar(&options.ARMGateway.Namespace, "gateway-namespace", "ingress", "`namespace` of the ingress gateways")

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden file")
 func options() policy.Options {
 	return policy.Options{
 		TrustDomain:         "eastus.prod.public.hcpmesh",
-		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
+		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
 		ARMGateway:          policy.ServiceAccount{Namespace: "ingress", Name: "arm"},
 		AdminGateway:        policy.ServiceAccount{Namespace: "ingress", Name: "admin"},
 		OperationsPort:      9090,

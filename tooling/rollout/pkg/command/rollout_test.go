@@ -175,7 +175,7 @@ func TestExplanationsAreGatesOfTheLastService(t *testing.T) {
 				}
 			}
 			visit(s)
-			for _, name := range []string{"maestro-agent", "maestro-server", "cluster-service", "backend", "admin", "monitor", "frontend"} {
+			for _, name := range []string{"maestro-agent", "maestro-server", "cluster-service", "backend", "admin", "gateway-access", "monitor", "frontend"} {
 				if !earlier[name] {
 					t.Errorf("%s has a gate that needs %s, which may be deployed later", s.ID(), name)
 				}
