@@ -108,6 +108,9 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"a production without zones":       {"clouds/public/prod/westus3.yaml", "availabilityZones: [\"1\"]", "breaks the rule production-zones"},
 		"keys of two modes":                {"clouds/public/int.yaml", "frontend: {authentication: {mode: token}}", "frontend.authentication.audience: is required"},
 		"admin from everywhere":            {"clouds/public/int.yaml", "ingress: {admin: {sources: [\"0.0.0.0/0\"]}}", "ingress.admin.sources: breaks the rule admin-sources"},
+		"a portal without its certificate": {"clouds/public/int.yaml", "pipelines: {without: [region/certificate-portal]}", "admin.portal: breaks the rule portal-complete"},
+		"a portal that admin refuses":      {"clouds/public/int/uksouth.yaml", "admin: {authentication: {clientIds: [d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa]}}", "admin.portal: breaks the rule portal-application"},
+		"sessions at the origin of admin":  {"clouds/public/int.yaml", "gatewayAccess: {endpoint: \"https://${ingress.admin.host}\"}", "clouds/public/int.yaml:LAST: gatewayAccess.endpoint: breaks the rule gateway-access-endpoint"},
 		"a release without a mirror":       {"clouds/public/int.yaml", "registry: {releases: [\"quay.io/other/release@sha256:" + strings.Repeat("a", 64) + "\"]}", "clouds/public/int.yaml:LAST: registry.releases: breaks the rule release-has-mirror"},
 		"a part of Azure's left out":       {"clouds/public/int.yaml", "pipelines: {without: [admin]}", "clouds/public/int.yaml:LAST: pipelines.without: breaks the rule pipelines-complete"},
 		"a part of a region left out":      {"clouds/public/int/uksouth.yaml", "pipelines: {without: [admin]}", "pipelines.without: may be set for an environment and outside of it, but not for a region"},
@@ -287,10 +290,10 @@ var byChart = map[string]string{
 }
 
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
-// The charts do not set --prometheus-url and the flags of the portal yet.
+// The charts do not set --prometheus-url yet, and --portal-listen only where the configuration has the portal.
 var atDefault = []string{
 	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope",
-	"portal-listen", "portal-url", "portal-client-id", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "portal-region",
+	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
@@ -457,6 +460,9 @@ func accept(t *testing.T, program string, flags map[string]map[string]string, de
 		if set.Lookup(name) != nil {
 			arguments = append(arguments, "--"+name+"="+value)
 		}
+	}
+	if flags[program]["portal-url"] != "" {
+		arguments = append(arguments, "--portal-listen=0.0.0.0:8447")
 	}
 	slices.Sort(arguments)
 	if err := errors.Join(set.Parse(arguments), validate()); err != nil {

@@ -67,7 +67,7 @@ func engineers(condition Condition) []Grant {
 }
 
 // gatewayRules allows engineers every path of the session gateway, which checks the token, the session and the request itself: a session needs
-// the role operator and an elevation.
+// the role operator and an elevation. It allows them every path of the portal, which needs a session, and calls admin with the engineer's token.
 func gatewayRules() []Rule {
-	return httpRules(GatewayAccess, engineers(Condition{Role: operator, Elevated: true}), Unrouted)
+	return slices.Concat(httpRules(GatewayAccess, engineers(Condition{Role: operator, Elevated: true}), Unrouted), httpRules(Portal, engineers(Condition{Role: reader}), Unrouted))
 }

@@ -73,9 +73,9 @@ module "cluster" {
   )
 }
 
-# The session gateway has a name of its own at the gateway of admin.
+# The session gateway and the portal have names of their own at the gateway of admin.
 resource "azapi_resource" "name" {
-  for_each  = { arm = var.config.ingress.arm.host, admin = var.config.ingress.admin.host, access = var.config.ingress.access.host }
+  for_each  = { for purpose in ["arm", "admin", "access", "portal"] : purpose => var.config.ingress[purpose].host if can(var.config.ingress[purpose].host) }
   type      = local.types.dnsA
   parent_id = local.region.zone.id
   name      = trimsuffix(each.value, ".${var.config.dns.zone}")

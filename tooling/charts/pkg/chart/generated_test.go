@@ -19,10 +19,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
 )
 
+// portalPort returns the port of the SRE portal.
+func portalPort(t *testing.T) uint16 {
+	t.Helper()
+	admin, ok := workload.Find(mesh.Admin)
+	if !ok || admin.Portal == nil {
+		t.Fatal("admin has no port of the portal")
+	}
+	return uint16(admin.Portal.Number)
+}
+
 // TestPoliciesOfMeshAreCurrent compares the Istio objects of the chart mesh with the authorization table.
 func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 	options := policy.Options{
-		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, MonitoringNamespace: workload.MonitoringNamespace,
+		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, PortalPort: portalPort(t), MonitoringNamespace: workload.MonitoringNamespace,
 		ARMGateway:   policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.ARMGateway},
 		AdminGateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.AdminGateway},
 	}

@@ -124,7 +124,7 @@ func (s *server) applyWorkloads(t *testing.T, targets []values.Target) {
 			"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}}}))
 	}
 	need(object("Namespace", "", "monitoring", nil, nil))
-	for _, name := range []string{"ingress-access", "ingress-admin", "ingress-arm"} {
+	for _, name := range []string{"ingress-access", "ingress-admin", "ingress-arm", "ingress-portal"} {
 		secret := object("Secret", workload.GatewayNamespace, name, nil, nil)
 		secret.Object["stringData"] = certificate(t)
 		need(secret)

@@ -69,10 +69,16 @@ func meshValues(c *computation) any {
 // ingressValues returns the gateways. MISE checks requests of ARM where the frontend relies on it.
 func ingressValues(c *computation) any {
 	arm, admin := c.gateway(workload.ARMGateway, mesh.Frontend, "frontend"), c.gateway(workload.AdminGateway, mesh.Admin, "admin")
-	// Watches and followed logs last as long as their sessions.
+	// Watches and followed logs last as long as their sessions. The portal limits its responses itself, as it sends events to pages.
 	access := c.route("access", mesh.GatewayAccess)
 	access.Streams = true
 	admin.Routes = append(admin.Routes, access)
+	if c.hasPortal() {
+		portal := c.route("portal", mesh.Admin)
+		w, _ := workload.Find(mesh.Admin)
+		portal.Port, portal.Streams = w.Portal.Number, true
+		admin.Routes = append(admin.Routes, portal)
+	}
 	arm.ServiceTags, arm.Check = []string{armSource}, c.check()
 	if sources := c.target.Configuration.Get("ingress", "admin", "sources"); sources != nil {
 		for _, item := range sources.Items {
@@ -115,6 +121,9 @@ func (c *computation) route(name string, peer mesh.Peer) Route {
 		Service: string(peer), Port: w.Ports[mesh.HTTP].Number,
 	}
 }
+
+// hasPortal reports whether the region has the SRE portal.
+func (c *computation) hasPortal() bool { return c.target.Configuration.Get("admin", "portal") != nil }
 
 // check returns MISE, if the frontend relies on it.
 func (c *computation) check() *Check {

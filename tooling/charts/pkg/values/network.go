@@ -59,7 +59,9 @@ func (c *computation) network(v *Values, rules []mesh.Rule) Network {
 	for _, client := range c.workload.Clients(rules) {
 		var names []string
 		for _, port := range client.Ports {
-			names = append(names, port.Name)
+			if c.workload.Portal == nil || port != *c.workload.Portal || c.hasPortal() {
+				names = append(names, port.Name)
+			}
 		}
 		n.Clients = append(n.Clients, Client{client.Namespace, names})
 	}

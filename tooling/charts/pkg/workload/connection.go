@@ -44,11 +44,17 @@ type Connection struct {
 func (w Workload) Clients(rules []mesh.Rule) []Connection {
 	var found connections
 	for _, rule := range rules {
-		if port, ok := w.Ports[rule.Protocol]; ok && rule.Server == w.Peer {
-			for _, grant := range rule.Clients {
-				for _, namespace := range namespacesOf(grant.Client) {
-					found.add(namespace, port)
-				}
+		port, ok := w.Ports[rule.Protocol]
+		ok = ok && rule.Server == w.Peer
+		if rule.Server == mesh.Portal && w.Portal != nil {
+			port, ok = *w.Portal, true
+		}
+		if !ok {
+			continue
+		}
+		for _, grant := range rule.Clients {
+			for _, namespace := range namespacesOf(grant.Client) {
+				found.add(namespace, port)
 			}
 		}
 	}

@@ -27,6 +27,8 @@ type Workload struct {
 	Audit, Migration bool
 	// Ports are the ports of the authorization table's protocols, named as in the chart.
 	Ports map[mesh.Protocol]Port
+	// Portal is the port of the SRE portal, the server mesh.Portal of the table. Only admin has it, and only where the configuration has its part.
+	Portal *Port
 	// program is the name of the program if it is not that of the peer.
 	program string
 }
@@ -45,7 +47,7 @@ func All() []Workload {
 	return []Workload{
 		{Peer: mesh.Frontend, Folder: "frontend/deploy", Key: []string{"frontend"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8443}}},
 		{Peer: mesh.Backend, Folder: "backend/deploy", Key: []string{"backend"}, Audit: true},
-		{Peer: mesh.Admin, Folder: "admin/deploy", Key: []string{"admin"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8444}}},
+		{Peer: mesh.Admin, Folder: "admin/deploy", Key: []string{"admin"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8444}}, Portal: &Port{"portal", 8447}},
 		{Peer: mesh.GatewayAccess, Folder: "gateway/deploy", Key: []string{"gatewayAccess"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8446}}},
 		{Peer: mesh.Monitor, Folder: "monitor/deploy", Key: []string{"monitor"}},
 		{Peer: mesh.ClusterService, Folder: "cluster-service/deploy", Key: []string{"clusterService"}, Audit: true, Migration: true,

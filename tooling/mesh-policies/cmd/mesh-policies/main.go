@@ -22,14 +22,15 @@ func main() {
 	flags.StringVar(&options.AdminGateway.Name, "admin-gateway", "admin", "service `account` of the ingress gateway of engineers")
 	flags.StringVar(&options.MonitoringNamespace, "monitoring-namespace", "monitoring", "`namespace` of the Prometheus that reads /metrics")
 	operations := flags.Int("operations-port", 9090, "`port` of the workloads with /metrics")
+	portal := flags.Int("portal-port", 8447, "`port` of the SRE portal, a listener of admin")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
-	if err := run(flags.Args(), *operations, options); err != nil {
+	if err := run(flags.Args(), *operations, *portal, options); err != nil {
 		fmt.Fprintln(os.Stderr, "mesh-policies: "+err.Error())
 		os.Exit(1)
 	}
 }
 
-func run(arguments []string, operations int, options policy.Options) error {
+func run(arguments []string, operations, portal int, options policy.Options) error {
 	if len(arguments) > 0 {
 		return fmt.Errorf("unexpected argument %q", arguments[0])
 	}
@@ -39,7 +40,10 @@ func run(arguments []string, operations int, options policy.Options) error {
 	if operations < 1 || operations > math.MaxUint16 {
 		return fmt.Errorf("--operations-port %d is not a port: it must be 1 to %d", operations, math.MaxUint16)
 	}
-	options.OperationsPort = uint16(operations)
+	if portal < 1 || portal > math.MaxUint16 || portal == operations {
+		return fmt.Errorf("--portal-port %d is not a port besides --operations-port: it must be 1 to %d", portal, math.MaxUint16)
+	}
+	options.OperationsPort, options.PortalPort = uint16(operations), uint16(portal)
 	options.AdminGateway.Namespace = options.ARMGateway.Namespace
 	objects, err := policy.Render(mesh.Rules(), options)
 	if err != nil {

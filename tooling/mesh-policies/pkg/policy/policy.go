@@ -29,6 +29,8 @@ type Options struct {
 	// ARMGateway is the service account of the ingress gateway that takes the place of the ARM front door of a local region, and AdminGateway
 	// that of the gateway that sends the requests of engineers. The servers authorize engineers by token.
 	ARMGateway, AdminGateway ServiceAccount
+	// PortalPort is the port of the SRE portal, which is a listener of admin. The calls of the table to admin use other ports.
+	PortalPort uint16
 	// OperationsPort is the port of every workload with /metrics, /healthz and /readyz. The calls of the table use other ports.
 	OperationsPort uint16
 	// MonitoringNamespace is the namespace of the Prometheus that reads /metrics.
@@ -49,7 +51,7 @@ func (s ServiceAccount) missing() bool { return s.Namespace == "" || s.Name == "
 func (o Options) validate() error {
 	missing := map[string]bool{
 		"TrustDomain": o.TrustDomain == "", "Workloads": len(o.Workloads) == 0, "ARMGateway": o.ARMGateway.missing(), "AdminGateway": o.AdminGateway.missing(),
-		"OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
+		"PortalPort": o.PortalPort == 0, "OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if missing[name] {
@@ -78,9 +80,20 @@ func Render(rules []mesh.Rule, options Options) ([]runtime.Object, error) {
 	}
 	var objects []runtime.Object
 	for _, workload := range options.Workloads {
-		calls, err := allowedCalls(workload, rules, options)
+		scope := ports{not: []string{port(options.OperationsPort)}}
+		if workload == mesh.Admin {
+			scope.not = append(scope.not, port(options.PortalPort))
+		}
+		calls, err := allowedCalls(workload, rules, scope, options)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", workload, err)
+		}
+		if workload == mesh.Admin {
+			pages, err := allowedCalls(mesh.Portal, rules, ports{only: []string{port(options.PortalPort)}}, options)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", mesh.Portal, err)
+			}
+			calls = append(calls, pages...)
 		}
 		objects = append(objects,
 			&security.PeerAuthentication{
@@ -101,9 +114,12 @@ func Render(rules []mesh.Rule, options Options) ([]runtime.Object, error) {
 	return objects, nil
 }
 
-// allowedCalls returns one rule for each set of clients, so that a policy reads like the table.
-func allowedCalls(workload mesh.Peer, rules []mesh.Rule, options Options) ([]*securityapi.Rule, error) {
-	rules = slices.DeleteFunc(slices.Clone(rules), func(r mesh.Rule) bool { return r.Server != workload })
+// ports limits calls to the ports in only, or to those that are not in not.
+type ports struct{ only, not []string }
+
+// allowedCalls returns one rule for each set of clients of a server, so that a policy reads like the table.
+func allowedCalls(server mesh.Peer, rules []mesh.Rule, scope ports, options Options) ([]*securityapi.Rule, error) {
+	rules = slices.DeleteFunc(slices.Clone(rules), func(r mesh.Rule) bool { return r.Server != server })
 	// operations maps the principals of a set of clients, separated by spaces, to what they may call.
 	operations := map[string][]*securityapi.Operation{}
 	skip, err := redundant(rules, options)
@@ -127,7 +143,7 @@ func allowedCalls(workload mesh.Peer, rules []mesh.Rule, options Options) ([]*se
 	for _, principals := range slices.Sorted(maps.Keys(operations)) {
 		call := &securityapi.Rule{From: []*securityapi.Rule_From{{Source: &securityapi.Source{Principals: strings.Fields(principals)}}}}
 		for _, operation := range operations[principals] {
-			operation.NotPorts = []string{port(options.OperationsPort)}
+			operation.Ports, operation.NotPorts = scope.only, scope.not
 			call.To = append(call.To, &securityapi.Rule_To{Operation: operation})
 		}
 		calls = append(calls, call)

@@ -26,6 +26,7 @@ func options() policy.Options {
 		ARMGateway:          policy.ServiceAccount{Namespace: "ingress", Name: "arm"},
 		AdminGateway:        policy.ServiceAccount{Namespace: "ingress", Name: "admin"},
 		OperationsPort:      9090,
+		PortalPort:          8447,
 		MonitoringNamespace: "monitoring",
 	}
 }
@@ -107,6 +108,12 @@ func TestPoliciesRefuseOtherCalls(t *testing.T) {
 		"a path that admin does not have":          {mesh.Admin, principal(mesh.Engineers), "", "DELETE", "/admin/v1/any", "8443"},
 		"the gateway of ARM at admin":              {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/admin/v1/me", "8443"},
 		"the gateway of engineers at the frontend": {mesh.Frontend, principal(mesh.Engineers), "", "GET", "/any", "8443"},
+		"a path of admin at the portal by others":  {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/openapi.json", "8447"},
+		"a workload at the portal":                 {mesh.Admin, principal(mesh.Monitor), "", "GET", "/clusters", "8447"},
+		"the gateway of ARM at the portal":         {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/clusters", "8447"},
+		"a path of the portal at admin":            {mesh.Admin, principal(mesh.Engineers), "", "GET", "/clusters", "8444"},
+		"a workload at the session gateway":        {mesh.GatewayAccess, principal(mesh.Backend), "", "GET", "/sessions/s/kas/api", "8446"},
+		"the gateway of ARM at session gateway":    {mesh.GatewayAccess, principal(mesh.ARMFrontDoor), "", "GET", "/sessions/s/kas/api", "8446"},
 		"a workload at admin":                      {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/me", "8443"},
 		"profiles by Prometheus":                   {mesh.Backend, "", "monitoring", "GET", "/debug/pprof/heap", "9090"},
 		"metrics by another namespace":             {mesh.ClusterService, "", "default", "GET", "/metrics", "9090"},
@@ -123,6 +130,9 @@ func TestPoliciesRefuseOtherCalls(t *testing.T) {
 	}
 	if !allows(objects, request{mesh.Admin, principal(mesh.Engineers), "", "DELETE", "/admin/v1/orphans/any", "8443"}) {
 		t.Error("the policies refuse the gateway at admin")
+	}
+	if !allows(objects, request{mesh.Admin, principal(mesh.Engineers), "", "POST", "/clusters/any/retry", "8447"}) {
+		t.Error("the policies refuse the gateway at the portal")
 	}
 }
 
@@ -203,6 +213,7 @@ func TestRenderRefusesWrongOptions(t *testing.T) {
 		"no workload \"nosuch\"": func(o *policy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
 		"ARMGateway":             func(o *policy.Options) { o.ARMGateway.Name = "" },
 		"AdminGateway":           func(o *policy.Options) { o.AdminGateway.Namespace = "" },
+		"PortalPort":             func(o *policy.Options) { o.PortalPort = 0 },
 		"OperationsPort":         func(o *policy.Options) { o.OperationsPort = 0 },
 		"MonitoringNamespace":    func(o *policy.Options) { o.MonitoringNamespace = "" },
 	} {
