@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/portal"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -76,7 +77,7 @@ type portalServer struct {
 }
 
 // portal returns the server of the portal, or nil if there is none.
-func (o *Options) portal(api http.Handler, db *database.DB, transport mesh.Transport, log *slog.Logger, metrics prometheus.Registerer) (*portalServer, error) {
+func (o *Options) portal(api http.Handler, db *database.DB, changes *live.Changes, transport mesh.Transport, log *slog.Logger, metrics prometheus.Registerer) (*portalServer, error) {
 	if o.Portal.Listen == "" {
 		return nil, nil
 	}
@@ -95,7 +96,7 @@ func (o *Options) portal(api http.Handler, db *database.DB, transport mesh.Trans
 	}
 	pages, err := portal.New(portal.Options{
 		API: api, URL: o.Portal.URL, Region: cmp.Or(o.Portal.Region, o.Environment), Log: log, Metrics: metrics, Now: time.Now,
-		Sessions: &portal.Sessions{Database: db, Now: time.Now},
+		Sessions: &portal.Sessions{Database: db, Now: time.Now}, Changes: changes,
 		Provider: &portal.Provider{Verifier: verifier, Client: client, ClientID: o.Portal.ClientID, Scope: cmp.Or(o.Portal.Scope, o.Authentication.Audience+"/.default"),
 			AssertionFile: assertion, RedirectURL: o.Portal.URL + "/signed-in", Now: time.Now},
 	})
@@ -106,7 +107,9 @@ func (o *Options) portal(api http.Handler, db *database.DB, transport mesh.Trans
 	if err != nil {
 		return nil, fmt.Errorf("--portal-listen: %w", err)
 	}
-	return &portalServer{listener: listener, http: newServer(transport.PublicHandler(pages), log)}, nil
+	server := newServer(transport.PublicHandler(pages), log)
+	server.RegisterOnShutdown(changes.Hub.Release)
+	return &portalServer{listener: listener, http: server}, nil
 }
 
 // newServer returns an HTTP server with the limits of admin.

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -106,7 +107,16 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	refused := refusals.New(records)
-	elevations := elevation.NewWatcher(db, database.FeedOptions{}, p.Log, p.Metrics)
+	var changes *live.Changes
+	feed := database.FeedOptions{}
+	if options.Portal.Listen != "" {
+		changes = live.NewChanges(time.Now, p.Metrics)
+		feed.Read = changes.NoteAdminRead
+	}
+	elevations := elevation.NewWatcher(db, feed, p.Log, p.Metrics)
+	if changes != nil {
+		elevations.Observe(changes.TakeAdmin)
+	}
 	auditHistory, err := options.Audit.History()
 	if err != nil {
 		return err
@@ -130,7 +140,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	})
 	// Callers authenticate with tokens and not with certificates.
 	httpServer := newServer(transport.PublicHandler(api), p.Log)
-	pages, err := options.portal(api, db, transport, p.Log, p.Metrics)
+	pages, err := options.portal(api, db, changes, transport, p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}

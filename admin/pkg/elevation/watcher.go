@@ -31,6 +31,8 @@ type Watcher struct {
 	feed       database.FeedOptions
 	log        *slog.Logger
 	unreviewed prometheus.Gauge
+	// observe receives all changes of the container; may be nil.
+	observe database.Handler
 
 	release  sync.Once
 	released chan struct{}
@@ -63,6 +65,9 @@ func NewWatcher(db *database.DB, feed database.FeedOptions, log *slog.Logger, me
 	metrics.MustRegister(w.unreviewed)
 	return w
 }
+
+// Observe sets a handler for all changes of the container, so that a process reads its change feed once. Call it before Run.
+func (w *Watcher) Observe(handle database.Handler) { w.observe = handle }
 
 // Release ends the waits of all subscribers, because the process stops.
 func (w *Watcher) Release() { w.release.Do(func() { close(w.released) }) }
@@ -146,7 +151,10 @@ func (w *Watcher) take(ctx context.Context, changes []database.Change) error {
 		}
 		w.changed(&item.Value)
 	}
-	return nil
+	if w.observe == nil {
+		return nil
+	}
+	return w.observe(ctx, changes)
 }
 
 func (w *Watcher) changed(e *database.ElevationDocument) {

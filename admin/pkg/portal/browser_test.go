@@ -18,6 +18,8 @@ import (
 	browserpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
 var screenshots = flag.String("screenshots", "", "write screenshots of the pages into this `folder`")
@@ -243,18 +245,20 @@ func TestKeyboardIsEnough(t *testing.T) {
 	}
 }
 
+// connectionState is the state of the connection of a page.
+const connectionState = `document.getElementById("connection").dataset.state`
+
 // TestOperationPageFollowsTheOperation checks that the page of an operation shows its end without a reload, keeps the focus, and then stops.
 func TestOperationPageFollowsTheOperation(t *testing.T) {
 	h := newHarness(t)
 	h.api.fill(hostile)
+	h.followChanges()
 	c := newChromium(t, h)
 	c.signIn("oncall@example.com")
 	c.open("/operations/" + testOperation)
+	c.await(connectionState + ` === "live"`)
 	evaluate[chromedp.Void](c, `window.kept = true; document.querySelector("#content a[href^='/clusters/']").focus()`)
-	h.api.mu.Lock()
-	operation := h.api.responses["/operations/"+testOperation]
-	h.api.responses["/operations/"+testOperation] = succeeded(operation)
-	h.api.mu.Unlock()
+	h.setOperation(succeeded(h.api.responses["/operations/"+testOperation]))
 	c.await(`document.querySelector(".portal-heading").innerText.includes("Succeeded")`)
 	if !evaluate[bool](c, `window.kept === true`) {
 		t.Error("the page was loaded again")
@@ -262,7 +266,47 @@ func TestOperationPageFollowsTheOperation(t *testing.T) {
 	if focused := evaluate[string](c, `document.activeElement.getAttribute("href") || ""`); !strings.HasPrefix(focused, "/clusters/") {
 		t.Errorf("the focus moved to %q", focused)
 	}
-	if evaluate[bool](c, `document.getElementById("content").hasAttribute("hx-trigger")`) {
+	c.await(connectionState + ` === "ended"`)
+	if evaluate[bool](c, `document.getElementById("content").hasAttribute("data-live")`) {
 		t.Error("the page follows an operation that has ended")
+	}
+}
+
+// TestPageStatesALostConnection interrupts the connection while an operation changes. The page states that, and shows the change after the
+// connection has returned.
+func TestPageStatesALostConnection(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.followChanges()
+	c := newChromium(t, h)
+	c.signIn("oncall@example.com")
+	c.open("/operations/" + testOperation)
+	c.await(connectionState + ` === "live"`)
+	axe := axeSource(t)
+	h.away.Store(true)
+	h.pages.CloseClientConnections()
+	c.await(connectionState + ` === "lost" && document.getElementById("connection").innerText.includes("The connection is lost.")`)
+	c.check("a page without a connection", axe)
+	operation := h.api.responses["/operations/"+testOperation].(adminv1.Operation)
+	operation.Attempts = 4711
+	h.setOperation(operation)
+	h.away.Store(false)
+	c.await(`document.getElementById("content").innerText.includes("4711") && ` + connectionState + ` === "live"`)
+	c.check("a page with a connection", axe)
+}
+
+// TestPageStatesTheEndOfTheSession ends the session in another window. The page states that, and stays.
+func TestPageStatesTheEndOfTheSession(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.followChanges()
+	c := newChromium(t, h)
+	c.signIn("oncall@example.com")
+	c.open("/operations/" + testOperation)
+	c.await(connectionState + ` === "live"`)
+	evaluate[chromedp.Void](c, `fetch("/sign-out", {method: "POST", redirect: "manual"}).then(() => {})`)
+	c.await(`document.getElementById("connection").innerText.includes("Your session has ended.")`)
+	if got := c.location(); got != "/operations/"+testOperation {
+		t.Errorf("the page was replaced by %s", got)
 	}
 }

@@ -23,12 +23,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -46,10 +48,14 @@ const (
 
 // harness is a portal with the issuer of local regions, a Cosmos DB emulator, and an API with the responses of the test.
 type harness struct {
-	t        *testing.T
-	url      string
-	portal   *Portal
-	db       *database.DB
+	t       *testing.T
+	url     string
+	portal  *Portal
+	db      *database.DB
+	changes *live.Changes
+	pages   *httptest.Server
+	// away makes the portal close connections without a response.
+	away     atomic.Bool
 	api      *fakeAPI
 	log      *bytes.Buffer
 	metrics  *prometheus.Registry
@@ -195,14 +201,55 @@ func newHarness(t *testing.T) *harness {
 		t.Fatal(err)
 	}
 	h.db, _ = databasetest.New(t)
+	h.changes = live.NewChanges(h.clock, h.metrics)
 	h.portal, err = New(Options{API: h.api, URL: h.url, Region: "westus3", Log: log, Metrics: h.metrics, Now: h.clock,
-		Sessions: &Sessions{Database: h.db, Now: h.clock},
+		Sessions: &Sessions{Database: h.db, Now: h.clock}, Changes: h.changes,
 		Provider: &Provider{Verifier: verifier, Client: door.Client(), ClientID: testPortal, Scope: testAudience + "/.default", AssertionFile: h.workload, RedirectURL: h.url + "/signed-in", Now: h.clock}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages.Config.Handler = h.portal
+	h.pages = pages
+	pages.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		h.portal.ServeHTTP(w, r)
+	})
+	t.Cleanup(h.changes.Hub.Release) // before the servers, which wait for their requests
 	return h
+}
+
+// followChanges reads the change feeds until the test ends.
+func (h *harness) followChanges() {
+	ctx, stop := context.WithCancel(context.Background())
+	var feeds sync.WaitGroup
+	feed := database.FeedOptions{BusyInterval: time.Millisecond, IdleInterval: 10 * time.Millisecond, Read: h.changes.NoteAdminRead}
+	feeds.Go(func() { _ = h.db.TailAdmin(ctx, time.Now().Add(-time.Minute), feed, h.changes.TakeAdmin) })
+	h.t.Cleanup(func() { stop(); feeds.Wait() })
+}
+
+// setOperation stores an admin operation, and makes it the response of the API.
+func (h *harness) setOperation(operation adminv1.Operation) {
+	h.t.Helper()
+	h.api.mu.Lock()
+	h.api.responses["/operations/"+operation.ID] = operation
+	h.api.mu.Unlock()
+	ctx, key := context.Background(), database.AdminOperationKey(operation.ID)
+	stored, err := h.db.AdminOperations().Find(ctx, key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	document := database.AdminOperationDocument{OperationID: operation.ID, State: database.AdminOperationState(operation.State), Attempts: operation.Attempts}
+	batch := h.db.NewBatch(key.SubscriptionID)
+	if stored == nil {
+		database.Create(batch, h.db.AdminOperations(), key, document)
+	} else {
+		stored.Value = document
+		database.Replace(batch, stored)
+	}
+	if err := batch.Commit(ctx); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 func (h *harness) clock() time.Time {

@@ -46,14 +46,18 @@ func (p *Portal) operations(w http.ResponseWriter, v *view) {
 	v.render(w, http.StatusOK, "operations", page{Title: "Operations", Section: "/operations", Body: body})
 }
 
-// operation shows an admin operation. Its page updates itself until the operation has ended.
+// operation shows an admin operation. Its page follows the operation until it has ended.
 func (p *Portal) operation(w http.ResponseWriter, v *view) {
 	var operation adminv1.Operation
 	if err := v.api.get("/operations/"+url.PathEscape(v.request.PathValue("operation")), nil, &operation); err != nil {
 		p.fail(w, v.request, v, err)
 		return
 	}
-	v.render(w, http.StatusOK, "operation", page{Title: actionTitle(operation.Action), Section: "/operations", Body: operation, Follow: !operation.State.Terminal(), Crumbs: []crumb{{"Operations", "/operations"}}})
+	content := page{Title: actionTitle(operation.Action), Section: "/operations", Body: operation, Crumbs: []crumb{{"Operations", "/operations"}}}
+	if !operation.State.Terminal() {
+		content.Live = livePath + "operations/" + url.PathEscape(operation.ID)
+	}
+	v.render(w, http.StatusOK, "operation", content)
 }
 
 // deletionsView is the content of the list of deletions.

@@ -15,10 +15,12 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -41,8 +43,10 @@ type Options struct {
 	Region   string
 	Sessions *Sessions
 	Provider *Provider
-	Log      *slog.Logger
-	Metrics  prometheus.Registerer
+	// Changes has the changes of what pages show. The owner of the portal feeds it.
+	Changes *live.Changes
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -78,6 +82,7 @@ func New(options Options) (*Portal, error) {
 		p.signIns.WithLabelValues(outcome)
 	}
 	options.Metrics.MustRegister(p.requests, p.signIns)
+	p.Sessions.ended = p.Changes.Hub.EndSession
 	p.handler = p.routes()
 	return p, nil
 }
@@ -107,6 +112,9 @@ func (p *Portal) routes() http.Handler {
 	for _, page := range slices.Concat(p.signedInPages(), p.actionPages()) {
 		mux.Handle(page.pattern, p.counted(page.name, p.withSession(page.handle)))
 	}
+	for _, stream := range p.livePages() {
+		mux.Handle(stream.pattern, p.counted(stream.name, p.follow(stream.read)))
+	}
 	mux.Handle("/", p.counted("unknown", p.withSession(func(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, &apiError{status: http.StatusNotFound})
 	})))
@@ -115,10 +123,13 @@ func (p *Portal) routes() http.Handler {
 		p.message(w, r, http.StatusForbidden, messageView{Heading: "The request was refused", Text: "It came from a page of another site."})
 	}))
 	return p.secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		mux.ServeHTTP(w, r.WithContext(ctx))
+		if !strings.HasPrefix(r.URL.Path, livePath) { // streams last longer
+			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		mux.ServeHTTP(w, r)
 	})))
 }
 
@@ -180,7 +191,7 @@ func (p *Portal) withSession(handle func(http.ResponseWriter, *view)) http.Handl
 			p.fail(w, r, nil, err)
 			return
 		}
-		handle(w, &view{portal: p, request: r, session: found, api: p.api(r, found.tokens.Access), now: p.Now().UTC()})
+		handle(w, &view{portal: p, request: r, session: found, api: p.api(r, found.tokens.Access), now: p.Now().UTC(), revision: p.Changes.Hub.Revision()})
 	}
 }
 
@@ -189,8 +200,8 @@ func (p *Portal) withSession(handle func(http.ResponseWriter, *view)) http.Handl
 func (p *Portal) renew(r *http.Request, found *session) error {
 	left := found.tokens.Expires.Sub(p.Now())
 	if left > refreshBefore {
-		if r.Header.Get("HX-Request") != "" {
-			return nil // a page that follows an operation repeats this request without the engineer
+		if automatic(r) {
+			return nil
 		}
 		return p.Sessions.touch(r.Context(), found)
 	}

@@ -60,6 +60,9 @@ type Sessions struct {
 	Database *database.DB
 	// Now is the clock.
 	Now func() time.Time
+
+	// ended is called with the ID of a session after its end.
+	ended func(id string)
 }
 
 // create starts a session and returns it with a new secret.
@@ -92,11 +95,13 @@ func (s *Sessions) find(ctx context.Context, r *http.Request) (*session, error) 
 	if err != nil {
 		return nil, err
 	}
-	now := s.Now()
-	if item == nil || item.Removed != nil || !now.Before(item.Value.ExpirationTime) || now.Sub(item.Value.LastSeen) >= SessionIdle {
+	if item == nil || item.Removed != nil {
 		return nil, errNoSession
 	}
 	found := &session{SessionDocument: item.Value, secret: secret, item: item}
+	if !s.Now().Before(found.deadline()) {
+		return nil, errNoSession
+	}
 	if err := found.open(); err != nil {
 		return nil, errNoSession
 	}
@@ -137,7 +142,7 @@ func (s *Sessions) store(ctx context.Context, found *session) error {
 
 // end ends a session on all replicas and removes its tokens. It is idempotent.
 func (s *Sessions) end(ctx context.Context, ended *session) error {
-	return database.Retry(ctx, func(ctx context.Context) error {
+	err := database.Retry(ctx, func(ctx context.Context) error {
 		item, err := s.Database.Sessions().Find(ctx, ended.item.Key)
 		if err != nil || item == nil || item.Removed != nil {
 			return err
@@ -147,12 +152,24 @@ func (s *Sessions) end(ctx context.Context, ended *session) error {
 		database.Remove(batch, item)
 		return batch.Commit(ctx)
 	})
+	if err == nil {
+		s.ended(sessionID(ended.secret))
+	}
+	return err
 }
 
 // sessionID returns the ID of the session with a secret.
 func sessionID(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return hex.EncodeToString(sum[:])
+}
+
+// deadline returns when the session ends without a further request.
+func (s *session) deadline() time.Time {
+	if idle := s.LastSeen.Add(SessionIdle); idle.Before(s.ExpirationTime) {
+		return idle
+	}
+	return s.ExpirationTime
 }
 
 // aead returns the cipher of the tokens of a session.

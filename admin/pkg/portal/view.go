@@ -25,6 +25,8 @@ type view struct {
 	api     apiCall
 	// now is the time of the request, in UTC. Ages on the page are relative to it.
 	now time.Time
+	// revision is that of the changes before the page was read.
+	revision string
 }
 
 // page is what a handler decides about a page.
@@ -33,8 +35,8 @@ type page struct {
 	// Section is the path of the entry in the navigation that contains the page.
 	Section string
 	Crumbs  []crumb
-	// Follow makes the page read itself again every two seconds.
-	Follow bool
+	// Live is the path of the stream of events with which the page updates itself, below livePath; empty if it does not.
+	Live string
 	// Body is the content of the template.
 	Body any
 }
@@ -53,6 +55,8 @@ type layout struct {
 	// Path is the path of the page with its query, to which forms return.
 	Path string
 	Nav  []navEntry
+	// Revision is one of the changes that the page contains.
+	Revision string
 	// Query is the text of the search field.
 	Query string
 }
@@ -115,7 +119,7 @@ func (l layout) ScriptNames() []string {
 
 // render writes a page. It is complete before the first byte is sent, so that an error of a template shows no half page.
 func (v *view) render(w http.ResponseWriter, status int, name string, content page) {
-	data := layout{page: content, Now: v.now, Region: v.portal.Region, Theme: themeOf(v.request), Path: v.request.URL.RequestURI(), Query: v.request.URL.Query().Get("q")}
+	data := layout{page: content, Now: v.now, Region: v.portal.Region, Theme: themeOf(v.request), Path: v.request.URL.RequestURI(), Revision: v.revision, Query: v.request.URL.Query().Get("q")}
 	if v.session != nil {
 		data.Person = v.session.Name
 		for _, entry := range navigation {

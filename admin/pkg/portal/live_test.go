@@ -1,0 +1,173 @@
+package portal
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+// liveStream is an open stream of events.
+type liveStream struct {
+	t      *testing.T
+	lines  *bufio.Scanner
+	cancel context.CancelFunc
+}
+
+// liveEvent is an event of a stream.
+type liveEvent struct{ name, id, data string }
+
+// follow opens a stream. It ends when the test ends, if not earlier.
+func (b *browser) follow(path, lastEventID string) *liveStream {
+	b.h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.h.url+path, nil)
+	if err != nil {
+		b.h.t.Fatal(err)
+	}
+	if lastEventID != "" {
+		request.Header.Set("Last-Event-ID", lastEventID)
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.h.t.Fatal(err)
+	}
+	b.h.t.Cleanup(func() { cancel(); _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
+		b.h.t.Fatalf("%s: %s with the content type %q", path, response.Status, response.Header.Get("Content-Type"))
+	}
+	return &liveStream{t: b.h.t, lines: bufio.NewScanner(response.Body), cancel: cancel}
+}
+
+// next returns the next event; its name is empty after the end of the stream.
+func (s *liveStream) next() liveEvent {
+	var event liveEvent
+	for s.lines.Scan() {
+		name, value, _ := strings.Cut(s.lines.Text(), ": ")
+		switch name {
+		case "event":
+			event.name = value
+		case "id":
+			event.id = value
+		case "data":
+			event.data = value
+		case "":
+			return event
+		}
+	}
+	return liveEvent{}
+}
+
+// expect fails unless the next event has a name. It returns the event.
+func (s *liveStream) expect(name string) liveEvent {
+	s.t.Helper()
+	event := s.next()
+	if event.name != name {
+		s.t.Fatalf("the stream sent %+v, want %s", event, name)
+	}
+	return event
+}
+
+// expectEnd fails unless the stream ends with a message.
+func (s *liveStream) expectEnd(message string) {
+	s.t.Helper()
+	var ending live.Ending
+	event := s.expect("end")
+	if err := json.Unmarshal([]byte(event.data), &ending); err != nil || !strings.Contains(ending.Message, message) {
+		s.t.Errorf("the stream ends with %s (%v), want %q", event.data, err, message)
+	}
+	if event := s.next(); event.name != "" {
+		s.t.Errorf("an event after the end: %+v", event)
+	}
+}
+
+const testOperationStream = "/live/operations/" + testOperation
+
+// TestOperationStreamReportsChanges follows an operation with two windows, through the change feed. A window that returns receives a change that
+// it missed, and none that it has seen.
+func TestOperationStreamReportsChanges(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	operation := h.api.responses["/operations/"+testOperation].(adminv1.Operation)
+	h.setOperation(operation)
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	first, second := b.follow(testOperationStream, ""), b.follow(testOperationStream+"?after="+h.changes.Hub.Revision(), "")
+	first.expect("changed")
+	second.expect("behind") // nobody reads the feed yet
+	h.followChanges()
+	id := first.expect("changed").id
+	second.expect("changed")
+	b.follow(testOperationStream, id).expect("current")
+	b.follow(testOperationStream+"?after="+id, "").expect("current")
+	b.follow(testOperationStream+"?after=unknown", id).expect("current")
+	first.cancel()
+	operation.Attempts++
+	h.setOperation(operation)
+	second.expect("changed")
+	b.follow(testOperationStream, id).expect("changed")
+}
+
+// TestStreamNeedsTheRightsOfItsPage opens streams without a session, without a role, and for an operation that does not exist.
+func TestStreamNeedsTheRightsOfItsPage(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.newBrowser().follow(testOperationStream, "").expectEnd("Your session has ended.")
+	guest := h.newBrowser()
+	guest.signIn("guest@example.com", "/me")
+	guest.follow(testOperationStream, "").expectEnd("The role reader is required.")
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	h.api.refused["/operations/unknown"] = http.StatusNotFound
+	b.follow("/live/operations/unknown", "").expectEnd("The request was <refused>.")
+	h.api.refused["/operations/"+testOperation] = http.StatusServiceUnavailable
+	b.follow(testOperationStream, "").expectEnd("Trying again.")
+}
+
+// TestStreamDoesNotExtendTheSession checks that a session ends although a window follows a page, which connects from time to time.
+func TestStreamDoesNotExtendTheSession(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	h.pass(SessionIdle / 2)
+	b.follow(testOperationStream, "").expect("changed")
+	h.pass(SessionIdle / 2)
+	b.follow(testOperationStream, "").expectEnd("Your session has ended.")
+}
+
+// TestSignOutEndsStreams checks that the streams of a session end with it, and those of other sessions do not.
+func TestSignOutEndsStreams(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	b, other := h.newBrowser(), h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	other.signIn("oncall@example.com", "/me")
+	stream, stays := b.follow(testOperationStream, ""), other.follow(testOperationStream, "")
+	stream.expect("changed")
+	stays.expect("changed")
+	b.post("/sign-out", map[string][]string{})
+	stream.expectEnd("Your session has ended.")
+	h.changes.Hub.PublishAll()
+	stays.expect("changed")
+}
+
+// TestShutdownDoesNotWaitForStreams stops the server with open streams. Each browser is asked to connect elsewhere.
+func TestShutdownDoesNotWaitForStreams(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	stream := b.follow(testOperationStream, "")
+	stream.expect("changed")
+	h.pages.Config.RegisterOnShutdown(h.changes.Hub.Release)
+	if err := h.pages.Config.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stream.expectEnd("")
+}
