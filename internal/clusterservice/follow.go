@@ -38,6 +38,8 @@ type Follower struct {
 	rpc     clusterservicev1.ClusterServiceClient
 	handler FollowHandler
 	log     *slog.Logger
+	// changesOnly is set if the watch begins at the current revision.
+	changesOnly bool
 
 	mu sync.Mutex
 	// revision is that of the last change; 0 while a watch from the beginning has not caught up.
@@ -53,22 +55,27 @@ func NewFollower(rpc clusterservicev1.ClusterServiceClient, handler FollowHandle
 	return &Follower{rpc: rpc, handler: handler, log: log, failure: errors.New("the watch of Cluster Service has not caught up yet"), since: time.Now()}
 }
 
+// NewChangeFollower returns a Follower for handlers that store nothing: its watch begins at the current revision. After each call of
+// Restarted, only changes follow, and earlier ones may be missing.
+func NewChangeFollower(rpc clusterservicev1.ClusterServiceClient, handler FollowHandler, log *slog.Logger) *Follower {
+	f := NewFollower(rpc, handler, log)
+	f.changesOnly = true
+	return f
+}
+
 // Run follows the watch until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	pauses := backoff.New(minFollowPause, maxFollowPause)
 	var logged time.Time
 	for ctx.Err() == nil {
-		f.mu.Lock()
-		after := f.revision
-		f.mu.Unlock()
-		if after == 0 {
-			f.handler.Restarted()
-		}
 		started := time.Now()
-		err := WatchMessages(ctx, f.rpc, after, func(message *clusterservicev1.WatchResponse) error {
-			f.handle(message)
-			return nil
-		})
+		after, err := f.begin(ctx)
+		if err == nil {
+			err = WatchMessages(ctx, f.rpc, after, func(message *clusterservicev1.WatchResponse) error {
+				f.handle(message)
+				return nil
+			})
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -88,6 +95,31 @@ func (f *Follower) Run(ctx context.Context) {
 		}
 		_ = pauses.Wait(ctx)
 	}
+}
+
+// begin returns the revision after which the next watch begins. It calls Restarted unless the watch resumes.
+func (f *Follower) begin(ctx context.Context) (after int64, err error) {
+	f.mu.Lock()
+	after = f.revision
+	f.mu.Unlock()
+	if after != 0 {
+		return after, nil
+	}
+	if f.changesOnly {
+		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+		defer cancel()
+		// Each list has the current revision.
+		list, err := f.rpc.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: 1})
+		if err != nil {
+			return 0, apierror.FromGRPC(err)
+		}
+		after = list.GetRevision()
+		f.mu.Lock()
+		f.revision, f.caughtUp = after, true
+		f.mu.Unlock()
+	}
+	f.handler.Restarted()
+	return after, nil
 }
 
 func (f *Follower) handle(message *clusterservicev1.WatchResponse) {

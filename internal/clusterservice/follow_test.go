@@ -60,25 +60,31 @@ func (e *events) Changed(r *clusterservicev1.WatchResponse) { *e = append(*e, r.
 func (e *events) Restarted()                                { *e = append(*e, "restarted") }
 func (e *events) CaughtUp()                                 { *e = append(*e, "caught up") }
 
-// TestFollowerResumesAndRestarts breaks watches: one that has caught up resumes, and others start again.
-func TestFollowerResumesAndRestarts(t *testing.T) {
+// serve serves a Cluster Service until the test ends.
+func serve(t *testing.T, service clusterservicev1.ClusterServiceServer) *grpc.ClientConn {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := &watches{ended: make(chan struct{})}
 	server := grpc.NewServer()
 	clusterservicev1.RegisterClusterServiceServer(server, service)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()
-	defer func() { server.Stop(); <-served }()
+	t.Cleanup(func() { server.Stop(); <-served })
 	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = connection.Close() }()
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+// TestFollowerResumesAndRestarts breaks watches: one that has caught up resumes, and others start again.
+func TestFollowerResumesAndRestarts(t *testing.T) {
+	service := &watches{ended: make(chan struct{})}
 	var got events
-	follower := NewFollower(clusterservicev1.NewClusterServiceClient(connection), &got, slog.New(slog.DiscardHandler))
+	follower := NewFollower(clusterservicev1.NewClusterServiceClient(serve(t, service)), &got, slog.New(slog.DiscardHandler))
 	if follower.Ready(t.Context()) == nil || follower.Stale().IsZero() {
 		t.Error("a watch that has not begun is ready")
 	}
@@ -92,6 +98,59 @@ func TestFollowerResumesAndRestarts(t *testing.T) {
 		t.Errorf("received %v, want %v", got, want)
 	}
 	if want := []int64{0, 0, 5, 6, 0, 9}; !slices.Equal(service.after, want) {
+		t.Errorf("watched after %v, want %v", service.after, want)
+	}
+}
+
+// changes is a Cluster Service at revision 7 that has lost its history once.
+type changes struct {
+	clusterservicev1.UnimplementedClusterServiceServer
+	mu    sync.Mutex
+	after []int64
+	ended chan struct{}
+}
+
+func (c *changes) ListClusters(_ context.Context, request *clusterservicev1.ListClustersRequest) (*clusterservicev1.ListClustersResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if request.GetPageSize() != 1 {
+		return nil, apierror.ToGRPC(apierror.New(apierror.Invalid, "The page is too large."), "test")
+	}
+	return &clusterservicev1.ListClustersResponse{Revision: 7 + 10*int64(len(c.after))}, nil
+}
+
+func (c *changes) Watch(request *clusterservicev1.WatchRequest, stream grpc.ServerStreamingServer[clusterservicev1.WatchResponse]) error {
+	c.mu.Lock()
+	c.after = append(c.after, request.GetAfterRevision())
+	number := len(c.after)
+	c.mu.Unlock()
+	switch number {
+	case 1:
+		_ = stream.Send(&clusterservicev1.WatchResponse{Revision: 8, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: "c8"}}})
+	case 2:
+		return apierror.ToGRPC(apierror.New(apierror.FailedPrecondition, "The changes are not stored any more.").WithReason(ReasonRevisionCompacted), "test")
+	default:
+		close(c.ended)
+		<-stream.Context().Done()
+	}
+	return nil
+}
+
+// TestChangeFollowerBeginsAtTheCurrentRevision follows changes without reading all resources, also after the history was lost.
+func TestChangeFollowerBeginsAtTheCurrentRevision(t *testing.T) {
+	service := &changes{ended: make(chan struct{})}
+	var got events
+	follower := NewChangeFollower(clusterservicev1.NewClusterServiceClient(serve(t, service)), &got, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); follower.Run(ctx) }()
+	<-service.ended
+	stop()
+	<-done
+	if want := (events{"restarted", "c8", "restarted"}); !slices.Equal(got, want) {
+		t.Errorf("received %v, want %v", got, want)
+	}
+	if want := []int64{7, 8, 27}; !slices.Equal(service.after, want) {
 		t.Errorf("watched after %v, want %v", service.after, want)
 	}
 }
