@@ -92,6 +92,11 @@ func (db *DB) TailAccessSessions(ctx context.Context, since time.Time, options F
 	return db.tail(ctx, accessSessionPartition, since, options, handler)
 }
 
+// TailSessions is Tail for the container Sessions.
+func (db *DB) TailSessions(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
+	return db.tail(ctx, sessionPartition, since, options, handler)
+}
+
 func (db *DB) tail(ctx context.Context, partition string, since time.Time, options FeedOptions, handler Handler) error {
 	options.complete()
 	f := &feed{db: db, partition: partition, options: options, span: azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, since: &since}

@@ -78,7 +78,7 @@ func Rules() []Rule {
 	return slices.Concat(clusterServiceRules(), engineerRules(), maestroRules(), frontendRules(), adminRules(), gatewayRules(), brokerRules())
 }
 
-// clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read, monitor and the session gateway to watch,
+// clusterServiceRules allows the frontend to send customers' desired states and to list versions, admin to read and watch, monitor and the session gateway to watch,
 // and the backend to do everything that operations need.
 func clusterServiceRules() []Rule {
 	// The backend restores lost clusters; what they are restored to is not the frontend's decision.
@@ -88,7 +88,7 @@ func clusterServiceRules() []Rule {
 		"DeleteCluster", "ApplyNodePool", "DeleteNodePool", "ApplyExternalAuth", "DeleteExternalAuth")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend),
 		"GetNodePool", "GetExternalAuth", "GetClusterRecovery", "GetBreakGlassRevocation")...)
-	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Monitor, GatewayAccess), "Watch")...)
+	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Admin, Monitor, GatewayAccess), "Watch")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Backend, Admin),
 		"GetCluster", "ListClusters", "ListNodePools", "ListExternalAuths", "ListInventory",
 		"ListBreakGlassCredentials", "ListBreakGlassRevocations")...)
