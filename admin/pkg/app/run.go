@@ -110,7 +110,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	var changes *live.Changes
 	feed := database.FeedOptions{}
 	if options.Portal.Listen != "" {
-		changes = live.NewChanges(time.Now, p.Metrics)
+		changes = live.NewChanges(live.Options{Database: db, Fleet: fleet, Now: time.Now, Log: p.Log, Metrics: p.Metrics})
 		feed.Read = changes.NoteAdminRead
 	}
 	elevations := elevation.NewWatcher(db, feed, p.Log, p.Metrics)
@@ -151,6 +151,9 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	wg.Go(func() { monitor.Run(workers) })
 	wg.Go(func() { elevations.Run(workers) })
 	wg.Go(func() { api.CheckTickets(workers) })
+	if changes != nil {
+		wg.Go(func() { changes.Run(workers) })
+	}
 	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
 	var recorded sync.WaitGroup
 	recorded.Go(func() { records.Run(recording) })

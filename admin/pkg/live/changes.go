@@ -2,28 +2,77 @@ package live
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// maxStaleness is the age of the last read of a source after which it is not fresh.
-const maxStaleness = 15 * time.Second
+const (
+	// maxStaleness is the age of the last read of a source after which it is not fresh.
+	maxStaleness = 15 * time.Second
+	// feedOverlap is how long before the start changes are read from. The change feed has a resolution of a second.
+	feedOverlap = 5 * time.Second
+	// feedBusy is the pause after a read of a change feed with changes.
+	feedBusy = 250 * time.Millisecond
+	// clusterPause is the shortest time between two events about a cluster, which changes often while it is installed.
+	clusterPause = time.Second
+	// regionPause is the shortest time between two events about the region, which changes with each of its clusters.
+	regionPause = 5 * time.Second
+)
 
-// Changes follows what the pages of the portal show, and publishes changes to its Hub.
+// Options are the options of Changes.
+type Options struct {
+	Database *database.DB
+	Fleet    clusterservicev1.ClusterServiceClient
+	// Feed configures how often the change feeds are read.
+	Feed database.FeedOptions
+	// Now is the clock.
+	Now     func() time.Time
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Changes follows what the pages of the portal show, and publishes changes to its Hub. Each source is read once per process: the change feeds of
+// the containers Resources and Sessions and the watch of Cluster Service by Run, and the change feed of the container Admin by its owner.
 type Changes struct {
 	Hub *Hub
 
-	records *feed
+	options   Options
+	records   *feed
+	resources *feed
+	fleet     *clusterservice.Follower
 }
 
-// NewChanges returns Changes. now is the clock. It registers the metrics of the Hub.
-func NewChanges(now func() time.Time, metrics prometheus.Registerer) *Changes {
-	return &Changes{Hub: NewHub(metrics), records: &feed{now: now}}
+// NewChanges returns Changes. It registers the metrics of the Hub.
+func NewChanges(options Options) *Changes {
+	if options.Feed.BusyInterval == 0 {
+		options.Feed.BusyInterval = feedBusy
+	}
+	options.Feed.Log = options.Log
+	c := &Changes{Hub: NewHub(options.Metrics), options: options, records: &feed{now: options.Now}, resources: &feed{now: options.Now}}
+	c.fleet = clusterservice.NewChangeFollower(options.Fleet, fleetHandler{c.Hub}, options.Log)
+	return c
+}
+
+// Run follows the sources until ctx ends.
+func (c *Changes) Run(ctx context.Context) {
+	since := time.Now().Add(-feedOverlap)
+	resources := c.options.Feed
+	resources.Read = c.resources.noteRead
+	var sources sync.WaitGroup
+	// The feeds return when ctx ends.
+	sources.Go(func() { _ = c.options.Database.Tail(ctx, since, resources, c.takeResources) })
+	sources.Go(func() { _ = c.options.Database.TailSessions(ctx, since, c.options.Feed, c.takeSessions) })
+	sources.Go(func() { c.fleet.Run(ctx) })
+	sources.Wait()
 }
 
 // Operation is the page of an admin operation.
@@ -31,23 +80,120 @@ func (c *Changes) Operation(id string) Page {
 	return Page{Topics: []Topic{operationTopic(id)}, Sources: []Source{c.records}}
 }
 
+// Cluster is the page of a cluster.
+func (c *Changes) Cluster(uid, resourceID string) Page {
+	return Page{Topics: []Topic{clusterTopic(uid), resourceTopic(resourceID), componentsTopic}, Sources: []Source{c.records, c.resources, fleetSource{c.fleet}}, Pause: clusterPause}
+}
+
+// Region is the page of the region.
+func (c *Changes) Region() Page {
+	return Page{Topics: []Topic{regionTopic}, Sources: []Source{c.records, fleetSource{c.fleet}}, Pause: regionPause}
+}
+
+const (
+	// regionTopic is the region with all of its clusters, actions, elevations and components.
+	regionTopic Topic = "region"
+	// componentsTopic is the set of components that are away.
+	componentsTopic Topic = "components"
+)
+
 func operationTopic(id string) Topic { return Topic("operation/" + strings.ToLower(id)) }
 
-// NoteAdminRead notes that the change feed of admin's container was read.
+func clusterTopic(uid string) Topic { return Topic("cluster/" + strings.ToLower(uid)) }
+
+func resourceTopic(resourceID string) Topic { return Topic(strings.ToLower(resourceID)) }
+
+// NoteAdminRead notes that the change feed of the container Admin was read.
 func (c *Changes) NoteAdminRead() { c.records.noteRead() }
 
-// TakeAdmin publishes changes of admin's container. It is a database.Handler.
-func (c *Changes) TakeAdmin(_ context.Context, changes []database.Change) error {
+// TakeAdmin publishes changes of the container Admin. It is a database.Handler.
+func (c *Changes) TakeAdmin(ctx context.Context, changes []database.Change) error {
 	for _, change := range changes {
-		if change.Kind == database.AdminOperationKind {
-			c.Hub.Publish(operationTopic(lastSegment(change.Key.ResourceID)))
+		switch change.Kind {
+		case database.ComponentAbsencesKind:
+			c.Hub.Publish(componentsTopic, regionTopic)
+		case database.ElevationKind:
+			c.Hub.Publish(regionTopic)
+		case database.AdminOperationKind:
+			operation, err := database.DecodeChange(c.options.Database.AdminOperations(), change)
+			if err != nil {
+				c.options.Log.ErrorContext(ctx, "an admin operation cannot be decoded; ignoring", logkey.Error, err)
+				continue
+			}
+			c.Hub.Publish(operationTopic(operation.Value.OperationID), clusterTopic(operation.Value.Target.ClusterUID), regionTopic)
 		}
 	}
 	return nil
 }
 
-// lastSegment returns the text after the last slash of a path.
-func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+// takeResources publishes changes of clusters and their children. Each change of an operation is written together with its resource.
+func (c *Changes) takeResources(_ context.Context, changes []database.Change) error {
+	for _, change := range changes {
+		if cluster, found := clusterOf(change.Key.ResourceID); found {
+			c.Hub.Publish(resourceTopic(cluster))
+		}
+	}
+	return nil
+}
+
+// clusterOf returns the ARM resource ID of the cluster to which a resource ID belongs.
+func clusterOf(resourceID string) (cluster string, found bool) {
+	// "", subscriptions, ID, resourceGroups, name, providers, namespace, type, name
+	const length, kind = 9, 7
+	parts := strings.Split(resourceID, "/")
+	if len(parts) < length || !strings.EqualFold(parts[kind], "hcpOpenShiftClusters") {
+		return "", false
+	}
+	return strings.Join(parts[:length], "/"), true
+}
+
+// takeSessions ends the streams of sessions that ended on any replica.
+func (c *Changes) takeSessions(_ context.Context, changes []database.Change) error {
+	for _, change := range changes {
+		if change.Removed {
+			c.Hub.EndSession(change.Key.ResourceID[strings.LastIndexByte(change.Key.ResourceID, '/')+1:])
+		}
+	}
+	return nil
+}
+
+// fleetHandler publishes changes of Cluster Service.
+type fleetHandler struct{ hub *Hub }
+
+// Changed implements clusterservice.FollowHandler.
+func (f fleetHandler) Changed(message *clusterservicev1.WatchResponse) {
+	var uid string
+	switch event := message.GetEvent().(type) {
+	case *clusterservicev1.WatchResponse_Cluster:
+		uid = event.Cluster.GetUid()
+	case *clusterservicev1.WatchResponse_NodePool:
+		uid = event.NodePool.GetClusterUid()
+	case *clusterservicev1.WatchResponse_ExternalAuth:
+		uid = event.ExternalAuth.GetClusterUid()
+	case *clusterservicev1.WatchResponse_BreakGlassCredential:
+		uid = event.BreakGlassCredential.GetClusterUid()
+	case *clusterservicev1.WatchResponse_BreakGlassRevocation:
+		uid = event.BreakGlassRevocation.GetClusterUid()
+	case *clusterservicev1.WatchResponse_Upgrade:
+		uid = event.Upgrade.GetClusterUid()
+	}
+	f.hub.Publish(clusterTopic(uid), regionTopic)
+}
+
+// Restarted implements clusterservice.FollowHandler: changes may be missing.
+func (f fleetHandler) Restarted() { f.hub.PublishAll() }
+
+// CaughtUp implements clusterservice.FollowHandler.
+func (f fleetHandler) CaughtUp() {}
+
+// fleetSource is the watch of Cluster Service as a Source.
+type fleetSource struct{ follower *clusterservice.Follower }
+
+// Fresh implements Source.
+func (f fleetSource) Fresh() bool {
+	since := f.follower.Stale()
+	return since.IsZero() || time.Since(since) <= maxStaleness
+}
 
 // feed is a change feed as a Source.
 type feed struct {

@@ -86,7 +86,7 @@ type Ending struct {
 // endings are the last events by reason.
 var endings = map[end]Ending{
 	endSession:  {Message: "Your session has ended. Load the page again to sign in."},
-	endRenewed:  {RetryAfter: 1},
+	endRenewed:  {RetryAfter: 500},
 	endShutdown: {RetryAfter: 500},
 	endLimit:    {Message: "Too many pages are open. This page is not updated.", RetryAfter: limitRetry.Milliseconds()},
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 var screenshots = flag.String("screenshots", "", "write screenshots of the pages into this `folder`")
@@ -272,6 +273,37 @@ func TestOperationPageFollowsTheOperation(t *testing.T) {
 	}
 }
 
+// TestClusterPageShowsChanges checks that the page of a cluster and the page of the region show a change in Cluster Service without a reload.
+func TestClusterPageShowsChanges(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.followChanges()
+	c := newChromium(t, h)
+	c.signIn("oncall@example.com")
+	change := func(path string, response any) {
+		h.api.mu.Lock()
+		h.api.responses[path] = response
+		h.api.mu.Unlock()
+		h.fleet.changes <- &clusterservicev1.WatchResponse{Revision: 3, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: testUID}}}
+	}
+	c.open("/clusters/" + testUID)
+	c.await(connectionState + ` === "live"`)
+	evaluate[chromedp.Void](c, `window.kept = true`)
+	cluster := h.api.responses["/clusters/"+testUID].(adminv1.Cluster)
+	cluster.Version = "4.20.47"
+	change("/clusters/"+testUID, cluster)
+	c.await(`document.getElementById("content").innerText.includes("4.20.47") && ` + connectionState + ` === "live" && window.kept`)
+	c.check("the page of a cluster after a change", axeSource(t))
+
+	c.open("/")
+	c.await(connectionState + ` === "live"`)
+	evaluate[chromedp.Void](c, `window.kept = true`)
+	region := h.api.responses["/explanation"].(adminv1.RegionExplanation)
+	region.Clusters = 8642
+	change("/explanation", region)
+	c.await(`document.getElementById("content").innerText.includes("8642") && ` + connectionState + ` === "live" && window.kept`)
+}
+
 // TestPageStatesALostConnection interrupts the connection while an operation changes. The page states that, and shows the change after the
 // connection has returned.
 func TestPageStatesALostConnection(t *testing.T) {
@@ -288,10 +320,10 @@ func TestPageStatesALostConnection(t *testing.T) {
 	c.await(connectionState + ` === "lost" && document.getElementById("connection").innerText.includes("The connection is lost.")`)
 	c.check("a page without a connection", axe)
 	operation := h.api.responses["/operations/"+testOperation].(adminv1.Operation)
-	operation.Attempts = 4711
+	operation.Attempts = 8642
 	h.setOperation(operation)
 	h.away.Store(false)
-	c.await(`document.getElementById("content").innerText.includes("4711") && ` + connectionState + ` === "live"`)
+	c.await(`document.getElementById("content").innerText.includes("8642") && ` + connectionState + ` === "live"`)
 	c.check("a page with a connection", axe)
 }
 

@@ -13,6 +13,7 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -29,9 +30,12 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
@@ -53,6 +57,7 @@ type harness struct {
 	portal  *Portal
 	db      *database.DB
 	changes *live.Changes
+	fleet   *fakeFleet
 	pages   *httptest.Server
 	// away makes the portal close connections without a response.
 	away     atomic.Bool
@@ -201,7 +206,7 @@ func newHarness(t *testing.T) *harness {
 		t.Fatal(err)
 	}
 	h.db, _ = databasetest.New(t)
-	h.changes = live.NewChanges(h.clock, h.metrics)
+	h.changes = live.NewChanges(live.Options{Database: h.db, Fleet: h.serveFleet(), Now: h.clock, Log: log, Metrics: h.metrics, Feed: fastFeed})
 	h.portal, err = New(Options{API: h.api, URL: h.url, Region: "westus3", Log: log, Metrics: h.metrics, Now: h.clock,
 		Sessions: &Sessions{Database: h.db, Now: h.clock}, Changes: h.changes,
 		Provider: &Provider{Verifier: verifier, Client: door.Client(), ClientID: testPortal, Scope: testAudience + "/.default", AssertionFile: h.workload, RedirectURL: h.url + "/signed-in", Now: h.clock}})
@@ -219,13 +224,66 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// followChanges reads the change feeds until the test ends.
+// fastFeed reads change feeds often.
+var fastFeed = database.FeedOptions{BusyInterval: time.Millisecond, IdleInterval: 10 * time.Millisecond}
+
+// fakeFleet is a Cluster Service that sends the changes of a test.
+type fakeFleet struct {
+	clusterservicev1.UnimplementedClusterServiceServer
+	changes chan *clusterservicev1.WatchResponse
+}
+
+// ListClusters implements clusterservicev1.ClusterServiceServer.
+func (f *fakeFleet) ListClusters(context.Context, *clusterservicev1.ListClustersRequest) (*clusterservicev1.ListClustersResponse, error) {
+	return &clusterservicev1.ListClustersResponse{Revision: 1}, nil
+}
+
+// Watch implements clusterservicev1.ClusterServiceServer.
+func (f *fakeFleet) Watch(_ *clusterservicev1.WatchRequest, stream grpc.ServerStreamingServer[clusterservicev1.WatchResponse]) error {
+	for {
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case change := <-f.changes:
+			if err := stream.Send(change); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// serveFleet serves Cluster Service until the test ends.
+func (h *harness) serveFleet() clusterservicev1.ClusterServiceClient {
+	h.t.Helper()
+	h.fleet = &fakeFleet{changes: make(chan *clusterservicev1.WatchResponse)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	clusterservicev1.RegisterClusterServiceServer(server, h.fleet)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	h.t.Cleanup(func() { server.Stop(); serving.Wait() })
+	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = connection.Close() })
+	return clusterservicev1.NewClusterServiceClient(connection)
+}
+
+// followChanges reads the change feeds and watches Cluster Service until the test ends.
 func (h *harness) followChanges() {
 	ctx, stop := context.WithCancel(context.Background())
 	var feeds sync.WaitGroup
-	feed := database.FeedOptions{BusyInterval: time.Millisecond, IdleInterval: 10 * time.Millisecond, Read: h.changes.NoteAdminRead}
+	feed := fastFeed
+	feed.Read = h.changes.NoteAdminRead
+	feeds.Go(func() { h.changes.Run(ctx) })
 	feeds.Go(func() { _ = h.db.TailAdmin(ctx, time.Now().Add(-time.Minute), feed, h.changes.TakeAdmin) })
 	h.t.Cleanup(func() { stop(); feeds.Wait() })
+	// The watch sends this after it has begun, which is a change of everything.
+	h.fleet.changes <- &clusterservicev1.WatchResponse{Revision: 2, Event: &clusterservicev1.WatchResponse_Bookmark{}}
 }
 
 // setOperation stores an admin operation, and makes it the response of the API.
@@ -239,7 +297,8 @@ func (h *harness) setOperation(operation adminv1.Operation) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	document := database.AdminOperationDocument{OperationID: operation.ID, State: database.AdminOperationState(operation.State), Attempts: operation.Attempts}
+	document := database.AdminOperationDocument{OperationID: operation.ID, State: database.AdminOperationState(operation.State), Attempts: operation.Attempts,
+		Target: database.AdminTarget{ClusterUID: operation.Target.ClusterUID}}
 	batch := h.db.NewBatch(key.SubscriptionID)
 	if stored == nil {
 		database.Create(batch, h.db.AdminOperations(), key, document)

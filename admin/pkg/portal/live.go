@@ -31,8 +31,17 @@ type livePage struct {
 // livePages lists the streams of events.
 func (p *Portal) livePages() []livePage {
 	return []livePage{
+		{"GET /live/region", "live-region", p.liveRegion},
 		{"GET /live/operations/{operation}", "live-operation", p.liveOperation},
+		{"GET /live/clusters/{cluster}", "live-cluster", p.liveCluster},
 	}
+}
+
+// liveRegion returns what the page of the region shows. Every role may read it, so the user must have one.
+func (p *Portal) liveRegion(v *view) (live.Page, error) {
+	var identity adminv1.Identity
+	err := v.api.get("/me", nil, &identity)
+	return p.Changes.Region(), err
 }
 
 // liveOperation returns what the page of an admin operation shows.
@@ -40,6 +49,13 @@ func (p *Portal) liveOperation(v *view) (live.Page, error) {
 	var operation adminv1.Operation
 	err := v.api.get("/operations/"+url.PathEscape(v.request.PathValue("operation")), nil, &operation)
 	return p.Changes.Operation(operation.ID), err
+}
+
+// liveCluster returns what the page of a cluster shows.
+func (p *Portal) liveCluster(v *view) (live.Page, error) {
+	var cluster adminv1.Cluster
+	err := v.api.get("/clusters/"+url.PathEscape(v.request.PathValue("cluster")), nil, &cluster)
+	return p.Changes.Cluster(cluster.UID, cluster.ResourceID), err
 }
 
 // follow serves the stream of events of a page. The session and the right to read the page are checked when the stream begins. Its events contain no

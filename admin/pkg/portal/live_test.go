@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 // liveStream is an open stream of events.
@@ -73,6 +77,14 @@ func (s *liveStream) expect(name string) liveEvent {
 	return event
 }
 
+// expectUnchanged fails unless the next event states that the page has not changed.
+func (s *liveStream) expectUnchanged() {
+	s.t.Helper()
+	if event := s.next(); event.name != "current" && event.name != "behind" {
+		s.t.Fatalf("the stream of an unchanged page sent %+v", event)
+	}
+}
+
 // expectEnd fails unless the stream ends with a message.
 func (s *liveStream) expectEnd(message string) {
 	s.t.Helper()
@@ -94,18 +106,18 @@ func TestOperationStreamReportsChanges(t *testing.T) {
 	h := newHarness(t)
 	h.api.fill(hostile)
 	operation := h.api.responses["/operations/"+testOperation].(adminv1.Operation)
-	h.setOperation(operation)
+	h.followChanges()
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
 	first, second := b.follow(testOperationStream, ""), b.follow(testOperationStream+"?after="+h.changes.Hub.Revision(), "")
 	first.expect("changed")
-	second.expect("behind") // nobody reads the feed yet
-	h.followChanges()
+	second.expectUnchanged()
+	h.setOperation(operation)
 	id := first.expect("changed").id
 	second.expect("changed")
-	b.follow(testOperationStream, id).expect("current")
-	b.follow(testOperationStream+"?after="+id, "").expect("current")
-	b.follow(testOperationStream+"?after=unknown", id).expect("current")
+	b.follow(testOperationStream, id).expectUnchanged()
+	b.follow(testOperationStream+"?after="+id, "").expectUnchanged()
+	b.follow(testOperationStream+"?after=unknown", id).expectUnchanged()
 	first.cancel()
 	operation.Attempts++
 	h.setOperation(operation)
@@ -170,4 +182,134 @@ func TestShutdownDoesNotWaitForStreams(t *testing.T) {
 		t.Error(err)
 	}
 	stream.expectEnd("")
+}
+
+// TestClusterStreamReportsChangesOfAllSources changes a cluster in Cosmos DB, in Cluster Service, by an action, and by a component that is away.
+// Changes of another cluster send nothing.
+func TestClusterStreamReportsChangesOfAllSources(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	id := testResourceID + "payments-prod"
+	commit := func(add func(*database.Batch), subscription string) {
+		t.Helper()
+		batch := h.db.NewBatch(subscription)
+		add(batch)
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := database.ResourceKey(strings.ToUpper(id[:20]) + id[20:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := database.ResourceKey(id + "/nodePools/workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.followChanges()
+	fleet := func(change *clusterservicev1.WatchResponse) { h.fleet.changes <- change }
+	for _, change := range []struct {
+		name string
+		make func()
+	}{
+		{"the document of the cluster", func() {
+			commit(func(batch *database.Batch) {
+				database.Create(batch, h.db.Clusters(), key, database.ClusterDocument{UID: testUID})
+			}, key.SubscriptionID)
+		}},
+		{"the document of a node pool", func() {
+			commit(func(batch *database.Batch) {
+				database.Create(batch, h.db.NodePools(), pool, database.NodePoolDocument{UID: "pool"})
+			}, pool.SubscriptionID)
+		}},
+		{"the cluster", func() {
+			fleet(&clusterservicev1.WatchResponse{Revision: 3, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: testUID}}})
+		}},
+		{"a node pool", func() {
+			fleet(&clusterservicev1.WatchResponse{Revision: 4, Event: &clusterservicev1.WatchResponse_NodePool{NodePool: &clusterservicev1.NodePool{ClusterUid: testUID}}})
+		}},
+		{"an upgrade", func() {
+			fleet(&clusterservicev1.WatchResponse{Revision: 5, Event: &clusterservicev1.WatchResponse_Upgrade{Upgrade: &clusterservicev1.Upgrade{ClusterUid: testUID}}})
+		}},
+		{"an action", func() {
+			h.setOperation(adminv1.Operation{ID: testOperation, State: adminv1.Running, Target: adminv1.Target{ClusterUID: testUID}})
+		}},
+		{"a component that is away", func() {
+			commit(func(batch *database.Batch) {
+				database.Create(batch, h.db.ComponentAbsences(), database.ComponentAbsencesKey(), database.ComponentAbsencesDocument{})
+			}, database.AdminPartition)
+		}},
+	} {
+		stream := b.follow("/live/clusters/"+testUID+"?after="+h.changes.Hub.Revision(), "")
+		stream.expectUnchanged()
+		fleet(&clusterservicev1.WatchResponse{Revision: 2, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: testDeleting}}})
+		change.make()
+		if event := stream.next(); event.name != "changed" {
+			t.Fatalf("a change of %s sent %+v", change.name, event)
+		}
+		stream.cancel()
+	}
+}
+
+// TestRegionStreamReportsChanges changes a cluster and an elevation.
+func TestRegionStreamReportsChanges(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.followChanges()
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	for name, change := range map[string]func(){
+		"a cluster": func() {
+			h.fleet.changes <- &clusterservicev1.WatchResponse{Revision: 3, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: testUID}}}
+		},
+		"an elevation": func() {
+			batch := h.db.NewBatch(database.AdminPartition)
+			database.Create(batch, h.db.Elevations(), database.ElevationKey(testElevation), database.ElevationDocument{ElevationID: testElevation})
+			if err := batch.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		stream := b.follow("/live/region?after="+h.changes.Hub.Revision(), "")
+		stream.expectUnchanged()
+		change()
+		if event := stream.next(); event.name != "changed" {
+			t.Fatalf("a change of %s sent %+v", name, event)
+		}
+		stream.cancel()
+	}
+	guest := h.newBrowser()
+	guest.signIn("guest@example.com", "/me")
+	guest.follow("/live/region", "").expectEnd("The role reader is required.")
+	guest.follow("/live/clusters/"+testUID, "").expectEnd("The role reader is required.")
+}
+
+// TestSignOutOnAnotherReplicaEndsStreams ends a session in Cosmos DB.
+func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.followChanges()
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	stream := b.follow(testOperationStream, "")
+	stream.expect("changed")
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, h.url, nil)
+	address, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cookie := range b.client.Jar.Cookies(address) {
+		request.AddCookie(cookie)
+	}
+	other := &Sessions{Database: h.db, Now: h.clock, ended: func(string) {}}
+	found, err := other.find(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.end(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	stream.expectEnd("Your session has ended.")
 }

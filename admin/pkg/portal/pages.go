@@ -115,7 +115,7 @@ func (p *Portal) region(w http.ResponseWriter, v *view) {
 	}
 	body.Shards, body.Operations, body.Elevations = shards.Items, append(accepted.Items, running.Items...), elevations.Items
 	slices.SortFunc(body.Operations, func(a, b adminv1.Operation) int { return a.StartTime.Compare(b.StartTime) })
-	v.render(w, http.StatusOK, "region", page{Title: "Region", Section: "/", Body: body})
+	v.render(w, http.StatusOK, "region", page{Title: "Region", Section: "/", Body: body, Live: livePath + "region"})
 }
 
 // meView is the content of the page of the engineer.

@@ -199,7 +199,9 @@ func (p *Portal) cluster(w http.ResponseWriter, v *view) {
 	}
 	body.NodePools, body.Operations, body.Actions = pools.Items, operations.Items[:min(len(operations.Items), 5)], actions.Items
 	body.Offers = offers(cluster)
-	v.render(w, http.StatusOK, "cluster", clusterPage(cluster, "", body))
+	content := clusterPage(cluster, "", body)
+	content.Live = livePath + strings.TrimPrefix(clusterURL(cluster.UID), "/")
+	v.render(w, http.StatusOK, "cluster", content)
 }
 
 // timelineView is the content of the timeline of a cluster.
