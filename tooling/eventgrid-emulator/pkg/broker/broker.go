@@ -116,7 +116,7 @@ func Start(network net.Listener, o Options) (*Broker, error) {
 	if err := b.server.AddHook(b.hook, nil); err != nil {
 		return nil, fmt.Errorf("installing the broker's hook: %w", err)
 	}
-	accepting := listener{listeners.NewNet("mqtts", tls.NewListener(network, o.TLS)), b.hook.connections.end}
+	accepting := listener{listeners.NewNet("mqtts", tls.NewListener(network, o.TLS)), b.hook.connections.end, b.disconnectAll}
 	if err := b.server.AddListener(accepting); err != nil {
 		return nil, fmt.Errorf("adding the listener: %w", err)
 	}
@@ -133,6 +133,15 @@ func (b *Broker) Addr() string { return b.addr.String() }
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() { b.closeErr = b.server.Close() })
 	return b.closeErr
+}
+
+// disconnectAll disconnects all clients of a listener, because the broker stops.
+func (b *Broker) disconnectAll(listener string) {
+	for _, cl := range b.server.Clients.GetAll() {
+		if cl.Net.Listener == listener && !cl.Closed() {
+			_ = b.server.DisconnectClient(cl, packets.ErrServerShuttingDown) // the client may have ended
+		}
+	}
 }
 
 // Run serves until ctx ends.

@@ -63,10 +63,12 @@ func (c *connections) end(conn net.Conn) {
 	}
 }
 
-// listener is a listener of the engine that calls ended with each connection of which the engine has processed the end.
+// listener is a listener of the engine that calls ended with each connection of which the engine has processed the end. Close calls
+// disconnectAll with the name of the listener.
 type listener struct {
 	*listeners.Net
-	ended func(net.Conn)
+	ended         func(net.Conn)
+	disconnectAll func(listener string)
 }
 
 // Serve implements listeners.Listener.
@@ -76,3 +78,7 @@ func (l listener) Serve(establish listeners.EstablishFn) {
 		return establish(id, conn)
 	})
 }
+
+// Close implements listeners.Listener. The engine's function locks its clients for reading twice, so that it waits forever for a client that ends
+// between the two.
+func (l listener) Close(listeners.CloseFn) { l.Net.Close(l.disconnectAll) }
