@@ -249,15 +249,22 @@ func TestKeyboardIsEnough(t *testing.T) {
 // connectionState is the state of the connection of a page.
 const connectionState = `document.getElementById("connection").dataset.state`
 
-// TestOperationPageFollowsTheOperation checks that the page of an operation shows its end without a reload, keeps the focus, and then stops.
-func TestOperationPageFollowsTheOperation(t *testing.T) {
+// openLivePage starts a portal that follows changes, and opens a page of it, which is then current.
+func openLivePage(t *testing.T, path string) (*harness, *chromium) {
+	t.Helper()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.followChanges()
 	c := newChromium(t, h)
 	c.signIn("oncall@example.com")
-	c.open("/operations/" + testOperation)
+	c.open(path)
 	c.await(connectionState + ` === "live"`)
+	return h, c
+}
+
+// TestOperationPageFollowsTheOperation checks that the page of an operation shows its end without a reload, keeps the focus, and then stops.
+func TestOperationPageFollowsTheOperation(t *testing.T) {
+	h, c := openLivePage(t, "/operations/"+testOperation)
 	evaluate[chromedp.Void](c, `window.kept = true; document.querySelector("#content a[href^='/clusters/']").focus()`)
 	h.setOperation(succeeded(h.api.responses["/operations/"+testOperation]))
 	c.await(`document.querySelector(".portal-heading").innerText.includes("Succeeded")`)
@@ -275,19 +282,13 @@ func TestOperationPageFollowsTheOperation(t *testing.T) {
 
 // TestClusterPageShowsChanges checks that the page of a cluster and the page of the region show a change in Cluster Service without a reload.
 func TestClusterPageShowsChanges(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
-	h.followChanges()
-	c := newChromium(t, h)
-	c.signIn("oncall@example.com")
+	h, c := openLivePage(t, "/clusters/"+testUID)
 	change := func(path string, response any) {
 		h.api.mu.Lock()
 		h.api.responses[path] = response
 		h.api.mu.Unlock()
 		h.fleet.changes <- &clusterservicev1.WatchResponse{Revision: 3, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: testUID}}}
 	}
-	c.open("/clusters/" + testUID)
-	c.await(connectionState + ` === "live"`)
 	evaluate[chromedp.Void](c, `window.kept = true`)
 	cluster := h.api.responses["/clusters/"+testUID].(adminv1.Cluster)
 	cluster.Version = "4.20.47"
@@ -307,13 +308,7 @@ func TestClusterPageShowsChanges(t *testing.T) {
 // TestPageStatesALostConnection interrupts the connection while an operation changes. The page states that, and shows the change after the
 // connection has returned.
 func TestPageStatesALostConnection(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
-	h.followChanges()
-	c := newChromium(t, h)
-	c.signIn("oncall@example.com")
-	c.open("/operations/" + testOperation)
-	c.await(connectionState + ` === "live"`)
+	h, c := openLivePage(t, "/operations/"+testOperation)
 	axe := axeSource(t)
 	h.away.Store(true)
 	h.pages.CloseClientConnections()
@@ -329,13 +324,7 @@ func TestPageStatesALostConnection(t *testing.T) {
 
 // TestPageStatesTheEndOfTheSession ends the session in another window. The page states that, and stays.
 func TestPageStatesTheEndOfTheSession(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
-	h.followChanges()
-	c := newChromium(t, h)
-	c.signIn("oncall@example.com")
-	c.open("/operations/" + testOperation)
-	c.await(connectionState + ` === "live"`)
+	_, c := openLivePage(t, "/operations/"+testOperation)
 	evaluate[chromedp.Void](c, `fetch("/sign-out", {method: "POST", redirect: "manual"}).then(() => {})`)
 	c.await(`document.getElementById("connection").innerText.includes("Your session has ended.")`)
 	if got := c.location(); got != "/operations/"+testOperation {
