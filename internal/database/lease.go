@@ -366,7 +366,7 @@ func (h *holder) release(ctx context.Context, names []string) error {
 	return h.free(ctx, documents)
 }
 
-// free removes the owner of leases whose work has ended.
+// free removes the owner of leases after the end of their work.
 func (h *holder) free(ctx context.Context, documents []leaseDocument) error {
 	documents = slices.Clone(documents)
 	for i := range documents {

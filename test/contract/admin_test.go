@@ -144,7 +144,7 @@ type adminFixture struct {
 	going, kubeconfig, namespace string
 	// orphaned is the bundle without a work, and drifted the cluster without an ARM document. Both are empty until created.
 	orphaned, drifted string
-	// revoked are the elevations whose credentials are revoked.
+	// revoked has the IDs of the elevations with revoked credentials.
 	revoked map[string]bool
 }
 
