@@ -27,6 +27,7 @@ module "cluster" {
   settings       = local.stamp
   administrators = var.config.admin.groups["break-glass"]
   registries     = { for name, registry in var.outer.global.registries : name => registry.id }
+  workspace      = var.outer.region.metrics.id
   allow_loss     = var.allow_loss
   # Clients reach hosted API servers; each of them authenticates its clients.
   rules = { api-servers = { priority = 100, sources = ["Internet"], destination = "*", port = "443" } }

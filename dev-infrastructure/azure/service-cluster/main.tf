@@ -62,6 +62,7 @@ module "cluster" {
   administrators = var.config.admin.groups["break-glass"]
   egress         = { services = azapi_resource.egress.id }
   addresses      = { for purpose, address in azapi_resource.address : purpose => address.id }
+  workspace      = local.region.metrics.id
   registries     = { services = var.outer.global.registries[var.config.registry.services].id }
   allow_loss     = var.allow_loss
   # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.

@@ -40,6 +40,10 @@ variable "addresses" {
   type        = map(string)
   default     = {}
 }
+variable "workspace" {
+  description = "The ID of the Azure Monitor workspace that gets the metrics of the cluster. It is in the location of the cluster."
+  type        = string
+}
 variable "allow_loss" { type = bool }
 
 locals {
@@ -250,6 +254,38 @@ resource "azapi_update_resource" "redirection" {
   body        = { properties = { serviceMeshProfile = { istio = { components = { proxyRedirectionMechanism = "CNIChaining" } } } } }
   # A change of the cluster sends a body without the property, so the property is sent again.
   lifecycle { replace_triggered_by = [azapi_resource.cluster] }
+}
+
+# The metrics add-on of AKS collects what PodMonitors name. The rule sends it to the workspace. Without the association, the add-on collects nothing.
+resource "azapi_resource" "collection_endpoint" {
+  type      = local.types.dataCollectionEndpoint
+  parent_id = var.group
+  name      = "${var.name}-metrics"
+  location  = var.location
+  body      = { kind = "Linux", properties = { networkAcls = { publicNetworkAccess = "Enabled" } } }
+}
+
+resource "azapi_resource" "collection_rule" {
+  type      = local.types.dataCollectionRule
+  parent_id = var.group
+  name      = "${var.name}-metrics"
+  location  = var.location
+  body = {
+    kind = "Linux"
+    properties = {
+      dataCollectionEndpointId = azapi_resource.collection_endpoint.id
+      dataSources              = { prometheusForwarder = [{ name = "prometheus", streams = ["Microsoft-PrometheusMetrics"], labelIncludeFilter = {} }] }
+      destinations             = { monitoringAccounts = [{ name = "workspace", accountResourceId = var.workspace }] }
+      dataFlows                = [{ streams = ["Microsoft-PrometheusMetrics"], destinations = ["workspace"] }]
+    }
+  }
+}
+
+resource "azapi_resource" "collection" {
+  type      = local.types.dataCollectionAssociation
+  parent_id = azapi_resource.cluster.id
+  name      = "metrics"
+  body      = { properties = { dataCollectionRuleId = azapi_resource.collection_rule.id } }
 }
 
 output "id" { value = azapi_resource.cluster.id }

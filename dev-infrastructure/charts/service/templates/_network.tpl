@@ -40,7 +40,7 @@ spec:
   - from:
     - namespaceSelector:
         matchLabels:
-          kubernetes.io/metadata.name: {{ .values.network.monitoring }}
+          kubernetes.io/metadata.name: {{ .values.metrics.namespace }}
     ports:
     - port: {{ include "service.operationsPort" . }}
       protocol: TCP

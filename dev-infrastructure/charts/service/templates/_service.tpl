@@ -138,7 +138,7 @@ spec:
 {{/* Prometheus reads the pods directly: the port for operations is in no Service. */}}
 {{- define "service.monitor" }}
 ---
-apiVersion: monitoring.coreos.com/v1
+apiVersion: {{ .values.metrics.group }}/v1
 kind: PodMonitor
 metadata:
   name: {{ .name }}

@@ -9,6 +9,7 @@ const (
 	actionsVersion  = "2023-01-01"
 	alertsVersion   = "2023-03-01"
 	cdnVersion      = "2024-02-01"
+	collectVersion  = "2022-06-01"
 	cosmosVersion   = "2024-05-15"
 	eventsVersion   = "2024-06-01-preview"
 	monitorVersion  = "2023-04-03"
@@ -19,6 +20,9 @@ const (
 	storageVersion  = "2023-05-01"
 	vaultVersion    = "2023-07-01"
 )
+
+// associationType is the type of the extension resources that connect a resource with a data collection rule.
+const associationType = "Microsoft.Insights/dataCollectionRuleAssociations"
 
 // entry is a line of the catalogue. Without a location, a type belongs to its parent. long types take OperationDelay.
 type entry struct {
@@ -87,6 +91,9 @@ func storedTypes() []*resourceType {
 
 		{"Microsoft.Monitor/accounts", monitorVersion, true, false, storedType{computed: monitorWorkspace}},
 		{"Microsoft.Insights/actionGroups", actionsVersion, true, false, storedType{global: true}},
+		{"Microsoft.Insights/dataCollectionEndpoints", collectVersion, true, false, storedType{computed: collectionEndpoint}},
+		{"Microsoft.Insights/dataCollectionRules", collectVersion, true, false, storedType{}},
+		{associationType, collectVersion, false, false, storedType{}},
 		{"Microsoft.AlertsManagement/prometheusRuleGroups", alertsVersion, true, false, storedType{}},
 	} {
 		stored := e.storedType

@@ -122,6 +122,12 @@ func monitorWorkspace(r *Resource) map[string]any {
 		"prometheusQueryEndpoint": fmt.Sprintf("https://%s-%s.%s.prometheus.monitor.azure.com", r.Name, short(r), r.Location)}}
 }
 
+func collectionEndpoint(r *Resource) map[string]any {
+	host := fmt.Sprintf("%s-%s.%s-1", r.Name, short(r), r.Location)
+	return map[string]any{"metricsIngestion.endpoint": "https://" + host + ".metrics.ingest.monitor.azure.com",
+		"configurationAccess.endpoint": "https://" + host + ".handler.control.monitor.azure.com"}
+}
+
 // valueOr returns the value of a property, or a default that the provider sets.
 func valueOr(r *Resource, path, otherwise string) string {
 	if value, ok := valueAt(r.Properties, path).(string); ok && value != "" {

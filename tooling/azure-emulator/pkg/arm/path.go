@@ -19,7 +19,8 @@ type path struct {
 	name  string
 	// scope is the parent of a collection, or the resource of an extension resource.
 	scope string
-	// extension reports whether the path is that of extension resources: role assignments or diagnostic settings.
+	// extension reports whether the path is that of extension resources: role assignments, diagnostic settings or associations of data
+	// collection rules.
 	extension bool
 	// recordType is the type of a DNS record set.
 	recordType string
@@ -109,8 +110,14 @@ func (p *path) parseProvider(text, namespace string, rest []string) (*path, erro
 
 // isExtension reports whether the segments after a providers segment are those of extension resources.
 func isExtension(segments []string) bool {
-	return strings.EqualFold(segments[0], "Microsoft.Authorization") ||
-		len(segments) > 1 && strings.EqualFold(segments[0]+"/"+segments[1], diagnosticType)
+	if strings.EqualFold(segments[0], "Microsoft.Authorization") {
+		return true
+	}
+	if len(segments) == 1 {
+		return false
+	}
+	typ := segments[0] + "/" + segments[1]
+	return strings.EqualFold(typ, diagnosticType) || strings.EqualFold(typ, associationType)
 }
 
 // parseExtension parses an extension resource, with the providers segment at index at.

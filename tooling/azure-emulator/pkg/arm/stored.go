@@ -99,9 +99,20 @@ func (c *call) checkName(k *resourceType, old, wanted *Resource) error {
 	return nil
 }
 
-// checkParent returns an error if the parent of a child resource does not exist, or if an operation on it or on one of its parents is
-// in progress.
+// checkParent returns an error if the parent of a child resource, or the resource of an extension resource, does not exist, or if an
+// operation on it or on one of its parents is in progress.
 func (c *call) checkParent() error {
+	if c.path.extension {
+		extended, err := c.find(c.path.scope)
+		switch {
+		case err != nil:
+			return err
+		case extended == nil:
+			return &Error{Status: http.StatusNotFound, Code: "ParentResourceNotFound", Message: fmt.Sprintf("Failed to perform 'write' on resource '%s', because its scope '%s' could not be found.", c.path.id, c.path.scope)}
+		case extended.Operation != "":
+			return inProgress(extended)
+		}
+	}
 	id := c.path.id
 	for n := len(c.path.names); n > 1; n-- {
 		id = id[:strings.LastIndex(id[:strings.LastIndex(id, "/")], "/")]

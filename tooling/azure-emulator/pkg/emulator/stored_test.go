@@ -155,6 +155,9 @@ func TestStoredResourcesAreChecked(t *testing.T) {
 		{"a subnet that does not exist", clusterID, aksVersion, located(map[string]any{"agentPoolProfiles": []any{map[string]any{"vnetSubnetID": emulatortest.Group + "/providers/Microsoft.Network/virtualNetworks/v/subnets/s"}}}), 400, "InvalidResourceReference"},
 		{"an identity that does not exist", clusterID, aksVersion, armresources.GenericResource{Location: to.Ptr("westus3"), Identity: &armresources.Identity{Type: to.Ptr(armresources.ResourceIdentityTypeUserAssigned),
 			UserAssignedIdentities: map[string]*armresources.IdentityUserAssignedIdentitiesValue{emulatortest.Group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/x": {}}}}, 400, "FailedIdentityOperation"},
+		{"an extension of a cluster that does not exist", clusterID + "/providers/Microsoft.Insights/dataCollectionRuleAssociations/metrics", "2022-06-01", armresources.GenericResource{}, 404, "ParentResourceNotFound"},
+		{"an association with a rule that does not exist", accountID + "/providers/Microsoft.Insights/dataCollectionRuleAssociations/metrics", "2022-06-01", armresources.GenericResource{Properties: map[string]any{
+			"dataCollectionRuleId": emulatortest.Group + "/providers/Microsoft.Insights/dataCollectionRules/x"}}, 400, "InvalidResourceReference"},
 		{"a type that is not emulated", emulatortest.Group + "/providers/Microsoft.Compute/disks/d", "2024-03-01", located(nil), 501, "NotImplemented"},
 	} {
 		if strings.Contains(c.id, "/second/") {

@@ -32,7 +32,7 @@ func portalPort(t *testing.T) uint16 {
 // TestPoliciesOfMeshAreCurrent compares the Istio objects of the chart mesh with the authorization table.
 func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 	options := policy.Options{
-		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, PortalPort: portalPort(t), MonitoringNamespace: workload.MonitoringNamespace,
+		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, PortalPort: portalPort(t), MonitoringNamespace: workload.AddOnNamespace,
 		ARMGateway:   policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.ARMGateway},
 		AdminGateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.AdminGateway},
 	}

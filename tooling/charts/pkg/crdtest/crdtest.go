@@ -1,8 +1,10 @@
 // Package crdtest installs the CustomResourceDefinitions that the charts use in an API server of a test. They come from the modules that
-// tooling/third-party/crds pins.
+// tooling/third-party/crds pins. No module has the definition of PodMonitors that AKS' metrics add-on installs: the add-on has that of the
+// Prometheus operator in another API group, and so does this package.
 package crdtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -32,9 +34,27 @@ func Install(t testing.TB, cluster *rest.Config) {
 	for module, folder := range definitions() {
 		folders = append(folders, filepath.Join(Folder(t, module), filepath.FromSlash(folder)))
 	}
+	folders = append(folders, addOnDefinitions(t))
 	if _, err := envtest.InstallCRDs(cluster, envtest.CRDInstallOptions{Paths: folders, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// addOnDefinitions returns a folder with the definition of PodMonitors of AKS' metrics add-on.
+func addOnDefinitions(t testing.TB) string {
+	t.Helper()
+	const operator = "github.com/prometheus-operator/prometheus-operator"
+	definition, err := os.ReadFile(filepath.Join(Folder(t, operator), definitions()[operator], "monitoring.coreos.com_podmonitors.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The group is in the name of the definition and in its specification.
+	moved := bytes.ReplaceAll(definition, []byte("monitoring.coreos.com"), []byte("azmonitoring.coreos.com"))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "podmonitors.yaml"), moved, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // Folder returns the folder of a module that tooling/third-party/crds pins.

@@ -94,7 +94,7 @@ func ingressValues(c *computation) any {
 		resources[name] = c.number("ingress", "gateway", "resources", name)
 	}
 	return map[string]any{
-		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "monitoring": workload.MonitoringNamespace,
+		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "metrics": c.metrics(),
 		"replicas": c.number("ingress", "gateway", "replicas"), "resources": resources, "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin},
 	}
 }

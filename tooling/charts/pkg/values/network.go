@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
 // Network is what may connect to the pods of a program, and to what they may connect.
@@ -17,8 +16,6 @@ type Network struct {
 	Clients []Client `json:"clients"`
 	// Servers are namespaces of the cluster, with the numbers of the ports.
 	Servers []Server `json:"servers"`
-	// Monitoring is the namespace of Prometheus.
-	Monitoring string `json:"monitoring"`
 	// PrivateEndpoints are the services of Azure with an address in the region's network.
 	PrivateEndpoints *PrivateEndpoints `json:"privateEndpoints,omitempty"`
 	// External are ports at public addresses.
@@ -52,7 +49,7 @@ const postgresPort = 5432
 // network computes the connections of a program: the authorization table gives those to other programs, the addresses in its flags all
 // others.
 func (c *computation) network(v *Values, rules []mesh.Rule) Network {
-	n := Network{Clients: []Client{}, Servers: []Server{}, Monitoring: workload.MonitoringNamespace, External: []int32{}}
+	n := Network{Clients: []Client{}, Servers: []Server{}, External: []int32{}}
 	if v.Identity.ClientID != "" {
 		n.External = append(n.External, httpsPort)
 	}

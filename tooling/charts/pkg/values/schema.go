@@ -81,10 +81,10 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		"network": closed(object{
 			"clients":          listOf(closed(object{"namespace": text(namePattern), "ports": listOf(text(namePattern), 1)}), 0),
 			"servers":          listOf(closed(object{"namespace": text(namePattern), "ports": listOf(port, 1)}), 0),
-			"monitoring":       text(namePattern),
 			"privateEndpoints": closed(object{"cidr": text(cidrPattern), "ports": listOf(port, 1)}),
 			"external":         listOf(port, 0),
 		}, "privateEndpoints"),
+		"metrics": metricsSchema(),
 		// Helm adds a map for the library chart.
 		"service": object{"type": "object", "additionalProperties": false, "properties": object{"global": object{"type": "object", "maxProperties": 0}}},
 	}

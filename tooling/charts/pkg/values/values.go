@@ -63,6 +63,7 @@ type Values struct {
 	Files     map[string]string `json:"files"`
 	Secrets   Secrets           `json:"secrets"`
 	Network   Network           `json:"network"`
+	Metrics   Metrics           `json:"metrics"`
 	// Audit and Migration are nil for programs without audit records or without a database.
 	Audit     *Audit       `json:"audit,omitempty"`
 	Migration *DatabaseJob `json:"migration,omitempty"`
@@ -139,6 +140,7 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		Replicas:  c.replicas(),
 		Resources: map[string]int64{},
 		Secrets:   c.secrets(),
+		Metrics:   c.metrics(),
 	}
 	if !w.WithoutAzure {
 		v.Identity = c.identity("managedIdentity")

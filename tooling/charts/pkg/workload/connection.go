@@ -17,8 +17,11 @@ const (
 	AdminGateway = "admin"
 )
 
-// MonitoringNamespace has Prometheus and the collector of traces. Others provide it.
+// MonitoringNamespace has the collector of traces, and Prometheus on a cluster without AKS' add-on. Others provide it.
 const MonitoringNamespace = "monitoring"
+
+// AddOnNamespace has the pods of AKS' add-ons. The metrics add-on reads /metrics from there.
+const AddOnNamespace = "kube-system"
 
 // Gateway returns the service account of the gateway whose requests a workload accepts, or "" if it accepts those of none.
 func (w Workload) Gateway() string {
