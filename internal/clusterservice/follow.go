@@ -38,6 +38,8 @@ type Follower struct {
 	rpc     clusterservicev1.ClusterServiceClient
 	handler FollowHandler
 	log     *slog.Logger
+	// now is the clock of since.
+	now func() time.Time
 	// changesOnly is set if the watch begins at the current revision.
 	changesOnly bool
 
@@ -52,13 +54,17 @@ type Follower struct {
 
 // NewFollower returns a Follower. Run follows.
 func NewFollower(rpc clusterservicev1.ClusterServiceClient, handler FollowHandler, log *slog.Logger) *Follower {
-	return &Follower{rpc: rpc, handler: handler, log: log, failure: errors.New("the watch of Cluster Service has not caught up yet"), since: time.Now()}
+	return newFollower(rpc, handler, time.Now, log)
+}
+
+func newFollower(rpc clusterservicev1.ClusterServiceClient, handler FollowHandler, now func() time.Time, log *slog.Logger) *Follower {
+	return &Follower{rpc: rpc, handler: handler, log: log, now: now, failure: errors.New("the watch of Cluster Service has not caught up yet"), since: now()}
 }
 
 // NewChangeFollower returns a Follower for handlers that store nothing: its watch begins at the current revision. After each call of
-// Restarted, only changes follow, and earlier ones may be missing.
-func NewChangeFollower(rpc clusterservicev1.ClusterServiceClient, handler FollowHandler, log *slog.Logger) *Follower {
-	f := NewFollower(rpc, handler, log)
+// Restarted, only changes follow, and earlier ones may be missing. now is the clock of Stale.
+func NewChangeFollower(rpc clusterservicev1.ClusterServiceClient, handler FollowHandler, now func() time.Time, log *slog.Logger) *Follower {
+	f := newFollower(rpc, handler, now, log)
 	f.changesOnly = true
 	return f
 }
@@ -141,7 +147,7 @@ func (f *Follower) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failure == nil {
-		f.since = time.Now()
+		f.since = f.now()
 	}
 	f.failure = err
 }

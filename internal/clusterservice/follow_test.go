@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -140,7 +141,7 @@ func (c *changes) Watch(request *clusterservicev1.WatchRequest, stream grpc.Serv
 func TestChangeFollowerBeginsAtTheCurrentRevision(t *testing.T) {
 	service := &changes{ended: make(chan struct{})}
 	var got events
-	follower := NewChangeFollower(clusterservicev1.NewClusterServiceClient(serve(t, service)), &got, slog.New(slog.DiscardHandler))
+	follower := NewChangeFollower(clusterservicev1.NewClusterServiceClient(serve(t, service)), &got, time.Now, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); follower.Run(ctx) }()

@@ -58,7 +58,7 @@ func NewChanges(options Options) *Changes {
 	}
 	options.Feed.Log = options.Log
 	c := &Changes{Hub: NewHub(options.Metrics), options: options, records: &feed{now: options.Now}, resources: &feed{now: options.Now}}
-	c.fleet = clusterservice.NewChangeFollower(options.Fleet, fleetHandler{c.Hub}, options.Log)
+	c.fleet = clusterservice.NewChangeFollower(options.Fleet, fleetHandler{c.Hub}, options.Now, options.Log)
 	return c
 }
 
@@ -82,12 +82,12 @@ func (c *Changes) Operation(id string) Page {
 
 // Cluster is the page of a cluster.
 func (c *Changes) Cluster(uid, resourceID string) Page {
-	return Page{Topics: []Topic{clusterTopic(uid), resourceTopic(resourceID), componentsTopic}, Sources: []Source{c.records, c.resources, fleetSource{c.fleet}}, Pause: clusterPause}
+	return Page{Topics: []Topic{clusterTopic(uid), resourceTopic(resourceID), componentsTopic}, Sources: []Source{c.records, c.resources, fleetSource{c.fleet, c.options.Now}}, Pause: clusterPause}
 }
 
 // Region is the page of the region.
 func (c *Changes) Region() Page {
-	return Page{Topics: []Topic{regionTopic}, Sources: []Source{c.records, fleetSource{c.fleet}}, Pause: regionPause}
+	return Page{Topics: []Topic{regionTopic}, Sources: []Source{c.records, fleetSource{c.fleet, c.options.Now}}, Pause: regionPause}
 }
 
 const (
@@ -187,12 +187,15 @@ func (f fleetHandler) Restarted() { f.hub.PublishAll() }
 func (f fleetHandler) CaughtUp() {}
 
 // fleetSource is the watch of Cluster Service as a Source.
-type fleetSource struct{ follower *clusterservice.Follower }
+type fleetSource struct {
+	follower *clusterservice.Follower
+	now      func() time.Time
+}
 
 // Fresh implements Source.
 func (f fleetSource) Fresh() bool {
 	since := f.follower.Stale()
-	return since.IsZero() || time.Since(since) <= maxStaleness
+	return since.IsZero() || f.now().Sub(since) <= maxStaleness
 }
 
 // feed is a change feed as a Source.

@@ -84,6 +84,8 @@ type fakeAPI struct {
 	// requests are those that changed something.
 	requests []apiRequest
 	reads    []string
+	// unbounded are requests without a deadline.
+	unbounded []string
 }
 
 // apiRequest is a request that changes something.
@@ -104,6 +106,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, adminv1.Root)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if _, bounded := r.Context().Deadline(); !bounded {
+		f.unbounded = append(f.unbounded, r.Method+" "+path)
+	}
 	if !slices.Contains(caller.Groups, "readers") {
 		respond(http.StatusForbidden, adminv1.Failure{Error: adminv1.FailureDetail{Code: "Forbidden", Message: "The role reader is required.", RequestID: "r"}})
 		return

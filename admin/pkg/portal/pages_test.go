@@ -194,6 +194,9 @@ func TestPagesShowHostileTextAsText(t *testing.T) {
 			t.Errorf("%s (-want +got); run with -update if it is right:\n%s", name, diff)
 		}
 	}
+	if len(h.api.unbounded) > 0 {
+		t.Errorf("requests without a deadline: %q", h.api.unbounded)
+	}
 	if log := h.log.String(); strings.Contains(log, "rendering a page failed") || strings.Contains(log, "a page failed") {
 		t.Error(log)
 	}

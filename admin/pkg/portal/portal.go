@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -102,7 +101,9 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.S
 // routes returns the handler of all requests.
 func (p *Portal) routes() http.Handler {
 	mux := http.NewServeMux()
-	open := func(pattern, name string, handle http.HandlerFunc) { mux.Handle(pattern, p.counted(name, handle)) }
+	open := func(pattern, name string, handle http.HandlerFunc) {
+		mux.Handle(pattern, p.counted(name, bounded(handle)))
+	}
 	open("GET /assets/{name}", "asset", p.assets.serve)
 	open("GET /sign-in", "sign-in", p.signIn)
 	open("GET /signed-in", "signed-in", p.signedIn)
@@ -110,25 +111,20 @@ func (p *Portal) routes() http.Handler {
 	open("POST /sign-out", "sign-out", p.signOut)
 	open("POST /theme", "theme", p.setTheme)
 	for _, page := range slices.Concat(p.signedInPages(), p.actionPages()) {
-		mux.Handle(page.pattern, p.counted(page.name, p.withSession(page.handle)))
+		open(page.pattern, page.name, p.withSession(page.handle))
 	}
-	for _, stream := range p.livePages() {
+	for _, stream := range p.livePages() { // streams last longer than pages
 		mux.Handle(stream.pattern, p.counted(stream.name, p.follow(stream.read)))
 	}
-	mux.Handle("/", p.counted("unknown", p.withSession(func(w http.ResponseWriter, v *view) {
+	open("/", "unknown", p.withSession(func(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, &apiError{status: http.StatusNotFound})
-	})))
+	}))
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.message(w, r, http.StatusForbidden, messageView{Heading: "The request was refused", Text: "It came from a page of another site."})
 	}))
 	return p.secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		if !strings.HasPrefix(r.URL.Path, livePath) { // streams last longer
-			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-			defer cancel()
-			r = r.WithContext(ctx)
-		}
 		mux.ServeHTTP(w, r)
 	})))
 }
@@ -150,6 +146,15 @@ func (p *Portal) secured(next http.Handler) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bounded limits the duration of a request.
+func bounded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		next(w, r.WithContext(ctx))
+	}
 }
 
 // counted counts the requests of a page.
