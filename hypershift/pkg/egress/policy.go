@@ -110,39 +110,18 @@ func (p *Policy) resolve(ctx context.Context, target string) ([]netip.AddrPort, 
 	if port != httpsPort && !excepted {
 		return nil, refuse(OutcomePort, "port %d is not %d", port, httpsPort)
 	}
-	addresses, err := p.lookup(ctx, host)
-	if err != nil {
-		return nil, refuse(OutcomeUnresolved, "resolving %s: %w", host, err)
+	dialer := publicaddress.Dialer{Lookup: p.Lookup}
+	addresses, err := dialer.Resolve(ctx, host, excepted)
+	var refused *publicaddress.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return nil, refuse(OutcomeAddress, "%w", err)
+	case err != nil:
+		return nil, refuse(OutcomeUnresolved, "%w", err)
 	}
-	var permitted []netip.AddrPort
-	kinds := []string{}
+	permitted := make([]netip.AddrPort, 0, len(addresses))
 	for _, address := range addresses {
-		address = address.Unmap()
-		if kind := publicaddress.Kind(address); kind != "" && !excepted {
-			kinds = append(kinds, kind)
-			continue
-		}
 		permitted = append(permitted, netip.AddrPortFrom(address, port))
 	}
-	if len(permitted) == 0 {
-		slices.Sort(kinds)
-		// The address is not part of the text: it would show customers how names resolve inside the management cluster.
-		return nil, refuse(OutcomeAddress, "%s has no public address: %s", host, strings.Join(slices.Compact(kinds), ", "))
-	}
 	return permitted, nil
-}
-
-func (p *Policy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	if address, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{address}, nil
-	}
-	if p.Lookup != nil {
-		return p.Lookup(ctx, host)
-	}
-	// With a trailing dot the name is absolute: the search domains of a pod do not apply.
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host+".")
-	if err == nil && len(addresses) == 0 {
-		err = errors.New("no address")
-	}
-	return addresses, err
 }

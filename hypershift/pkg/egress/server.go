@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/relay"
 )
 
 // Limits bound what clients can occupy.
@@ -70,13 +71,15 @@ type Options struct {
 type Server struct {
 	options Options
 	metrics *metrics
+	tunnels *relay.Tunnels
 
 	mu      sync.Mutex
 	clients map[string]int // tunnels by client, including those that are being connected
 	total   int
 	open    sync.WaitGroup
-	closing chan struct{} // closed by Close
-	once    sync.Once
+	// closing ends with Close, which calls stop.
+	closing context.Context
+	stop    context.CancelFunc
 }
 
 // NewServer returns a server. The caller must call Close.
@@ -90,7 +93,9 @@ func NewServer(options Options) *Server {
 	if options.OnAttempt == nil {
 		options.OnAttempt = func(Attempt) {}
 	}
-	s := &Server{options: options, clients: map[string]int{}, closing: make(chan struct{})}
+	s := &Server{options: options, clients: map[string]int{},
+		tunnels: relay.NewTunnels(relay.Limits{Idle: options.Limits.Idle, Lifetime: options.Limits.Lifetime, Bytes: options.Limits.Bytes})}
+	s.closing, s.stop = context.WithCancel(context.Background())
 	s.metrics = newMetrics(options.Metrics, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -111,11 +116,9 @@ func (s *Server) HTTPServer(config *tls.Config) *http.Server {
 
 // Close closes all tunnels and waits for their ends. No CONNECT is accepted afterwards.
 func (s *Server) Close() {
-	s.once.Do(func() {
-		s.mu.Lock()
-		close(s.closing)
-		s.mu.Unlock()
-	})
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
 	s.open.Wait()
 }
 
@@ -123,10 +126,8 @@ func (s *Server) Close() {
 func (s *Server) acquire(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.closing:
+	if s.closing.Err() != nil {
 		return false
-	default:
 	}
 	if s.total >= s.options.Limits.Tunnels || s.clients[client] >= s.options.Limits.TunnelsPerClient {
 		return false
@@ -246,4 +247,9 @@ type bufferedConn struct {
 func (b *bufferedConn) Read(p []byte) (int, error) { return b.reader.Read(p) }
 
 // CloseWrite ends the stream to the client.
-func (b *bufferedConn) CloseWrite() error { return closeWrite(b.Conn) }
+func (b *bufferedConn) CloseWrite() error {
+	if half, ok := b.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return b.Close()
+}
