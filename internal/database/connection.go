@@ -32,6 +32,7 @@ const (
 	sessionsContainer  = "Sessions"
 	// accessSessionsContainer holds the access sessions of SREs. The name leaves Sessions for the sessions of browsers.
 	accessSessionsContainer = "AccessSessions"
+	egressLinksContainer    = "EgressLinks"
 )
 
 // The pauses between the attempts of one call.
@@ -58,12 +59,14 @@ type client struct {
 	sessions  *azcosmos.ContainerClient
 	// accessSessions is the container of AccessSessions.
 	accessSessions *azcosmos.ContainerClient
+	// egressLinks is the container of EgressLinks.
+	egressLinks *azcosmos.ContainerClient
 	// reached is set after the first response from the account.
 	reached atomic.Bool
 }
 
 // documents returns the container of a partition's documents: Admin for AdminPartition, Sessions for those of sessions of the portal,
-// AccessSessions for those of clusters, and Resources for subscriptions.
+// AccessSessions for those of clusters, EgressLinks for those of links, and Resources for subscriptions.
 func (c *client) documents(partition string) *azcosmos.ContainerClient {
 	switch {
 	case partition == AdminPartition:
@@ -72,6 +75,8 @@ func (c *client) documents(partition string) *azcosmos.ContainerClient {
 		return c.sessions
 	case strings.HasPrefix(partition, accessSessionPartition):
 		return c.accessSessions
+	case strings.HasPrefix(partition, egressLinkPartition):
+		return c.egressLinks
 	}
 	return c.resources
 }
@@ -141,7 +146,7 @@ func (c *connection) newClient() (*client, error) {
 	}
 	for name, container := range map[string]**azcosmos.ContainerClient{
 		resourcesContainer: &made.resources, billingContainer: &made.billing, leasesContainer: &made.leases, adminContainer: &made.admin,
-		journalContainer: &made.journal, sessionsContainer: &made.sessions, accessSessionsContainer: &made.accessSessions,
+		journalContainer: &made.journal, sessionsContainer: &made.sessions, accessSessionsContainer: &made.accessSessions, egressLinksContainer: &made.egressLinks,
 	} {
 		if *container, err = made.database.NewContainer(name); err != nil {
 			return nil, err

@@ -38,6 +38,7 @@ const (
 
 	SessionKind       Kind = "session"
 	AccessSessionKind Kind = "accessSession"
+	EgressLinkKind    Kind = "egressLink"
 )
 
 // How long documents are kept: an operation after it became terminal, and a tombstone.
@@ -98,6 +99,7 @@ type DB struct {
 
 	sessions       *Collection[SessionDocument]
 	accessSessions *Collection[AccessSessionDocument]
+	egressLinks    *Collection[EgressLinkDocument]
 }
 
 // Clusters returns the collection of clusters.
@@ -141,6 +143,9 @@ func (db *DB) Sessions() *Collection[SessionDocument] { return db.sessions }
 // AccessSessions returns the collection of access sessions. Cosmos DB removes an ended session AccessSessionTTL after the last write.
 func (db *DB) AccessSessions() *Collection[AccessSessionDocument] { return db.accessSessions }
 
+// EgressLinks returns the collection of egress links. Cosmos DB removes the document of a removed link TombstoneTTL after the last write.
+func (db *DB) EgressLinks() *Collection[EgressLinkDocument] { return db.egressLinks }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
@@ -179,6 +184,13 @@ func newDB(options Options, connection *connection) *DB {
 	db.accessSessions.ttl = func(s *AccessSessionDocument) time.Duration {
 		if s.State == AccessSessionEnded {
 			return AccessSessionTTL
+		}
+		return 0
+	}
+	db.egressLinks = newCollection[EgressLinkDocument](db, EgressLinkKind)
+	db.egressLinks.ttl = func(l *EgressLinkDocument) time.Duration {
+		if l.RemovedTime != nil {
+			return TombstoneTTL
 		}
 		return 0
 	}

@@ -92,6 +92,11 @@ func (db *DB) TailAccessSessions(ctx context.Context, since time.Time, options F
 	return db.tail(ctx, accessSessionPartition, since, options, handler)
 }
 
+// TailEgressLinks is Tail for the container EgressLinks.
+func (db *DB) TailEgressLinks(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
+	return db.tail(ctx, egressLinkPartition, since, options, handler)
+}
+
 // TailSessions is Tail for the container Sessions.
 func (db *DB) TailSessions(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
 	return db.tail(ctx, sessionPartition, since, options, handler)

@@ -25,6 +25,7 @@ func Containers() []azcosmos.ContainerProperties {
 		{journalContainer, "/group"},
 		{sessionsContainer, "/partitionKey"},
 		{accessSessionsContainer, "/partitionKey"},
+		{egressLinksContainer, "/partitionKey"},
 	} {
 		all = append(all, azcosmos.ContainerProperties{
 			ID:                     container.name,
@@ -124,6 +125,7 @@ func Roles() []Role {
 			{adminContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 			{billingContainer, []string{createItems, readItems, replaceItems}},
 			{leasesContainer, []string{createItems, replaceItems, executeQuery}},
+			{egressLinksContainer, []string{createItems, readItems, replaceItems}},
 		}},
 		{"admin", []Grant{metadata,
 			{resourcesContainer, []string{readItems, executeQuery, readChangeFeed}},
@@ -132,6 +134,7 @@ func Roles() []Role {
 			{journalContainer, []string{executeQuery}},
 			{sessionsContainer, []string{createItems, readItems, replaceItems, readChangeFeed}},
 			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+			{egressLinksContainer, []string{executeQuery}},
 		}},
 		{"monitor", []Grant{metadata,
 			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.

@@ -18,7 +18,7 @@ func TestRightsPage(t *testing.T) {
 	}
 	for _, role := range Roles() {
 		row := "| " + role.Service + " |"
-		for _, container := range []string{resourcesContainer, adminContainer, billingContainer, leasesContainer, journalContainer, sessionsContainer, accessSessionsContainer} {
+		for _, container := range []string{resourcesContainer, adminContainer, billingContainer, leasesContainer, journalContainer, sessionsContainer, accessSessionsContainer, egressLinksContainer} {
 			var actions []string
 			for _, grant := range role.Grants {
 				if grant.Container == container {

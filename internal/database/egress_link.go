@@ -1,0 +1,182 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// egressLinkPartition is the prefix of partition keys of the container EgressLinks. The rest is the ID of the link.
+const egressLinkPartition = "egress-link:"
+
+const (
+	// EgressMaxStaleness is how long a replica of the egress gateway serves connections after the last read of the links. Then it refuses new
+	// ones and closes the others, because it cannot know which links were removed.
+	EgressMaxStaleness = 10 * time.Minute
+	// EgressLinkQuarantine is how long the ID of a removed link is not accepted for another cluster. It is longer than EgressMaxStaleness, so
+	// that no replica serves a connection for the earlier cluster. The rest is for clocks that differ.
+	EgressLinkQuarantine = 15 * time.Minute
+	// MaxEgressHosts is how many hosts one link may have.
+	MaxEgressHosts = 200
+)
+
+// EgressLinkDocument assigns a private endpoint of the egress gateway to a cluster. Azure chooses the ID of the link and uses it again after the
+// private endpoint was deleted. The backend writes it for an engineer, and the egress gateway follows it.
+type EgressLinkDocument struct {
+	// LinkID is the link ID of the private endpoint, in decimal form.
+	LinkID string `json:"linkId"`
+	// Generation grows by one whenever the link is assigned to a cluster after a removal. The first is 1, also after the document expired.
+	Generation int64  `json:"generation"`
+	ClusterUID string `json:"clusterUid"`
+	ResourceID string `json:"resourceId"`
+	// Hosts are the canonical names of hosts that the cluster may connect to, beside those of the region; sorted.
+	Hosts []string `json:"hosts,omitempty"`
+	// OperationID is the admin operation that wrote the link last, and RequestTime when the engineer requested it. An operation that was
+	// requested earlier does not replace it.
+	OperationID string    `json:"operationId"`
+	RequestTime time.Time `json:"requestTime"`
+	// RemovedTime is when the link was removed; nil for a link that is in use.
+	RemovedTime *time.Time `json:"removedTime,omitempty"`
+}
+
+// ParseEgressLinkID parses the ID of a link in its canonical decimal form, 1 to 4294967295.
+func ParseEgressLinkID(text string) (uint32, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || id == 0 || strconv.FormatUint(id, 10) != text {
+		return 0, apierror.New(apierror.InvalidParameter, "The link ID must be a decimal number from 1 to 4294967295 without leading zeros.").WithTarget("link")
+	}
+	return uint32(id), nil
+}
+
+// Assign assigns the link to a cluster, or changes its hosts. The result of an assignment that is repeated is the same. Another cluster is refused
+// while the link has one, and for EgressLinkQuarantine after its removal.
+func (l *EgressLinkDocument) Assign(next EgressLinkDocument, now time.Time) (changed bool, err error) {
+	if superseded, err := l.superseded(next.OperationID, next.RequestTime); superseded || err != nil {
+		return false, err
+	}
+	other := l.ClusterUID != next.ClusterUID
+	switch {
+	case other && l.RemovedTime == nil:
+		return false, apierror.New(apierror.Conflict, "The link %s belongs to the cluster %s. Delete the link first.", l.LinkID, l.ResourceID)
+	case other && now.Before(l.RemovedTime.Add(EgressLinkQuarantine)):
+		return false, apierror.New(apierror.Conflict, "The link %s was removed from the cluster %s at %s. It can be assigned to another cluster from %s on.",
+			l.LinkID, l.ResourceID, l.RemovedTime.UTC().Format(time.RFC3339), l.RemovedTime.Add(EgressLinkQuarantine).UTC().Format(time.RFC3339))
+	}
+	next.LinkID, next.Generation = l.LinkID, l.Generation
+	if l.RemovedTime != nil {
+		next.Generation++
+	}
+	next.RemovedTime = nil
+	*l = next
+	return true, nil
+}
+
+// Remove removes the link from its cluster.
+func (l *EgressLinkDocument) Remove(operationID string, requestTime, now time.Time) (changed bool, err error) {
+	if superseded, err := l.superseded(operationID, requestTime); superseded || err != nil {
+		return false, err
+	}
+	if l.RemovedTime != nil {
+		return false, apierror.New(apierror.NotFound, "The link %s was removed at %s.", l.LinkID, l.RemovedTime.UTC().Format(time.RFC3339))
+	}
+	l.OperationID, l.RequestTime, l.RemovedTime, l.Hosts = operationID, requestTime, &now, nil
+	return true, nil
+}
+
+// superseded reports whether an operation has written the link already. The error is about an operation that was requested later.
+func (l *EgressLinkDocument) superseded(operationID string, requestTime time.Time) (bool, error) {
+	switch {
+	case l.OperationID == operationID:
+		return true, nil
+	case l.RequestTime.After(requestTime):
+		return false, apierror.New(apierror.Conflict, "The operation %s, which was requested later, has changed the link %s.", l.OperationID, l.LinkID)
+	}
+	return false, nil
+}
+
+// Permits reports whether the cluster of the link may connect to a host with this canonical name.
+func (l *EgressLinkDocument) Permits(host string) bool {
+	_, found := slices.BinarySearch(l.Hosts, host)
+	return found
+}
+
+// EgressLinkKey returns the key of an egress link.
+func EgressLinkKey(id uint32) Key {
+	text := strconv.FormatUint(uint64(id), 10)
+	return Key{SubscriptionID: egressLinkPartition + text, ResourceID: "/egress-links/" + text}
+}
+
+// EachEgressLink calls each for all egress links, in no order, including those that were removed recently. An error of type *UnreadableError
+// means that some documents were skipped.
+func (db *DB) EachEgressLink(ctx context.Context, each func(*Item[EgressLinkDocument]) error) error {
+	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.deletionTimestamp)"
+	parameters := []azcosmos.QueryParameter{{Name: "@kind", Value: string(EgressLinkKind)}}
+	var unreadable UnreadableError
+	return unreadable.orElse(db.pagesOf(ctx, func(c *client) *azcosmos.ContainerClient { return c.egressLinks }, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
+		item, err := db.egressLinks.decode(document)
+		if err != nil {
+			unreadable.note(err)
+			return nil
+		}
+		return each(item)
+	}))
+}
+
+// AssignEgressLink assigns a link to a cluster, or changes its hosts, and commits that. See Assign.
+func (db *DB) AssignEgressLink(ctx context.Context, id uint32, next EgressLinkDocument, now time.Time) (*EgressLinkDocument, error) {
+	return db.changeEgressLink(ctx, id, func(l *EgressLinkDocument) (bool, error) {
+		if l.Generation == 0 { // there is no document
+			next.LinkID, next.Generation, next.RemovedTime = l.LinkID, 1, nil
+			*l = next
+			return true, nil
+		}
+		return l.Assign(next, now)
+	})
+}
+
+// RemoveEgressLink removes a link from its cluster and commits that. See Remove.
+func (db *DB) RemoveEgressLink(ctx context.Context, id uint32, operationID string, requestTime, now time.Time) (*EgressLinkDocument, error) {
+	return db.changeEgressLink(ctx, id, func(l *EgressLinkDocument) (bool, error) {
+		if l.Generation == 0 {
+			return false, apierror.New(apierror.NotFound, "The link %s is not known.", l.LinkID)
+		}
+		return l.Remove(operationID, requestTime, now)
+	})
+}
+
+// changeEgressLink changes the document of a link, which has the generation 0 if it does not exist. It calls change again after a lost race.
+func (db *DB) changeEgressLink(ctx context.Context, id uint32, change func(*EgressLinkDocument) (changed bool, err error)) (*EgressLinkDocument, error) {
+	key := EgressLinkKey(id)
+	var result EgressLinkDocument
+	err := Retry(ctx, func(ctx context.Context) error {
+		item, err := db.egressLinks.Find(ctx, key)
+		if err != nil {
+			return err
+		}
+		batch := db.NewBatch(key.SubscriptionID)
+		if item == nil || item.Removed != nil {
+			result = EgressLinkDocument{LinkID: strconv.FormatUint(uint64(id), 10)}
+			if _, err := change(&result); err != nil {
+				return err
+			}
+			Create(batch, db.egressLinks, key, result)
+			return batch.Commit(ctx)
+		}
+		changed, err := change(&item.Value)
+		if result = item.Value; err != nil || !changed {
+			return err
+		}
+		Replace(batch, item)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("changing the egress link %d: %w", id, err)
+	}
+	return &result, nil
+}
