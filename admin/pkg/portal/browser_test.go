@@ -59,6 +59,13 @@ func newChromium(t *testing.T, h *harness) *chromium {
 	return c
 }
 
+// in returns the browser for a part of the test.
+func (c *chromium) in(t *testing.T) *chromium {
+	part := *c
+	part.t = t
+	return &part
+}
+
 // do executes steps.
 func (c *chromium) do(steps ...chromedp.Action[chromedp.Void]) {
 	c.t.Helper()
@@ -192,9 +199,12 @@ func TestPagesInABrowser(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		command(c, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 		for name, path := range readPages {
-			c.open(path)
-			c.check(name+" ("+theme+")", axe)
-			c.screenshot(name + "-" + theme)
+			t.Run(name+"-"+theme, func(t *testing.T) {
+				c := c.in(t)
+				c.open(path)
+				c.check(name, axe)
+				c.screenshot(name + "-" + theme)
+			})
 		}
 	}
 	command(c, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 1, Mobile: true})

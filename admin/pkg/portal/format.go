@@ -90,6 +90,7 @@ var statusKinds = map[string]string{
 	"unresponsive": "danger", "notready": "warning", "diskfull": "danger", "critical": "danger", "refused": "danger",
 	"waiting": "warning", "requested": "warning", "cordoned": "warning", "draining": "warning", "paused": "warning", "silent": "warning", "warning": "warning", "pending": "warning",
 	"deleting": "info", "running": "info", "accepted": "info", "approved": "info", "updating": "info", "provisioning": "info", "installing": "info", "upgrading": "info", "forced": "warning",
+	"controlplane": "info", "nodepools": "info", "rollingout": "info", "passed": "success", "acknowledged": "warning", "aborted": "warning", "open": "success", "applied": "success", "repairedbyitself": "info", "needsadecision": "warning", "notapplied": "warning", "removed": "warning",
 }
 
 // statusIcons are the icons of the kinds.
@@ -110,7 +111,7 @@ func statusOf(value any) status {
 
 // enumerations are the prefixes of names in protobuf enumerations.
 var enumerations = []string{"CLUSTER_PHASE_", "NODE_POOL_PHASE_", "PROVISION_SHARD_STATE_", "DELETION_STEP_STATE_", "UPGRADE_STATE_", "UPGRADE_STEP_STATE_", "BREAK_GLASS_CLASS_",
-	"BREAK_GLASS_CREDENTIAL_STATE_", "CONDITION_STATUS_"}
+	"BREAK_GLASS_CREDENTIAL_STATE_", "CONDITION_STATUS_", "UPGRADE_GATE_STATE_", "COMPONENT_STATE_"}
 
 // words returns the name of a state as words: the name of an enumeration in lower case, and CamelCase and snake_case with spaces.
 func words(text string) string {

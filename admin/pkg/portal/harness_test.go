@@ -137,6 +137,10 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(o adminv1.Operation) bool { return string(o.State) != r.URL.Query().Get("state") })
 		response = list
 	}
+	if list, ok := response.(adminv1.ElevationList); ok && r.URL.Query().Get("active") == "true" {
+		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(e adminv1.Elevation) bool { return !e.Active })
+		response = list
+	}
 	respond(http.StatusOK, response)
 }
 

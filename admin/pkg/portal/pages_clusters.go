@@ -131,7 +131,7 @@ type clusterFrame struct {
 func frame(cluster adminv1.Cluster, current string) clusterFrame {
 	f := clusterFrame{Cluster: cluster}
 	for _, tab := range []struct{ title, path string }{
-		{"Overview", ""}, {"Timeline", "/timeline"}, {"Operations", "/operations"}, {"Credentials", "/credentials"}, {"Deletion", "/deletion"}, {"Access records", "/access-records"},
+		{"Overview", ""}, {"Timeline", "/timeline"}, {"Operations", "/operations"}, {"Upgrades", "/upgrades"}, {"Works", "/works"}, {"Credentials", "/credentials"}, {"Deletion", "/deletion"}, {"Access records", "/access-records"},
 	} {
 		f.Tabs = append(f.Tabs, clusterTab{tab.title, clusterURL(cluster.UID) + tab.path, tab.path == current})
 	}
@@ -198,7 +198,7 @@ func (p *Portal) cluster(w http.ResponseWriter, v *view) {
 		return
 	}
 	body.NodePools, body.Operations, body.Actions = pools.Items, operations.Items[:min(len(operations.Items), 5)], actions.Items
-	body.Offers = offers(cluster)
+	body.Offers = clusterOffers(cluster)
 	content := clusterPage(cluster, "", body)
 	content.Live = livePath + strings.TrimPrefix(clusterURL(cluster.UID), "/")
 	v.render(w, http.StatusOK, "cluster", content)

@@ -135,6 +135,7 @@ func (p *Portal) shards(w http.ResponseWriter, v *view) {
 type shardView struct {
 	Report *clusterservicev1.ProvisionShardReport
 	Plan   *clusterservicev1.DrainPlan
+	Offers []offer
 	// Concerns are clusters of the shard that are not in their desired state.
 	Concerns []adminv1.Cluster
 	Problems []problem
@@ -148,7 +149,7 @@ func (p *Portal) shard(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, err)
 		return
 	}
-	body := shardView{Report: report.Of}
+	body := shardView{Report: report.Of, Offers: shardOffers(report.Of.GetProvisionShard())}
 	var plan adminv1.Message[*clusterservicev1.DrainPlan]
 	var concerns adminv1.ClusterList
 	read := reader{view: v}
@@ -161,6 +162,18 @@ func (p *Portal) shard(w http.ResponseWriter, v *view) {
 	}
 	body.Plan, body.Concerns = plan.Of, concerns.Items
 	v.render(w, http.StatusOK, "shard", page{Title: name, Section: "/shards", Body: body, Crumbs: []crumb{{"Provision shards", "/shards"}}})
+}
+
+// shardOffers returns the actions that suit the state of a shard.
+func shardOffers(shard *clusterservicev1.ProvisionShard) []offer {
+	paths := []string{"uncordon", "drain", "set", "reset", "deregister"}
+	switch shard.GetState() {
+	case clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE:
+		paths = []string{"cordon", "drain", "set", "reset"}
+	case clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_DEREGISTERED:
+		return nil
+	}
+	return offersOf(kindShard, shard.GetName(), paths...)
 }
 
 // elevationsView is the content of the list of elevations.

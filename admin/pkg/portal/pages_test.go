@@ -68,6 +68,8 @@ func (f *fakeAPI) fill(text string) {
 		Cluster: &adminv1.ElevationCluster{UID: testUID, ResourceID: cluster.ResourceID}, Duration: "1h0m0s", RequestTime: started, RequestExpirationTime: expires, StartTime: &started, ExpirationTime: &expires, Active: true}
 	asked := adminv1.Elevation{ID: "c2a9d5e4-3b1f-4a7e-8c6d-7f9a1b3c5d03", State: adminv1.ElevationRequested, Name: "approver@example.com", ObjectID: "approver", Class: adminv1.BreakGlassAccess, Role: adminv1.BreakGlass,
 		Reason: text, Ticket: "INC-4712", Duration: "30m0s", RequestTime: ago(4 * time.Minute), RequestExpirationTime: expires}
+	emergency := elevation
+	emergency.ID, emergency.Name, emergency.ObjectID, emergency.State, emergency.Emergency, emergency.Active, emergency.Reason, emergency.EndTime = "emergency", text, "approver", adminv1.ElevationEnded, true, false, text, &started
 	shard := func(name string, clusters, capacity int32, state clusterservicev1.ProvisionShardState, silent bool) *clusterservicev1.ProvisionShard {
 		return &clusterservicev1.ProvisionShard{Name: name, Clusters: clusters, Capacity: capacity, Headroom: capacity - clusters, State: state, AgentSilent: silent, Zones: []string{"1", "2", "3"}, LastHeartbeatTime: stamp(9 * time.Second)}
 	}
@@ -94,12 +96,13 @@ func (f *fakeAPI) fill(text string) {
 				Actions: []adminv1.Sentence{sentence("Restart the agent. Works are delivered when it returns.")}, Command: "hcpctl shard show mgmt-2"}},
 			Components: []adminv1.Component{{Name: "mgmt-2-maestro-agent", Layer: adminv1.ComponentAgent, State: adminv1.ComponentUnreachable, Since: ago(6 * time.Minute)}, {Name: "backend", State: adminv1.ComponentReady}, {Name: "frontend", State: adminv1.ComponentReady}},
 			Concerns:   []adminv1.ConcernGroup{{Layer: "node-pool", State: "WaitingForNodes", ProvisionShard: "mgmt-1", Clusters: 2, OldestSince: ago(3*time.Hour + 20*time.Minute)}, {Layer: "management-cluster", State: "Deleting", ProvisionShard: "mgmt-2", Clusters: 1, OldestSince: deleted}}},
-		"/shards":                   adminv1.ShardList{Items: adminv1.Messages(shards)},
-		"/shards/mgmt-1":            adminv1.Message[*clusterservicev1.ProvisionShardReport]{Of: &clusterservicev1.ProvisionShardReport{ProvisionShard: shards[0], Nodes: 312, WantedNodes: 318, DeletingClusters: 1, History: []*clusterservicev1.ProvisionShardChange{{Time: stamp(50 * time.Hour), Actor: &clusterservicev1.Actor{Name: text}, Action: "update", Changes: []string{"capacity 80 → 60"}}}}},
-		"/shards/mgmt-1/drain-plan": adminv1.Message[*clusterservicev1.DrainPlan]{Of: &clusterservicev1.DrainPlan{ProvisionShard: shards[0], Sentences: []string{"56 of 57 clusters would move: 19 to mgmt-2 and 37 to mgmt-3.", "1 cluster is being deleted."}}},
-		"/clusters":                 adminv1.ClusterList{Items: []adminv1.Cluster{waiting, other, hostileCluster}, NextPageToken: "next & more"},
-		path:                        cluster,
-		path + "/explanation":       adminv1.Explanation{Time: testTime, Cluster: cluster, Items: []adminv1.ExplanationItem{item, second}, Facts: []adminv1.Sentence{sentence("It runs on mgmt-1 with OpenShift 4.20.8."), sentence(text)}, Health: &adminv1.Health{API: adminv1.HealthAvailable, Since: ago(40 * time.Hour)}},
+		"/shards":        adminv1.ShardList{Items: adminv1.Messages(shards)},
+		"/shards/mgmt-1": adminv1.Message[*clusterservicev1.ProvisionShardReport]{Of: &clusterservicev1.ProvisionShardReport{ProvisionShard: shards[0], Nodes: 312, WantedNodes: 318, DeletingClusters: 1, History: []*clusterservicev1.ProvisionShardChange{{Time: stamp(50 * time.Hour), Actor: &clusterservicev1.Actor{Name: text}, Action: "update", Changes: []string{"capacity 80 → 60"}}}}},
+		"/shards/mgmt-1/drain-plan": adminv1.Message[*clusterservicev1.DrainPlan]{Of: &clusterservicev1.DrainPlan{ProvisionShard: shards[0], Moves: []*clusterservicev1.DrainMove{{Cluster: &clusterservicev1.DrainCluster{Uid: testUID, ResourceId: cluster.ResourceID, SizeClass: text, WantedNodes: 5}, ProvisionShard: "mgmt-3"}}, Blocked: []*clusterservicev1.DrainBlocked{{Cluster: &clusterservicev1.DrainCluster{Uid: testUID, ResourceId: testResourceID + text}, Message: text}},
+			Sentences: []string{"56 of 57 clusters would move: 19 to mgmt-2 and 37 to mgmt-3.", "1 cluster is being deleted."}}},
+		"/clusters":           adminv1.ClusterList{Items: []adminv1.Cluster{waiting, other, hostileCluster}, NextPageToken: "next & more"},
+		path:                  cluster,
+		path + "/explanation": adminv1.Explanation{Time: testTime, Cluster: cluster, Items: []adminv1.ExplanationItem{item, second}, Facts: []adminv1.Sentence{sentence("It runs on mgmt-1 with OpenShift 4.20.8."), sentence(text)}, Health: &adminv1.Health{API: adminv1.HealthAvailable, Since: ago(40 * time.Hour)}},
 		path + "/status": adminv1.ClusterStatus{Time: testTime, Cluster: cluster, Generation: 14, ObservedGeneration: 14,
 			Layers: []adminv1.LayerStatus{{Layer: "placement", State: "Placed", Done: true, Since: created}, {Layer: "azure", State: "Ready", Done: true, Since: created}, {Layer: "maestro", State: "Published", Done: true, Since: ago(3*time.Hour + 21*time.Minute)},
 				{Layer: "management-cluster", State: "Applied", Done: true, Since: ago(3*time.Hour + 21*time.Minute)}, {Layer: "control-plane", State: "Available", Done: true, Since: ago(40 * time.Hour)},
@@ -125,11 +128,14 @@ func (f *fakeAPI) fill(text string) {
 		"/operations/" + failed.ID:                failed,
 		"/elevations":                             adminv1.ElevationList{Items: []adminv1.Elevation{elevation, asked}},
 		"/elevations/" + testElevation:            elevation,
+		"/elevations/emergency":                   emergency,
 		"/elevations/" + asked.ID:                 asked,
 		"/audit":                                  adminv1.AuditList{Items: []adminv1.AuditEntry{{Time: operation.StartTime, Operation: &operation}, {Time: asked.RequestTime, Elevation: &asked}}},
 		"POST " + path + "/retry":                 operation,
 		"POST /elevations":                        elevation,
 	}
+	f.fillUpgrades(text, cluster)
+	f.fillDrift(text, cluster)
 	if text != hostile {
 		explained := f.responses[path+"/explanation"].(adminv1.Explanation)
 		explained.Items, explained.Facts = explained.Items[:1], explained.Facts[:1]
@@ -145,6 +151,11 @@ var readPages = map[string]string{
 	"cluster-operations": "/clusters/" + testUID + "/operations", "credentials": "/clusters/" + testUID + "/credentials", "deletion": "/clusters/" + testDeleting + "/deletion",
 	"access-records": "/clusters/" + testUID + "/access-records", "operations": "/operations", "operation": "/operations/" + testOperation, "operation-failed": "/operations/5b0e7c1a-90d4-4d6f-a1b7-0e2c4d6f8a02",
 	"deletions": "/deletions", "shards": "/shards", "shard": "/shards/mgmt-1", "elevations": "/access", "elevation": "/access/" + testElevation, "elevation-requested": "/access/c2a9d5e4-3b1f-4a7e-8c6d-7f9a1b3c5d03",
+	"upgrades": "/upgrades", "upgrade": "/upgrades/" + testUpgrade, "cluster-upgrades": "/clusters/" + testUID + "/upgrades?version=4.21.4&nodePools=all", "upgrade-policies": "/upgrade-policies", "upgrade-policy": "/upgrade-policies/nightly",
+	"start-upgrade": "/clusters/" + testUID + "/actions/upgrade?version=4.21.4&nodePools=all", "acknowledge": "/upgrades/" + testUpgrade + "/actions/acknowledge?gate=minor-version", "apply-policy": "/upgrade-policies/nightly/actions/apply",
+	"drift": "/drift", "orphans": "/orphans", "leftovers": "/leftovers", "works": "/clusters/" + testUID + "/works",
+	"drain": "/shards/mgmt-1/actions/drain", "force-deletion-step": "/clusters/" + testDeleting + "/actions/force-deletion-step?step=hosted-cluster", "set-placement": "/clusters/" + testUID + "/actions/set-placement",
+	"set-shard": "/shards/mgmt-1/actions/set", "delete-drift": "/drift/drifted-1/actions/delete", "set-quota": "/subscriptions/00000000-0000-0000-0000-0000000000aa/actions/set-quota", "elevation-emergency": "/access/emergency",
 	"audit": "/audit", "retry": "/clusters/" + testUID + "/actions/retry", "scale": "/clusters/" + testUID + "/actions/scale?pool=workers", "request-elevation": "/access/request",
 }
 

@@ -1,0 +1,341 @@
+package portal
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// preview is what an action would do, as admin computes it.
+type preview struct {
+	// Upgrade is the plan of an upgrade.
+	Upgrade *clusterservicev1.UpgradePlan
+	// Drain is where the clusters of a shard would go.
+	Drain *clusterservicev1.DrainPlan
+	// Sentences are other facts.
+	Sentences []string
+}
+
+// previewPlacement reads why a cluster is on its shard, or what it waits for.
+func previewPlacement(v *view, o object, _ url.Values) (preview, error) {
+	var placement adminv1.Message[*clusterservicev1.PlacementExplanation]
+	err := v.api.get("/clusters/"+url.PathEscape(o.ID)+"/placement", nil, &placement)
+	if err != nil {
+		return preview{}, err
+	}
+	return preview{Sentences: placement.Of.GetSentences()}, nil
+}
+
+// previewDrain reads where the clusters of a shard would go.
+func previewDrain(v *view, o object, _ url.Values) (preview, error) {
+	var plan adminv1.Message[*clusterservicev1.DrainPlan]
+	err := v.api.get("/shards/"+url.PathEscape(o.ID)+"/drain-plan", nil, &plan)
+	return preview{Drain: plan.Of}, err
+}
+
+// previewUpgrade reads the steps and gates of an upgrade.
+func previewUpgrade(v *view, o object, form url.Values) (preview, error) {
+	plan, err := planUpgrade(v, o.ID, text(form, "version"), form.Get("nodePools"))
+	return preview{Upgrade: plan}, err
+}
+
+// planUpgrade reads the plan of an upgrade of a cluster. An empty version is the newest release of its minor version.
+func planUpgrade(v *view, cluster, version, nodePools string) (*clusterservicev1.UpgradePlan, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"version": version, "nodePools": nodePools} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	var plan adminv1.Message[*clusterservicev1.UpgradePlan]
+	err := v.api.get("/clusters/"+url.PathEscape(cluster)+"/upgrade-plan", query, &plan)
+	return plan.Of, err
+}
+
+// nodePoolFollows are the node pools that follow their control plane, by their names in forms and in admin's API.
+var nodePoolFollows = map[string]clusterservicev1.NodePoolFollow{
+	"none": clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE, "unpinned": clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED, "all": clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_ALL,
+}
+
+// followNames are the names of nodePoolFollows in the order of forms.
+var followNames = []string{"none", "unpinned", "all"}
+
+// followName returns the name of the node pools that follow their control plane.
+func followName(follow clusterservicev1.NodePoolFollow) string {
+	for _, name := range followNames {
+		if nodePoolFollows[name] == follow {
+			return name
+		}
+	}
+	return followNames[0]
+}
+
+// upgradeActions lists the actions on upgrades and upgrade policies.
+func upgradeActions() []action {
+	const follows = "The node pools that follow the control plane, one after the other: none, unpinned (without a version of their own) or all."
+	nodePools := field{Name: "nodePools", Label: "Node pools", Help: follows, Kind: selectField, Choices: followNames, Value: followNames[0]}
+	policyFields := []field{
+		{Name: "cluster", Label: "Only this cluster", Help: "The UID of one cluster. Its policy overrides those of the region.", Optional: true},
+		{Name: "channelGroups", Label: "Channel groups", Help: "Only clusters of these groups, separated by commas. Empty means all.", Optional: true},
+		{Name: "minorVersions", Label: "Minor versions", Help: "Only clusters of these versions, for example 4.20, 4.21. Empty means all.", Optional: true},
+		{Name: "provisionShards", Label: "Provision shards", Help: "Only clusters on these shards. Empty means all.", Optional: true},
+		nodePools,
+		{Name: "maxConcurrent", Label: "Upgrades at the same time", Help: "1 to 1000; 0 means the limit of the region.", Kind: numberField, Value: "0"},
+		{Name: "weekly", Label: "Weekly windows", Help: "One in a line: days, start in UTC and minutes, for example SAT,SUN 22:00 240. Without windows and without cron, upgrades start at any time.", Kind: areaField, Optional: true},
+		{Name: "cron", Label: "Windows by cron", Help: "Instead of weekly windows: minute, hour, day of month, month, day of week, in UTC.", Optional: true},
+		{Name: "cronMinutes", Label: "Minutes of a window by cron", Help: "15 to 10080.", Kind: numberField, Optional: true},
+		{Name: "paused", Label: "Paused", Help: "A paused policy starts no upgrade.", Kind: checkField, Optional: true},
+	}
+	const effect = "Within its windows and limits the policy upgrades all clusters that it matches to the newest recommended patch release of their minor version. It replaces a policy with the same name. Upgrades in progress continue."
+	return []action{
+		{Kind: kindCluster, Path: "upgrade", Name: adminv1.ActionUpgradeStart, Title: "Start upgrade", preview: previewUpgrade,
+			Effect: "The control plane gets each release of the path when its gates are passed. A rollout that has begun cannot be reverted. The selected node pools follow, one after the other; their nodes are replaced.",
+			Fields: []field{
+				{Name: "version", Label: "Version", Help: "MAJOR.MINOR.PATCH, as planned.", Kind: fixedField},
+				{Name: "nodePools", Label: "Node pools", Help: follows, Kind: fixedField},
+				{Name: "notBefore", Label: "Not before", Help: "The earliest start of the control plane, for example 2026-11-24T22:00:00Z. Empty means at once.", Optional: true},
+				{Name: "acknowledge", Label: "Gates to acknowledge", Help: "Names of gates of the plan, separated by commas. They override a safeguard: an elevation of the class recover is needed.", Optional: true},
+			},
+			class: func(form url.Values) adminv1.AccessClass {
+				if len(names(form, "acknowledge")) > 0 {
+					return adminv1.ClassOf(adminv1.ActionUpgradeAcknowledge)
+				}
+				return adminv1.ClassOf(adminv1.ActionUpgradeStart)
+			},
+			request: upgradeRequest},
+		{Kind: kindUpgrade, Path: "pause", Name: adminv1.ActionUpgradePause, Title: "Pause upgrade", request: onObject(http.MethodPost, "/upgrades", "/pause"),
+			Effect: "The upgrade starts no further step. A started step continues, because a rollout cannot be stopped."},
+		{Kind: kindUpgrade, Path: "resume", Name: adminv1.ActionUpgradeResume, Title: "Resume upgrade", request: onObject(http.MethodPost, "/upgrades", "/resume"),
+			Effect: "The upgrade continues with its next step when the gates of that are passed."},
+		{Kind: kindUpgrade, Path: "abort", Name: adminv1.ActionUpgradeAbort, Title: "Abort upgrade", request: onObject(http.MethodPost, "/upgrades", "/abort"),
+			Effect: "The steps that have not started are aborted; completed steps stay. While the control plane rolls out a release, the request is rejected: pause the later steps instead. An operation of the customer that caused the upgrade fails."},
+		{Kind: kindUpgrade, Path: "acknowledge", Name: adminv1.ActionUpgradeAcknowledge, Title: "Acknowledge gate",
+			Effect: "The upgrade does not wait for this gate any more. If the gate reports a risk, the cluster takes the risk.",
+			Fields: []field{{Name: "gate", Label: "Gate", Help: "The name of the gate, for example minor-version.", Kind: fixedField}},
+			request: func(o object, form url.Values) (actionRequest, error) {
+				gate, err := required(form, "gate")
+				return actionRequest{http.MethodPost, "/upgrades/" + url.PathEscape(o.ID) + "/acknowledge", message(&clusterservicev1.AcknowledgeUpgradeGateRequest{Gate: gate})}, err
+			}},
+		{Kind: kindRegion, Path: "apply-upgrade-policy", Name: adminv1.ActionUpgradePolicyApply, Title: "Create upgrade policy", Effect: effect, request: policyRequest,
+			Fields: append([]field{{Name: "name", Label: "Name", Help: "1 to 63 lower-case letters, digits and dashes."}}, policyFields...)},
+		{Kind: kindPolicy, Path: "apply", Name: adminv1.ActionUpgradePolicyApply, Title: "Change upgrade policy", Effect: effect, Fields: policyFields, request: policyRequest},
+		{Kind: kindPolicy, Path: "delete", Name: adminv1.ActionUpgradePolicyDelete, Title: "Delete upgrade policy", request: onObject(http.MethodDelete, "/upgrade-policies", ""),
+			Effect: "The policy starts no further upgrade. Its upgrades in progress continue."},
+	}
+}
+
+// upgradeRequest returns the request that starts an upgrade.
+func upgradeRequest(o object, form url.Values) (actionRequest, error) {
+	version, err := required(form, "version")
+	if err != nil {
+		return actionRequest{}, err
+	}
+	follow, known := nodePoolFollows[form.Get("nodePools")]
+	if !known {
+		return actionRequest{}, &fieldError{"nodePools", "Must be none, unpinned or all."}
+	}
+	start := &clusterservicev1.StartUpgradeRequest{Version: version, NodePools: follow, Acknowledge: names(form, "acknowledge")}
+	if start.NotBefore, err = timestamp(form, "notBefore"); err != nil {
+		return actionRequest{}, err
+	}
+	return clusterRequest(o, "/upgrades", message(start)), nil
+}
+
+// policyRequest returns the request that creates or replaces an upgrade policy.
+func policyRequest(o object, form url.Values) (actionRequest, error) {
+	name := o.ID
+	if name == "" {
+		var err error
+		if name, err = required(form, "name"); err != nil {
+			return actionRequest{}, err
+		}
+	}
+	follow, known := nodePoolFollows[form.Get("nodePools")]
+	if !known {
+		return actionRequest{}, &fieldError{"nodePools", "Must be none, unpinned or all."}
+	}
+	most, err := requiredNumber(form, "maxConcurrent", 0, 1000)
+	if err != nil {
+		return actionRequest{}, err
+	}
+	spec := &clusterservicev1.UpgradePolicySpec{ClusterUid: text(form, "cluster"), ChannelGroups: names(form, "channelGroups"), MinorVersions: names(form, "minorVersions"),
+		ProvisionShards: names(form, "provisionShards"), MaxConcurrent: most, NodePools: follow, Paused: checked(form, "paused")}
+	if spec.Schedule, err = schedule(form); err != nil {
+		return actionRequest{}, err
+	}
+	return actionRequest{http.MethodPut, "/upgrade-policies/" + url.PathEscape(name), message(&clusterservicev1.ApplyUpgradePolicyRequest{Spec: spec})}, nil
+}
+
+// minWindow and maxWindow are the limits of Cluster Service for the minutes of a maintenance window.
+const minWindow, maxWindow = 15, 7 * 24 * 60
+
+// schedule returns the maintenance windows of a form; nil if there are none.
+func schedule(form url.Values) (*clusterservicev1.UpgradeSchedule, error) {
+	cron, minutes := text(form, "cron"), text(form, "cronMinutes")
+	var windows []*clusterservicev1.WeeklyWindow
+	for line := range strings.Lines(form.Get("weekly")) {
+		parts := strings.Fields(line)
+		if len(parts) == 0 {
+			continue
+		}
+		wrong := &fieldError{"weekly", fmt.Sprintf("%q is not a window such as SAT,SUN 22:00 240.", strings.TrimSpace(line))}
+		if len(parts) != 3 {
+			return nil, wrong
+		}
+		length, err := requiredNumber(url.Values{"weekly": {parts[2]}}, "weekly", minWindow, maxWindow)
+		if err != nil {
+			return nil, wrong
+		}
+		windows = append(windows, &clusterservicev1.WeeklyWindow{Days: strings.Split(strings.ToUpper(parts[0]), ","), Start: parts[1], Minutes: length})
+	}
+	switch {
+	case cron != "" && len(windows) > 0:
+		return nil, &fieldError{"cron", "Enter either weekly windows or cron."}
+	case cron == "" && minutes != "":
+		return nil, &fieldError{"cron", "The minutes need a cron expression."}
+	case cron != "":
+		length, err := requiredNumber(form, "cronMinutes", minWindow, maxWindow)
+		return &clusterservicev1.UpgradeSchedule{Cron: cron, CronMinutes: length}, err
+	case len(windows) > 0:
+		return &clusterservicev1.UpgradeSchedule{Weekly: windows}, nil
+	}
+	return nil, nil
+}
+
+// maxCapacity bounds the capacity that a form accepts.
+const maxCapacity = 100_000
+
+// shardActions lists the actions on provision shards.
+func shardActions() []action {
+	noRoom := field{Name: "acceptNoRoom", Label: "Accept that no shard has room", Help: "Without it the last shard that accepts clusters is not closed. With it new clusters wait.", Kind: checkField, Optional: true}
+	version := field{Name: "version", Kind: hiddenField}
+	settings := []field{
+		{Name: "zones", Label: "Zones", Help: "Availability zones of its nodes, separated by commas.", Optional: true},
+		{Name: "sizeClasses", Label: "Size classes", Help: "The size classes that it accepts, separated by commas. Empty means all.", Optional: true},
+		{Name: "labels", Label: "Labels", Help: "All labels, for example stage=prod, separated by commas.", Optional: true},
+	}
+	capacity := field{Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters. A number below the current one moves no cluster.", Kind: numberField}
+	cordon := func(cordoned bool) func(object, url.Values) (actionRequest, error) {
+		return func(o object, form url.Values) (actionRequest, error) {
+			return updateShard(o, form, &clusterservicev1.UpdateProvisionShardRequest{Cordoned: proto.Bool(cordoned), AcceptNoRoom: checked(form, "acceptNoRoom")})
+		}
+	}
+	return []action{
+		{Kind: kindShard, Path: "cordon", Name: adminv1.ActionShardUpdate, Title: "Cordon", preview: previewDrain, Fields: []field{noRoom, version}, request: cordon(true),
+			Effect: "No new cluster is placed on the shard. Its clusters stay and are reconciled. The plan shows whether other shards have room for them."},
+		{Kind: kindShard, Path: "uncordon", Name: adminv1.ActionShardUpdate, Title: "Uncordon", Fields: []field{version}, request: cordon(false),
+			Effect: "The shard accepts new clusters again, and a drain of it ends. Waiting clusters that it accepts are placed at once."},
+		{Kind: kindShard, Path: "drain", Name: adminv1.ActionShardDrain, Title: "Drain", preview: previewDrain, Fields: []field{noRoom},
+			Effect: "The shard is cordoned until an engineer uncordons it, and is shown as draining. No cluster is moved: clusters stay on it until they are deleted. The plan shows where they would fit.",
+			request: func(o object, form url.Values) (actionRequest, error) {
+				return actionRequest{http.MethodPost, "/shards/" + url.PathEscape(o.ID) + "/drain", message(&clusterservicev1.DrainProvisionShardRequest{AcceptNoRoom: checked(form, "acceptNoRoom")})}, nil
+			}},
+		{Kind: kindShard, Path: "set", Name: adminv1.ActionShardUpdate, Title: "Change settings", Fields: append([]field{capacity}, append(slices.Clone(settings), version)...), request: shardSettings,
+			Effect: "The changed settings override the shards file, also after restarts. They decide about new clusters; no cluster is moved."},
+		{Kind: kindShard, Path: "reset", Name: adminv1.ActionShardUpdate, Title: "Reset settings",
+			Effect: "These settings are those of the shards file again. They decide about new clusters; no cluster is moved.",
+			Fields: []field{{Name: "settings", Label: "Settings", Help: "Any of capacity, zones, size_classes, labels, separated by commas."}, version},
+			request: func(o object, form url.Values) (actionRequest, error) {
+				if _, err := required(form, "settings"); err != nil {
+					return actionRequest{}, err
+				}
+				return updateShard(o, form, &clusterservicev1.UpdateProvisionShardRequest{UseConfigured: names(form, "settings")})
+			}},
+		{Kind: kindShard, Path: "deregister", Name: adminv1.ActionShardDeregister, Title: "Deregister", request: onObject(http.MethodDelete, "/shards", ""),
+			Effect: "The shard, which must be cordoned and hold no cluster, also none in deletion, is deregistered. It stays so even if the shards file lists it."},
+		{Kind: kindRegion, Path: "register-shard", Name: adminv1.ActionShardRegister, Title: "Register provision shard",
+			Effect: "The management cluster is registered under this name, which must be that of its Maestro consumer. The shard is cordoned until an engineer uncordons it.",
+			Fields: append([]field{{Name: "name", Label: "Name", Help: "Lower-case letters, digits and hyphens, at most 63."}, {Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters.", Kind: numberField}}, settings...),
+			request: func(_ object, form url.Values) (actionRequest, error) {
+				name, err := required(form, "name")
+				if err != nil {
+					return actionRequest{}, err
+				}
+				register := &clusterservicev1.RegisterProvisionShardRequest{Zones: names(form, "zones"), SizeClasses: names(form, "sizeClasses")}
+				if register.Capacity, err = requiredNumber(form, "capacity", 0, maxCapacity); err != nil {
+					return actionRequest{}, err
+				}
+				if register.Labels, err = labels(form, "labels"); err != nil {
+					return actionRequest{}, err
+				}
+				return actionRequest{http.MethodPut, "/shards/" + url.PathEscape(name), message(register)}, nil
+			}},
+	}
+}
+
+// updateShard returns the request of a change of a shard. It is based on the version of the form, so that a change in the meantime is not undone.
+func updateShard(o object, form url.Values, update *clusterservicev1.UpdateProvisionShardRequest) (actionRequest, error) {
+	if version := text(form, "version"); version != "" {
+		if _, err := fmt.Sscan(version, &update.ExpectedVersion); err != nil {
+			return actionRequest{}, &fieldError{"version", "The version of the form is not a number. Load the page again."}
+		}
+	}
+	return actionRequest{http.MethodPatch, "/shards/" + url.PathEscape(o.ID), message(update)}, nil
+}
+
+// shardSettings returns the request that changes the settings in which the form differs from the shard.
+func shardSettings(o object, form url.Values) (actionRequest, error) {
+	update := &clusterservicev1.UpdateProvisionShardRequest{}
+	capacity, err := requiredNumber(form, "capacity", 0, maxCapacity)
+	if err != nil {
+		return actionRequest{}, err
+	}
+	if capacity != o.Shard.GetCapacity() {
+		update.Capacity = &capacity
+	}
+	if zones := names(form, "zones"); !slices.Equal(zones, o.Shard.GetZones()) {
+		update.Zones = &clusterservicev1.Names{Values: zones}
+	}
+	if classes := names(form, "sizeClasses"); !slices.Equal(classes, o.Shard.GetSizeClasses()) {
+		update.SizeClasses = &clusterservicev1.Names{Values: classes}
+	}
+	set, err := labels(form, "labels")
+	if err != nil {
+		return actionRequest{}, err
+	}
+	if !maps.Equal(set, o.Shard.GetLabels()) {
+		update.Labels = &clusterservicev1.Labels{Values: set}
+	}
+	if update.Capacity == nil && update.Zones == nil && update.SizeClasses == nil && update.Labels == nil {
+		return actionRequest{}, &fieldError{"capacity", "Nothing was changed."}
+	}
+	return updateShard(o, form, update)
+}
+
+// maxQuota is the limit of admin for the clusters of a subscription.
+const maxQuota = 5000
+
+// regionActions lists the actions on objects that belong to no cluster.
+func regionActions() []action {
+	return []action{
+		{Kind: kindRegion, Path: "reconcile-drift", Name: adminv1.ActionDriftReconcile, Title: "Compare and repair",
+			Effect: "The backend compares ARM's documents of the region with the fleet at once, and sends resources and deletions that the fleet has lost again. Differences that an engineer must decide are only counted.",
+			request: func(object, url.Values) (actionRequest, error) {
+				return actionRequest{http.MethodPost, "/drift/reconcile", nil}, nil
+			}},
+		{Kind: kindDrift, Path: "delete", Name: adminv1.ActionDriftDelete, Title: "Delete from the fleet", request: onObject(http.MethodDelete, "/drift", ""),
+			Effect: "The resource, which ARM does not have, is deleted from the fleet: a cluster with its control plane and nodes. There is no proof that a customer deleted it. This cannot be undone."},
+		{Kind: kindOrphan, Path: "delete", Name: adminv1.ActionOrphanDelete, Title: "Delete orphan", request: onObject(http.MethodDelete, "/orphans", ""),
+			Effect: "Maestro deletes the bundle, and the agent deletes its objects from the management cluster. If they belong to a running control plane, that ends. This cannot be undone."},
+		{Kind: kindSubscription, Path: "set-quota", Name: adminv1.ActionQuotaSet, Title: "Set quota",
+			Effect: "The subscription may have this number of clusters in the region. Existing clusters stay, also if it has more.",
+			Fields: []field{{Name: "clusters", Label: "Clusters", Help: "0 to 5000. Empty resets it to the default of the region.", Kind: numberField, Optional: true}},
+			request: func(o object, form url.Values) (actionRequest, error) {
+				clusters, err := number(form, "clusters", 0, maxQuota)
+				quota := adminv1.SetQuotaRequest{UseDefault: clusters == nil}
+				if clusters != nil {
+					count := int(*clusters)
+					quota.Clusters = &count
+				}
+				return actionRequest{http.MethodPut, "/subscriptions/" + url.PathEscape(o.ID) + "/quota", quota}, err
+			}},
+	}
+}
