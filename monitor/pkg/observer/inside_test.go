@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,17 +36,23 @@ func blocked(uid, shard string) roster.Entry {
 	return e
 }
 
-// verdictOf returns the verdict about a cluster.
-func verdictOf(t *testing.T, o *Observer, uid string) judge.Verdict {
+// observationOf returns what is observed about a cluster.
+func observationOf(t *testing.T, o *Observer, uid string) Observation {
 	t.Helper()
 	all, _ := o.Observations()
 	for i := range all {
 		if all[i].Entry.UID == uid {
-			return all[i].Verdict
+			return all[i]
 		}
 	}
 	t.Fatalf("%s is not observed", uid)
-	return judge.Verdict{}
+	return Observation{}
+}
+
+// verdictOf returns the verdict about a cluster.
+func verdictOf(t *testing.T, o *Observer, uid string) judge.Verdict {
+	t.Helper()
+	return observationOf(t, o, uid).Verdict
 }
 
 // TestPrivateClusterIsSeenInside follows a private cluster through an outage, and through the time in which the prober of its management
@@ -91,6 +98,84 @@ func TestPrivateClusterIsSeenInside(t *testing.T) {
 		o.Remove(other)
 		if series := gather(t, registry); series["monitor_inside_last_report_seconds"] != 0 || len(o.probers) != 0 {
 			t.Errorf("after the deletion of all clusters: %v", series)
+		}
+	})
+}
+
+// TestClosedClusterCounts: the states that the prober of the management cluster reports count for the service level as probes do, from the
+// first report of an outage on. Unknown states do not count.
+func TestClosedClusterCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := newServers()
+		o, registry, _ := run(t, servers, 0)
+		const closed, other = "closed", "other"
+		// pass lets time pass, in which the other cluster carries the heartbeat, and returns what was counted.
+		pass := func(length time.Duration) (probes, failures, expected float64) {
+			before := observationOf(t, o, closed)
+			for range length / insidereport.Beat {
+				time.Sleep(insidereport.Beat)
+				o.Set(reported(blocked(other, "mgmt-1"), insideGood))
+			}
+			after := observationOf(t, o, closed)
+			return after.Probes - before.Probes, after.Failures - before.Failures, after.Expected - before.Expected
+		}
+		watched := func() string {
+			return fmt.Sprintf("%v of %v", sum(t, registry, "monitor_clusters_probed"), sum(t, registry, "monitor_clusters_expected"))
+		}
+		o.Set(blocked(closed, "mgmt-1"))
+		if probes, _, _ := pass(5 * time.Minute); probes != 0 {
+			t.Errorf("without a report of the cluster: %v probes", probes)
+		}
+		if got := watched(); got != "1 of 2" {
+			t.Errorf("without a report of the cluster, %s clusters are observed", got)
+		}
+		o.Set(reported(blocked(closed, "mgmt-1"), insideGood))
+		if probes, failures, expected := pass(10 * time.Minute); probes != 20 || failures != 0 || expected != 0 {
+			t.Errorf("available for 10 minutes: %v probes, %v failures, %v expected ones", probes, failures, expected)
+		}
+		o.Set(reported(blocked(closed, "mgmt-1"), insideHung))
+		if probes, failures, _ := pass(time.Minute); failures < 6 || failures != probes {
+			t.Errorf("unavailable for a minute: %v probes, %v failures", probes, failures)
+		}
+		if _, failures, _ := pass(time.Hour); failures < 115 {
+			t.Errorf("unavailable for another hour: %v failures", failures)
+		}
+		upgrading := reported(blocked(closed, "mgmt-1"), insideHung)
+		upgrading.Cluster.Upgrading = true
+		o.Set(upgrading)
+		if _, failures, expected := pass(10 * time.Minute); failures != 0 || expected != 20 {
+			t.Errorf("unavailable during an upgrade: %v failures, %v expected ones", failures, expected)
+		}
+		if series := gather(t, registry); series[closed] > 10 {
+			t.Errorf("series %v", series)
+		}
+		if got := watched(); got != "2 of 2" {
+			t.Errorf("with a report of the cluster, %s clusters are observed", got)
+		}
+		o.Set(reported(blocked(closed, "mgmt-1"), insideGood))
+		time.Sleep(judge.StaleAfter + time.Second)
+		before := observationOf(t, o, closed).Probes
+		time.Sleep(10 * time.Minute)
+		if after := observationOf(t, o, closed).Probes; after != before {
+			t.Errorf("while the prober is away: %v probes", after-before)
+		}
+		if got := watched(); got != "0 of 0" {
+			t.Errorf("while the prober is away, %s clusters are observed", got)
+		}
+
+		o.Set(entry(closed, "mgmt-1"))
+		time.Sleep(10 * time.Minute)
+		if probes := observationOf(t, o, closed).Probes - before; servers.count(closed) < 20 || probes != float64(servers.count(closed)) {
+			t.Errorf("after the API has been opened: %v probes, %d requests", probes, servers.count(closed))
+		}
+		deleting := blocked(closed, "mgmt-1")
+		o.Set(deleting)
+		deleting.Cluster.Unprobed = judge.NotReady
+		o.Set(deleting)
+		o.Remove(other)
+		if o.wheel.Len() != 0 {
+			t.Error("a cluster that is neither probed nor seen inside is scheduled")
 		}
 	})
 }

@@ -58,14 +58,14 @@ func NewCollector(observer *Observer) *Collector {
 		info:             prometheus.NewDesc("monitor_cluster_info", "Identity of a cluster, always 1.", []string{"cluster_uid", "resource_id", "shard", "version"}, nil),
 		up:               prometheus.NewDesc("monitor_cluster_api_up", "Whether the API of a cluster is available; absent while that is unknown.", []string{"cluster_uid"}, nil),
 		unknown:          prometheus.NewDesc("monitor_cluster_api_unknown", "Why the state of the API of a cluster is unknown, always 1; absent while it is known.", []string{"cluster_uid", "reason"}, nil),
-		probes:           prometheus.NewDesc("monitor_cluster_probes_total", "Probes of a cluster by this replica.", []string{"cluster_uid"}, nil),
-		failures:         prometheus.NewDesc("monitor_cluster_probe_failures_total", "Failed probes of a cluster that count for the service level.", []string{"cluster_uid"}, nil),
+		probes:           prometheus.NewDesc("monitor_cluster_probes_total", "Probes of a cluster by this replica; of one that does not admit monitor, samples of the state that the prober of its management cluster reports.", []string{"cluster_uid"}, nil),
+		failures:         prometheus.NewDesc("monitor_cluster_probe_failures_total", "Failed probes of a cluster, or samples of an unavailable one, that count for the service level.", []string{"cluster_uid"}, nil),
 		expected:         prometheus.NewDesc("monitor_cluster_expected_failures_total", "Failed probes of a cluster that do not count: after its creation, during an upgrade, and while monitor was blind.", []string{"cluster_uid"}, nil),
 		certificate:      prometheus.NewDesc("monitor_cluster_certificate_end_seconds", "End of validity of the serving certificate of a cluster as a Unix time in seconds.", []string{"cluster_uid"}, nil),
 		nodes:            prometheus.NewDesc("monitor_cluster_nodes", "Nodes of a cluster, as its node pools report them: wanted or ready; absent without any.", []string{"cluster_uid", "state"}, nil),
 		concern:          prometheus.NewDesc("monitor_cluster_concern", "Since when a cluster has a concern, as a Unix time in seconds; absent without the concern. At most two for a cluster.", []string{"cluster_uid", "concern", "fault"}, nil),
-		expectedClusters: prometheus.NewDesc("monitor_clusters_expected", "Ready clusters of this replica that customers allow monitor to probe, by provision shard.", []string{"shard"}, nil),
-		probedClusters:   prometheus.NewDesc("monitor_clusters_probed", "Those of monitor_clusters_expected with a probe in the last 90 s, by provision shard.", []string{"shard"}, nil),
+		expectedClusters: prometheus.NewDesc("monitor_clusters_expected", "Ready clusters of this replica that monitor must observe, by provision shard: all but those that only a prober could see that fell silent.", []string{"shard"}, nil),
+		probedClusters:   prometheus.NewDesc("monitor_clusters_probed", "Those of monitor_clusters_expected with a probe in the last 90 s, or with a report of the prober of their management cluster, by provision shard.", []string{"shard"}, nil),
 		blind:            prometheus.NewDesc("monitor_blind", "Whether monitor cannot see the clusters.", nil, nil),
 		unreachable:      prometheus.NewDesc("monitor_shard_unreachable", "Since when most clusters of a provision shard do not answer, as a Unix time in seconds; absent if they do.", []string{"shard"}, nil),
 		inside:           prometheus.NewDesc("monitor_inside_last_report_seconds", "When the prober of the management cluster of a provision shard reported last, as a Unix time in seconds; absent if it never did. Every replica exports all of them.", []string{"shard"}, nil),
@@ -88,9 +88,9 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for i := range all {
 		o := &all[i]
 		c.collectCluster(metrics, o)
-		if shard := o.Entry.Cluster.Shard; !o.Entry.Cluster.ReadySince.IsZero() && o.Entry.Cluster.Unprobed != judge.Blocked {
-			expected[shard]++
-			probed[shard] += int(number(!o.Last.Time.IsZero() && now.Sub(o.Last.Time) <= judge.StaleAfter))
+		if must, is := o.watched(now); must {
+			expected[o.Entry.Cluster.Shard]++
+			probed[o.Entry.Cluster.Shard] += int(number(is))
 		}
 	}
 	for shard, count := range expected {
@@ -104,6 +104,18 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for shard, seen := range c.observer.InsideReports() {
 		metrics <- prometheus.MustNewConstMetric(c.inside, prometheus.GaugeValue, unix(seen), shard)
 	}
+}
+
+// watched reports whether a cluster must be observed, and whether it is. Silence of the prober that sees a closed API has a metric of its own.
+func (o *Observation) watched(now time.Time) (must, is bool) {
+	cluster, verdict := &o.Entry.Cluster, &o.Verdict
+	switch {
+	case cluster.ReadySince.IsZero(), verdict.Reason == judge.InsideSilent:
+		return false, false
+	case cluster.Unprobed == judge.Blocked:
+		return true, verdict.API != judge.Unknown || verdict.Reason == judge.Blind
+	}
+	return true, !o.Last.Time.IsZero() && now.Sub(o.Last.Time) <= judge.StaleAfter
 }
 
 func (c *Collector) collectCluster(metrics chan<- prometheus.Metric, o *Observation) {

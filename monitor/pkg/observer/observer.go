@@ -1,5 +1,6 @@
 // Package observer probes the clusters of the groups that a replica owns, each at its time, and keeps what it saw: the history of
-// each cluster, and what monitor can see at all. Verdicts are computed when they are read.
+// each cluster, and what monitor can see at all. Verdicts are computed when they are read. A cluster that does not admit monitor is not
+// probed: at the time of its probe, the state that the prober of its management cluster reported is counted.
 //
 // Data flows in from the roster (Set, Remove) and from the leases (GroupAcquired, GroupLost). A cluster of a lost group is
 // forgotten at once, with its connection and its history. All work follows from events: a tick of the wheel costs nothing for
@@ -107,8 +108,8 @@ type Observer struct {
 type cluster struct {
 	entry   roster.Entry
 	history judge.History
-	// probing is set while a probe runs. probes counts them; failures and expected are those failures that count for the service
-	// level, and those that do not.
+	// probing is set while a probe runs. probes counts probes, and samples of a cluster that is not probed; failures and expected are those
+	// failures that count for the service level, and those that do not.
 	probing bool
 	// waiting means that a probe is due and in Observer.waiting; late that it exceeded a bound, and stale that the state has become
 	// unknown meanwhile.
@@ -120,6 +121,20 @@ type cluster struct {
 	changed time.Time
 	// recorded is the state in the journal.
 	recorded adminv1.Health
+}
+
+// sampled reports whether the states that the prober of the management cluster reports are counted, because the API does not admit monitor.
+func (c *cluster) sampled() bool { return c.entry.Cluster.Unprobed == judge.Blocked }
+
+// count counts a probe or a sample. expected means that a failure does not count for the service level.
+func (c *cluster) count(failed, expected bool) {
+	c.probes++
+	switch {
+	case failed && expected:
+		c.expected++
+	case failed:
+		c.failures++
+	}
 }
 
 // New returns an Observer that owns no group.
@@ -159,7 +174,12 @@ func (o *Observer) begin(ctx context.Context, probes *sync.WaitGroup) {
 	defer o.mu.Unlock()
 	now := o.now()
 	for _, uid := range o.wheel.Advance(now) {
-		o.clusters[uid].waiting = true
+		c := o.clusters[uid]
+		if c.sampled() {
+			o.sample(c, now)
+			continue
+		}
+		c.waiting = true
 		o.waiting = append(o.waiting, uid)
 	}
 	left := o.waiting[:0]
@@ -227,7 +247,6 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 	}
 	now := o.now()
 	c.last = *result
-	c.probes++
 	c.history.Add(*result)
 	o.metrics.observe(result)
 	if result.Outcome != fact.Local {
@@ -236,13 +255,7 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 	view := o.detector.View(now)
 	o.noteView(ctx, view)
 	verdict := o.judge(c, now)
-	switch {
-	case result.Outcome == fact.OK || result.Outcome == fact.Local:
-	case verdict.During != "" || view.Blind:
-		c.expected++
-	default:
-		c.failures++
-	}
+	c.count(result.Outcome != fact.OK && result.Outcome != fact.Local, verdict.During != "" || view.Blind)
 	o.noteVerdict(ctx, c, verdict, now)
 	if verdict.Reason != judge.NotProbed { // the next probe confirms the first failure
 		o.keep(c, verdict)
@@ -260,10 +273,25 @@ func (o *Observer) nextProbe(c *cluster, now time.Time) time.Time {
 		return now.Add(alertInterval)
 	case failed != bad:
 		return now.Add(confirmPause)
-	case !c.changed.IsZero() && now.Sub(c.changed) < alertPeriod:
+	}
+	return o.nextRegular(c, now)
+}
+
+// nextRegular returns when a cluster is probed or sampled next if nothing has to be confirmed.
+func (o *Observer) nextRegular(c *cluster, now time.Time) time.Time {
+	if !c.changed.IsZero() && now.Sub(c.changed) < alertPeriod {
 		return now.Add(alertInterval)
 	}
 	return wheel.Next(c.entry.UID, o.interval, now)
+}
+
+// sample counts the state of an API that only the prober of the management cluster sees, and schedules the next sample. An unknown state
+// does not count.
+func (o *Observer) sample(c *cluster, now time.Time) {
+	if verdict := o.judge(c, now); verdict.API != judge.Unknown {
+		c.count(verdict.API == judge.Unavailable, verdict.During != "")
+	}
+	o.wheel.Schedule(c.entry.UID, o.nextRegular(c, now))
 }
 
 // judge returns the verdict about a cluster.
@@ -448,7 +476,7 @@ func (o *Observer) watch(entry roster.Entry) {
 		c = &cluster{}
 		o.clusters[entry.UID] = c
 	}
-	probed, before := known && c.entry.Cluster.Unprobed == "", c.entry.Inside
+	probed, sampled, before := known && c.entry.Cluster.Unprobed == "", known && c.sampled(), c.entry.Inside
 	c.entry = entry
 	switch {
 	case entry.Cluster.Unprobed != "" && probed:
@@ -457,6 +485,8 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.detector.Forget(entry.UID)
 		o.prober.Forget(entry.UID)
 		c.history, c.last, c.state, c.changed = judge.History{}, fact.Result{}, "", time.Time{}
+	case entry.Cluster.Unprobed != "" && sampled && !c.sampled():
+		o.wheel.Cancel(entry.UID)
 	case entry.Cluster.Unprobed != "":
 	case !known:
 		o.wheel.Schedule(entry.UID, o.firstProbe(entry.UID))
@@ -466,14 +496,20 @@ func (o *Observer) watch(entry roster.Entry) {
 		// The prober inside, which probes more often, was the first to see an outage: confirm it.
 		o.wheel.Schedule(entry.UID, o.now())
 	}
+	if c.sampled() && !sampled {
+		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, o.interval, o.now()))
+	}
 	o.decide(context.Background(), c, o.now())
 }
 
 // decide records the verdict about a cluster after something other than a probe of this replica has changed.
 func (o *Observer) decide(ctx context.Context, c *cluster, now time.Time) {
 	verdict := o.judge(c, now)
-	if c.entry.Cluster.Unprobed != "" {
+	if before := c.state; c.entry.Cluster.Unprobed != "" {
 		o.noteVerdict(ctx, c, verdict, now)
+		if c.sampled() && c.state == judge.Unavailable && before != c.state {
+			o.wheel.Schedule(c.entry.UID, now) // an outage counts from its beginning on
+		}
 	}
 	if verdict.Reason != judge.NotProbed {
 		o.keep(c, verdict)
@@ -500,7 +536,7 @@ type Observation struct {
 	// Last is the last probe of this replica, or the zero value.
 	Last fact.Result
 	// Probes is the number of probes of this replica, Failures that of the failed ones which count for the service level, and
-	// Expected that of the other failed ones.
+	// Expected that of the other failed ones. Of an API that does not admit monitor, they are samples of the reported state.
 	Probes, Failures, Expected float64
 	CertificateEnd             time.Time
 }

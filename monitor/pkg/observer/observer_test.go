@@ -313,8 +313,8 @@ func TestDeletedClustersLeaveNothing(t *testing.T) {
 				t.Fatalf("%s has %d series, want at most 10", uid, series[uid])
 			}
 		}
-		if expected, probed := sum(t, registry, "monitor_clusters_expected"), sum(t, registry, "monitor_clusters_probed"); expected != 500 || probed != 500 {
-			t.Errorf("%v clusters are expected and %v were probed, want 500 without the blocked one", expected, probed)
+		if expected, probed := sum(t, registry, "monitor_clusters_expected"), sum(t, registry, "monitor_clusters_probed"); expected != 501 || probed != 500 {
+			t.Errorf("%v clusters are expected and %v were probed, want 501 and 500: nothing has reported the blocked one", expected, probed)
 		}
 		for _, uid := range append(uids, "blocked") {
 			o.Remove(uid)

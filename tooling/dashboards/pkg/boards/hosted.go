@@ -23,7 +23,7 @@ func hosted() *dashboard.Dashboard {
 			{Title: "Cluster", Panels: []dashboard.Panel{
 				graph("Availability", "1 while the API of the cluster is available; absent while that is unknown.", chart.YesOrNo,
 					query(`max by (resource_id) (monitor_cluster_api_up * on (cluster_uid) group_left (resource_id) max by (cluster_uid, resource_id) (monitor_cluster_info{resource_id=~"$cluster"}))`, "{{resource_id}}")),
-				graph("Failed probes", "Share of the probes within an hour that failed and count for the objective.", chart.Share,
+				graph("Failed probes", "Share of the probes, or of the reported states of closed APIs, within an hour that failed and count for the objective.", chart.Share,
 					query(`sum by (resource_id) (increase(monitor_cluster_probe_failures_total[1h]) * on (cluster_uid) group_left (resource_id) max by (cluster_uid, resource_id) (monitor_cluster_info{resource_id=~"$cluster"})) / sum by (resource_id) (increase(monitor_cluster_probes_total[1h]) * on (cluster_uid) group_left (resource_id) max by (cluster_uid, resource_id) (monitor_cluster_info{resource_id=~"$cluster"}))`, "{{resource_id}}")),
 				graph("Concerns of the cluster", "Time for which the cluster has had each concern.", chart.Seconds,
 					query(`max by (resource_id, concern) ((time() - monitor_cluster_concern) * on (cluster_uid) group_left (resource_id) max by (cluster_uid, resource_id) (monitor_cluster_info{resource_id=~"$cluster"}))`, "{{concern}} {{resource_id}}")),
@@ -34,7 +34,7 @@ func hosted() *dashboard.Dashboard {
 				bad(graph("Blindness", "1 while monitor cannot see the clusters. It makes no statement about them then.", chart.YesOrNo,
 					query(`max by (instance) (monitor_blind)`, "{{instance}}")),
 					dashboard.From(1), "docs/operators/hosted-api.md#nobody-probes-the-clusters"),
-				bad(graph("Clusters without probes", "Ready clusters without a probe in the last 90 s.", chart.Count,
+				bad(graph("Clusters without probes", "Ready clusters without a probe in the last 90 s, and without a report of the prober of their management cluster.", chart.Count,
 					query(`sum by (shard) (monitor_clusters_expected) - sum by (shard) (monitor_clusters_probed)`, "{{shard}}")),
 					dashboard.From(1), "docs/operators/hosted-api.md#nobody-probes-the-clusters"),
 				bad(graph("Groups without a replica", "Groups of clusters that no replica owns.", chart.Count,
