@@ -26,6 +26,10 @@ type Endpoints struct {
 	Admin         string `json:"admin"`
 	EngineersFile string `json:"engineersFile"`
 	AdminAudience string `json:"adminAudience"`
+	// AdminIssuer is the issuer with which SREs sign in to get tokens for AdminAudience, and AdminClientID the application of hcpctl. They are empty if
+	// the issuer has no pages for people.
+	AdminIssuer   string `json:"adminIssuer,omitempty"`
+	AdminClientID string `json:"adminClientId,omitempty"`
 	// Portal is the URL of the SRE portal.
 	Portal string `json:"portal"`
 	// GatewayAccess is the URL of the session gateway, which accepts the tokens of engineers for AdminAudience.
@@ -92,6 +96,8 @@ func (r *Region) Endpoints() Endpoints {
 		Admin:               "https://" + r.address(adminPort),
 		EngineersFile:       r.engineersFile(),
 		AdminAudience:       adminAudience,
+		AdminIssuer:         "https://" + r.address(frontDoorPort) + "/" + providerTenantID + "/v2.0",
+		AdminClientID:       adminClientID,
 		GatewayAccess:       "https://" + r.address(gatewayAccessPort),
 		Portal:              r.portalURL(),
 		Kubeconfigs:         map[string]string{},

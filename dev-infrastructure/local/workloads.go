@@ -115,6 +115,9 @@ func (r *Region) issueWorkloadTokens() error {
 	// The SRE portal is an application of its own. admin authenticates as it with the token of its workload.
 	clients = append(clients, map[string]any{"tenantId": providerTenantID, "clientId": portalClientID, "objectId": portalObjectID, "name": "the SRE portal",
 		"workload": workloadSubject("admin"), "audiences": []string{adminAudience}, "redirectUris": []string{r.portalURL() + "/signed-in", r.portalURL() + "/signed-out"}})
+	// hcpctl runs on the computers of engineers, so that it cannot keep a secret.
+	clients = append(clients, map[string]any{"tenantId": providerTenantID, "clientId": adminClientID, "objectId": hcpctlObjectID, "name": "hcpctl",
+		"public": true, "audiences": []string{adminAudience}, "redirectUris": []string{"http://127.0.0.1/signed-in"}})
 	data, err := json.MarshalIndent(clients, "", "  ")
 	if err != nil {
 		return err

@@ -15,12 +15,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
 )
 
-// Endpoints are the endpoints of an issuer that people use to sign in to a web application.
+// Endpoints are the endpoints of an issuer that people use to sign in to an application.
 type Endpoints struct {
 	Authorization string `json:"authorization_endpoint"`
 	Token         string `json:"token_endpoint"`
-	// EndSession is empty if the issuer has none.
+	// EndSession and Device are empty if the issuer has none.
 	EndSession string `json:"end_session_endpoint"`
+	Device     string `json:"device_authorization_endpoint"`
 }
 
 // Person is someone who signed in.
@@ -94,6 +95,19 @@ func (v *IDTokenVerifier) Endpoints(ctx context.Context) (Endpoints, error) {
 // Verify returns the person of an ID token that was issued for a nonce. The error is a *keycache.UnavailableError if the token cannot be
 // verified now, and else ErrInvalidIDToken.
 func (v *IDTokenVerifier) Verify(ctx context.Context, text, nonce string) (Person, error) {
+	return v.verify(ctx, text, func(got string) bool {
+		return nonce != "" && subtle.ConstantTimeCompare([]byte(got), []byte(nonce)) == 1
+	})
+}
+
+// VerifyDevice is Verify for the ID token of a device authorization (RFC 8628), whose request has no nonce. The caller must have received it from the
+// token endpoint.
+func (v *IDTokenVerifier) VerifyDevice(ctx context.Context, text string) (Person, error) {
+	return v.verify(ctx, text, func(string) bool { return true })
+}
+
+// verify is Verify for a nonce that a function accepts.
+func (v *IDTokenVerifier) verify(ctx context.Context, text string, accepts func(nonce string) bool) (Person, error) {
 	if len(text) > maxTokenSize {
 		return Person{}, invalidIDToken("the token is too large")
 	}
@@ -113,7 +127,7 @@ func (v *IDTokenVerifier) Verify(ctx context.Context, text, nonce string) (Perso
 		return Person{}, errors.Join(ErrInvalidIDToken, rejectionCause(err))
 	case len(parsed.Audience) != 1:
 		return Person{}, invalidIDToken("the token has several audiences")
-	case nonce == "" || subtle.ConstantTimeCompare([]byte(parsed.Nonce), []byte(nonce)) != 1:
+	case !accepts(parsed.Nonce):
 		return Person{}, invalidIDToken("the token has another nonce")
 	case !strings.EqualFold(parsed.TenantID, v.tenant):
 		return Person{}, invalidIDToken("the token has another tenant")

@@ -99,6 +99,19 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 			t.Errorf("%s: the person is %+v", reason, person)
 		}
 	}
+	// The request of a device has no nonce. Everything else is checked.
+	for reason, test := range map[string]struct {
+		token string
+		valid bool
+	}{
+		"without a nonce":     {sign(key, rs, jwt.MapClaims{"nonce": nil}), true},
+		"another application": {sign(key, rs, jwt.MapClaims{"nonce": nil, "aud": "other"}), false},
+		"another key":         {sign(other, rs, jwt.MapClaims{"nonce": nil}), false},
+	} {
+		if _, err := verifier.VerifyDevice(t.Context(), test.token); test.valid != (err == nil) || err != nil && !errors.Is(err, authn.ErrInvalidIDToken) {
+			t.Errorf("device, %s: %v", reason, err)
+		}
+	}
 
 	for _, invalid := range []string{"http://issuer.example/" + tenant + "/v2.0", "https://issuer.example", "https:///" + tenant} {
 		if _, err := authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: invalid}); err == nil {

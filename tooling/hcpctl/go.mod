@@ -2,7 +2,10 @@ module github.com/hcpmesh/hcpmesh/tooling/hcpctl
 
 go 1.26.0
 
-require github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.13.1
+require (
+	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.13.1
+	github.com/golang-jwt/jwt/v5 v5.3.1
+)
 
 require (
 	cel.dev/expr v0.24.0 // indirect
@@ -40,7 +43,6 @@ require (
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
-	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/cel-go v0.26.1 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
@@ -80,9 +82,7 @@ require (
 	golang.org/x/exp v0.0.0-20250620022241-b7579e27df2b // indirect
 	golang.org/x/image v0.36.0 // indirect
 	golang.org/x/net v0.57.0 // indirect
-	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
-	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20251029180050-ab9386a59fda // indirect
@@ -108,6 +108,7 @@ require (
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/configure v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/dashboards v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/trace-store v0.0.0
@@ -118,7 +119,9 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/tink-crypto/tink-go/v2 v2.6.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/oauth2 v0.36.0
 	golang.org/x/sys v0.49.0
+	golang.org/x/term v0.47.0
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
 	k8s.io/apimachinery v0.35.4
 	k8s.io/client-go v0.35.4
@@ -131,6 +134,7 @@ replace (
 	github.com/hcpmesh/hcpmesh/dev-infrastructure => ../../dev-infrastructure
 	github.com/hcpmesh/hcpmesh/internal => ../../internal
 	github.com/hcpmesh/hcpmesh/tooling/alerts => ../alerts
+	github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor => ../arm-frontdoor
 	github.com/hcpmesh/hcpmesh/tooling/configure => ../configure
 	github.com/hcpmesh/hcpmesh/tooling/dashboards => ../dashboards
 	github.com/hcpmesh/hcpmesh/tooling/trace-store => ../trace-store

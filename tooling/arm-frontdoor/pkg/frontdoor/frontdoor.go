@@ -207,6 +207,8 @@ func (d *FrontDoor) respondWithoutToken(r *http.Request) *response {
 		respond = func() *response { return d.metadata(r.URL.Query().Get("api-version")) }
 	case rest == "oauth2/v2.0/token" && r.Method == http.MethodPost:
 		respond = func() *response { return d.issueToken(segments[0], r) }
+	case rest == "oauth2/v2.0/devicecode" && r.Method == http.MethodPost:
+		respond = func() *response { return d.authorizeDevice(segments[0], r) }
 	case rest == "v2.0/.well-known/openid-configuration" && r.Method == http.MethodGet:
 		respond = func() *response { return newResponse(http.StatusOK, d.options.Tokens.Configuration(segments[0])) }
 	case rest == "discovery/v2.0/keys" && r.Method == http.MethodGet:
@@ -258,7 +260,8 @@ const maxTokenRequest = 64 << 10
 const workloadAssertion = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 // issueToken responds to a request of the token endpoint: with client credentials (RFC 6749, section 4.4), which are a secret or a
-// workload's token, or with the code or the refresh token of a person who signed in to a web application. Errors have the form of Entra's.
+// workload's token, or with the code, the refresh token or the device code of a person who signed in to an application. Errors have the form of
+// Entra's.
 func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxTokenRequest)
 	if err := r.ParseForm(); err != nil {
@@ -287,11 +290,21 @@ func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 			tokens, err = d.options.Tokens.Redeem(tenant, clientID, assertion, r.PostForm.Get("code"), r.PostForm.Get("redirect_uri"), r.PostForm.Get("code_verifier"))
 		}
 		body["access_token"], body["id_token"], body["refresh_token"] = tokens.AccessToken, tokens.IDToken, tokens.RefreshToken
+	case grant == token.DeviceGrant:
+		var tokens token.UserTokens
+		tokens, err = d.options.Tokens.RedeemDevice(tenant, clientID, r.PostForm.Get("device_code"))
+		body["access_token"], body["id_token"], body["refresh_token"] = tokens.AccessToken, tokens.IDToken, tokens.RefreshToken
 	default:
-		return oauthError(http.StatusBadRequest, "unsupported_grant_type", "only client_credentials, authorization_code and refresh_token are supported")
+		return oauthError(http.StatusBadRequest, "unsupported_grant_type", "only client_credentials, authorization_code, refresh_token and device_code are supported")
 	}
 	switch err {
 	case nil:
+	case token.ErrPending:
+		return oauthError(http.StatusBadRequest, "authorization_pending", err.Error())
+	case token.ErrSlowDown:
+		return oauthError(http.StatusBadRequest, "slow_down", err.Error())
+	case token.ErrDeclined:
+		return oauthError(http.StatusBadRequest, "access_denied", err.Error())
 	case token.ErrInvalidAudience:
 		return oauthError(http.StatusBadRequest, "invalid_scope", err.Error())
 	case token.ErrInvalidGrant:

@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -71,5 +72,77 @@ func TestBrowserSignsIn(t *testing.T) {
 	response, body = get("/oauth2/v2.0/logout", url.Values{"post_logout_redirect_uri": {"https://attacker.example/"}})
 	if response.StatusCode != http.StatusOK || response.Header.Get("Location") != "" || !strings.Contains(body, "signed out") {
 		t.Errorf("signing out to another URI: %s, %s", response.Status, body)
+	}
+}
+
+// TestPersonSignsInToDevice checks the page on which a person enters the code of a device: the code, the choice, and that only its own form decides.
+func TestPersonSignsInToDevice(t *testing.T) {
+	h := newEnvironment(t)
+	const audience = "https://admin.example"
+	h.issuer.AddClients(
+		token.Client{TenantID: tenant, ClientID: "cli", Name: "hcpctl", ObjectID: "c", Public: true, Audiences: []string{audience}, RedirectURIs: []string{"http://127.0.0.1/signed-in"}},
+		token.Client{TenantID: tenant, ClientID: "cli", ClientSecret: "a", ObjectID: "alice", Name: "alice@example.com", Audiences: []string{audience}})
+	send := func(path string, form url.Values, header http.Header) (int, string) {
+		t.Helper()
+		method, target := http.MethodPost, h.server.URL+"/"+tenant+path
+		if header == nil {
+			method, target = http.MethodGet, target+"?"+form.Encode()
+		}
+		request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = header.Clone()
+		if header != nil {
+			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		response, err := h.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	status, body := send("/oauth2/v2.0/devicecode", url.Values{"client_id": {"cli"}, "scope": {"openid " + audience + "/.default"}}, http.Header{})
+	var device struct {
+		Code     string `json:"device_code"`
+		UserCode string `json:"user_code"`
+		Page     string `json:"verification_uri"`
+	}
+	if err := json.Unmarshal([]byte(body), &device); err != nil || status != http.StatusOK || !strings.HasSuffix(device.Page, "/"+tenant+"/oauth2/v2.0/deviceauth") {
+		t.Fatalf("%d: %s, %v", status, body, err)
+	}
+	redeem := func() (int, string) {
+		return send("/oauth2/v2.0/token", url.Values{"grant_type": {token.DeviceGrant}, "client_id": {"cli"}, "device_code": {device.Code}}, http.Header{})
+	}
+	if status, body := redeem(); status != http.StatusBadRequest || !strings.Contains(body, "authorization_pending") {
+		t.Errorf("before the person decides: %d: %s", status, body)
+	}
+	page, own := "/oauth2/v2.0/deviceauth", http.Header{"Sec-Fetch-Site": {"same-origin"}}
+	if status, body := send(page, nil, nil); status != http.StatusOK || !strings.Contains(body, `name="user_code"`) {
+		t.Errorf("the page: %d: %s", status, body)
+	}
+	if status, body := send(page, url.Values{"user_code": {"wrong"}}, nil); status != http.StatusBadRequest || strings.Contains(body, "alice") {
+		t.Errorf("a wrong code: %d: %s", status, body)
+	}
+	chosen := url.Values{"user_code": {device.UserCode}, personParameter: {"alice"}}
+	if status, body := send(page, chosen, nil); status != http.StatusOK || !strings.Contains(body, "alice@example.com") || !strings.Contains(body, device.UserCode) {
+		t.Errorf("the choice: %d: %s", status, body)
+	}
+	if status, _ := send(page, chosen, http.Header{"Sec-Fetch-Site": {"cross-site"}}); status != http.StatusForbidden {
+		t.Errorf("the form of another site: %d", status)
+	}
+	if _, body := redeem(); strings.Contains(body, "access_token") {
+		t.Error("a link or another site signed a person in")
+	}
+	if status, body := send(page, chosen, own); status != http.StatusOK || !strings.Contains(body, "signed in to hcpctl") {
+		t.Errorf("the form: %d: %s", status, body)
+	}
+	if status, body := redeem(); status != http.StatusOK || !strings.Contains(body, "access_token") || !strings.Contains(body, "id_token") {
+		t.Errorf("after the person decided: %d", status)
 	}
 }

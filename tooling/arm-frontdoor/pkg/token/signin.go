@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,14 +38,16 @@ type SignInError struct {
 // Error returns the description.
 func (e *SignInError) Error() string { return e.Description }
 
-// SignIn is a valid request of a web application to sign a person in (OpenID Connect Core 1.0, section 3.1.2.1).
+// SignIn is a valid request of an application to sign a person in (OpenID Connect Core 1.0, section 3.1.2.1).
 type SignIn struct {
-	// Application is the name of the web application.
+	// Application is the name of the application.
 	Application string
 	RedirectURI string
 	State       string
 	// People may sign in to the application.
 	People []Client
+	// Contexts are the authentication contexts that the application requires (parameter claims). The person confirms the sign-in for them.
+	Contexts []string
 
 	tenant    string
 	client    Client
@@ -65,9 +69,9 @@ func (i *Issuer) SignIn(tenant string, query url.Values) (SignIn, error) {
 	s := SignIn{tenant: tenant, RedirectURI: query.Get("redirect_uri"), State: query.Get("state"), nonce: query.Get("nonce"), challenge: query.Get("code_challenge")}
 	application := i.application(tenant, query.Get("client_id"))
 	if application == nil {
-		return SignIn{}, errors.New("client_id: no web application of this tenant has this ID")
+		return SignIn{}, errors.New("client_id: no application of people in this tenant has this ID")
 	}
-	if !slices.Contains(application.RedirectURIs, s.RedirectURI) {
+	if !application.returnsTo(s.RedirectURI) {
 		return SignIn{}, errors.New("redirect_uri: the application has not registered this URI")
 	}
 	s.client, s.Application = *application, application.Name
@@ -85,11 +89,71 @@ func (i *Issuer) SignIn(tenant string, query url.Values) (SignIn, error) {
 	case !slices.Contains(application.Audiences, s.audience):
 		return s, &SignInError{"invalid_scope", "scope: the application gets no tokens for this resource"}
 	}
+	if s.Contexts, err = requestedContexts(query.Get("claims")); err != nil {
+		return s, &SignInError{"invalid_request", err.Error()}
+	}
 	s.People = i.people(tenant, s.audience)
 	return s, nil
 }
 
-// application returns the web application of a tenant, or nil.
+// returnsTo reports whether a person may return to a URI.
+func (c *Client) returnsTo(uri string) bool {
+	if slices.Contains(c.RedirectURIs, uri) {
+		return true
+	}
+	u, err := url.Parse(uri)
+	if !c.Public || err != nil || u.Scheme != "http" || u.Hostname() != "127.0.0.1" || u.Port() == "" || u.User != nil {
+		return false
+	}
+	u.Host = u.Hostname()
+	return slices.Contains(c.RedirectURIs, u.String())
+}
+
+// requestedContexts returns the authentication contexts in a claims request (OpenID Connect Core 1.0, section 5.5). As Entra does, the issuer
+// ignores all other claims.
+func requestedContexts(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var asked struct {
+		AccessToken struct {
+			Contexts *struct {
+				Value  string   `json:"value"`
+				Values []string `json:"values"`
+			} `json:"acrs"`
+		} `json:"access_token"`
+	}
+	if err := json.Unmarshal([]byte(text), &asked); err != nil {
+		return nil, errors.New("claims: not a claims request in JSON")
+	}
+	wanted := asked.AccessToken.Contexts
+	if wanted == nil {
+		return nil, nil
+	}
+	contexts := wanted.Values
+	if wanted.Value != "" {
+		contexts = append(contexts, wanted.Value)
+	}
+	if slices.ContainsFunc(contexts, func(context string) bool { return !contextName.MatchString(context) }) {
+		return nil, errors.New("claims: acrs: not the name of an authentication context, c1 to c99")
+	}
+	return contexts, nil
+}
+
+// contextName matches the names of authentication contexts.
+var contextName = regexp.MustCompile(`^c[1-9][0-9]?$`)
+
+// stepUp returns a person who has confirmed the sign-in for authentication contexts. The confirmation is a second factor.
+func (c Client) stepUp(contexts []string) Client {
+	if len(contexts) == 0 {
+		return c
+	}
+	c.AuthenticationContexts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.AuthenticationContexts, contexts))))
+	c.AuthenticationMethods = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(c.AuthenticationMethods), "mfa"))))
+	return c
+}
+
+// application returns the application of people of a tenant, or nil.
 func (i *Issuer) application(tenant, clientID string) *Client {
 	clients := i.clients()
 	for n := range clients {
@@ -139,11 +203,23 @@ type UserTokens struct {
 	AccessToken, IDToken, RefreshToken string
 }
 
+// personal returns the application of people that requests tokens: a workload authenticates with its token, and a public application cannot. It
+// returns nil if there is none.
+func (i *Issuer) personal(tenant, clientID, assertion string) *Client {
+	if assertion != "" {
+		return i.workload(tenant, clientID, assertion)
+	}
+	if application := i.application(tenant, clientID); application != nil && application.Public {
+		return application
+	}
+	return nil
+}
+
 // Redeem returns the tokens of an authorization code (RFC 6749, section 4.1.3; RFC 7636, section 4.5). The application authenticates with the
-// token of its workload. The error is ErrInvalidClient or ErrInvalidGrant if the request is not permitted. A code is used up by the first
+// token of its workload, unless it is public. The error is ErrInvalidClient or ErrInvalidGrant if the request is not permitted. A code is used up by the first
 // attempt of its application.
 func (i *Issuer) Redeem(tenant, clientID, assertion, text, redirectURI, verifier string) (UserTokens, error) {
-	client := i.workload(tenant, clientID, assertion)
+	client := i.personal(tenant, clientID, assertion)
 	if client == nil {
 		return UserTokens{}, ErrInvalidClient
 	}
@@ -159,7 +235,7 @@ func (i *Issuer) Redeem(tenant, clientID, assertion, text, redirectURI, verifier
 		subtle.ConstantTimeCompare([]byte(challenge), []byte(c.signIn.challenge)) != 1 {
 		return UserTokens{}, ErrInvalidGrant
 	}
-	return i.userTokens(client, c.person, c.signIn.audience, c.signIn.nonce)
+	return i.userTokens(client, c.person, c.signIn.audience, c.signIn.nonce, c.signIn.Contexts)
 }
 
 // refreshClaims are the claims of a refresh token.
@@ -167,6 +243,8 @@ type refreshClaims struct {
 	jwt.RegisteredClaims
 	AppID    string `json:"appid"`
 	Resource string `json:"resource"`
+	// Contexts are those for which the person has confirmed the sign-in.
+	Contexts []string `json:"acrs,omitempty"`
 }
 
 // refreshAudience is the audience of a tenant's refresh tokens, which no service accepts as access tokens.
@@ -174,7 +252,7 @@ func (i *Issuer) refreshAudience(tenant string) string { return i.issuerName(ten
 
 // Refresh returns new tokens for a refresh token of the application, while the person exists. The errors are those of Redeem.
 func (i *Issuer) Refresh(tenant, clientID, assertion, text string) (UserTokens, error) {
-	client := i.workload(tenant, clientID, assertion)
+	client := i.personal(tenant, clientID, assertion)
 	if client == nil {
 		return UserTokens{}, ErrInvalidClient
 	}
@@ -186,7 +264,7 @@ func (i *Issuer) Refresh(tenant, clientID, assertion, text string) (UserTokens, 
 	}
 	for _, person := range i.people(client.TenantID, claims.Resource) {
 		if person.ObjectID == claims.Subject {
-			return i.userTokens(client, person, claims.Resource, "")
+			return i.userTokens(client, person, claims.Resource, "", claims.Contexts)
 		}
 	}
 	return UserTokens{}, ErrInvalidGrant
@@ -203,8 +281,10 @@ type idClaims struct {
 	Version       string `json:"ver"`
 }
 
-// userTokens returns the tokens of a person for an application. A refreshed ID token has no nonce.
-func (i *Issuer) userTokens(application *Client, person Client, audience, nonce string) (UserTokens, error) {
+// userTokens returns the tokens of a person for an application, who has confirmed the sign-in for authentication contexts. The ID token of a device and
+// a refreshed one have no nonce.
+func (i *Issuer) userTokens(application *Client, person Client, audience, nonce string, contexts []string) (UserTokens, error) {
+	person = person.stepUp(contexts)
 	person.ClientID = application.ClientID
 	access, err := i.IssueWithoutSecret(&person, audience)
 	if err != nil {
@@ -220,7 +300,8 @@ func (i *Issuer) userTokens(application *Client, person Client, audience, nonce 
 	if err != nil {
 		return UserTokens{}, err
 	}
-	refresh, err := i.sign(refreshClaims{RegisteredClaims: registered(i.refreshAudience(application.TenantID), refreshLifetime), AppID: application.ClientID, Resource: audience})
+	refresh, err := i.sign(refreshClaims{RegisteredClaims: registered(i.refreshAudience(application.TenantID), refreshLifetime), AppID: application.ClientID, Resource: audience,
+		Contexts: contexts})
 	if err != nil {
 		return UserTokens{}, err
 	}

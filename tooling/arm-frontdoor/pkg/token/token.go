@@ -47,10 +47,13 @@ func isServiceAudience(audience string) bool {
 type Client struct {
 	TenantID string `json:"tenantId"`
 	ClientID string `json:"clientId"`
-	// ClientSecret authenticates the client. A client without a secret has a Workload.
+	// ClientSecret authenticates the client. A client without a secret has a Workload, or is Public.
 	ClientSecret string `json:"clientSecret,omitempty"`
 	// Workload is the subject of the tokens with which a workload authenticates as the client (a federated identity credential).
 	Workload string `json:"workload,omitempty"`
+	// Public is true for an application on people's computers, which cannot keep a secret (RFC 6749, section 2.1). It gets only tokens of people
+	// who signed in to it.
+	Public bool `json:"public,omitempty"`
 	// ObjectID and Name identify the caller to the resource provider.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
@@ -65,7 +68,8 @@ type Client struct {
 	DeviceID               string   `json:"deviceId,omitempty"`
 	// Audiences restricts the audiences of the client's tokens; empty means no restriction.
 	Audiences []string `json:"audiences,omitempty"`
-	// RedirectURIs lists the URIs to which people return who signed in to a web application or out of it; only web applications have some.
+	// RedirectURIs lists the URIs to which people return who signed in to an application or out of it; only applications of people have some. Those
+	// of a public application are loopback URIs without a port, which match all ports (RFC 8252, section 7.3).
 	RedirectURIs []string `json:"redirectUris,omitempty"`
 }
 
@@ -83,8 +87,14 @@ func ReadClients(path string) ([]Client, error) {
 		return nil, fmt.Errorf("reading the clients in %s: %w", path, err)
 	}
 	for i, client := range clients {
-		if client.TenantID == "" || client.ClientID == "" || (client.ClientSecret == "") == (client.Workload == "") {
-			return nil, fmt.Errorf("reading the clients in %s: client %d needs tenantId, clientId, and either clientSecret or workload", path, i)
+		credentials := 0
+		for _, has := range []bool{client.ClientSecret != "", client.Workload != "", client.Public} {
+			if has {
+				credentials++
+			}
+		}
+		if client.TenantID == "" || client.ClientID == "" || credentials != 1 {
+			return nil, fmt.Errorf("reading the clients in %s: client %d needs tenantId, clientId, and one of clientSecret, workload and public", path, i)
 		}
 	}
 	return clients, nil
@@ -126,6 +136,8 @@ type Issuer struct {
 	known []Client
 	// codes are the authorization codes that were not redeemed, at most maxCodes.
 	codes map[string]code
+	// devices are the device authorizations that were not redeemed, by device code, at most maxDevices.
+	devices map[string]*device
 
 	// audiences lists further audiences of tokens, besides ARM and the emulated services.
 	audiences []string
@@ -150,7 +162,7 @@ func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) 
 	}
 	sum := sha256.Sum256(der)
 	return &Issuer{
-		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), codes: map[string]code{}, audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
+		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), codes: map[string]code{}, devices: map[string]*device{}, audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
 	}, nil
 }
 
@@ -331,10 +343,11 @@ func (i *Issuer) Configuration(tenant string) any {
 		"issuer":                                i.issuerName(tenant),
 		"authorization_endpoint":                base + "/oauth2/v2.0/authorize",
 		"token_endpoint":                        base + "/oauth2/v2.0/token",
+		"device_authorization_endpoint":         base + "/oauth2/v2.0/devicecode",
 		"end_session_endpoint":                  base + "/oauth2/v2.0/logout",
 		"jwks_uri":                              base + "/discovery/v2.0/keys",
-		"token_endpoint_auth_methods_supported": []string{"client_secret_post", "client_secret_basic", "private_key_jwt"},
-		"grant_types_supported":                 []string{"client_credentials", "authorization_code", "refresh_token"},
+		"token_endpoint_auth_methods_supported": []string{"client_secret_post", "client_secret_basic", "private_key_jwt", "none"},
+		"grant_types_supported":                 []string{"client_credentials", "authorization_code", "refresh_token", DeviceGrant},
 		"code_challenge_methods_supported":      []string{"S256"},
 		"id_token_signing_alg_values_supported": []string{"RS256"},
 		"response_types_supported":              []string{"code"},

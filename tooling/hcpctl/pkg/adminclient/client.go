@@ -30,8 +30,10 @@ type Options struct {
 	// Endpoint is the URL of admin, Authority the URL of the token issuer, and CAFile the certificate authority of both; empty trusts those
 	// of the system.
 	Endpoint, Authority, CAFile string
-	// CredentialsFile holds the credentials of engineers. Engineer is the name of one of them; empty selects the first. Without the file,
-	// tokens are those of the person who is signed in to the Azure CLI.
+	// Credential supplies the tokens of a person who signed in with hcpctl.
+	Credential azcore.TokenCredential
+	// Without Credential, CredentialsFile holds the credentials of engineers. Engineer is the name of one of them; empty selects the first. Without
+	// either, tokens are those of the person who is signed in to the Azure CLI.
 	CredentialsFile, Engineer string
 	// Audience is the audience of tokens for admin.
 	Audience string
@@ -157,6 +159,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		var failure adminv1.Failure
 		if err := json.Unmarshal(answer, &failure); err != nil || failure.Error.Message == "" {
 			failure.Error.Message = fmt.Sprintf("admin answered with status %d", response.StatusCode)
+		}
+		if response.StatusCode == http.StatusUnauthorized && c.options.Credential != nil {
+			failure.Error.Message += " You use a login: run `hcpctl login` to sign in again, or `hcpctl logout` to remove it."
 		}
 		return &Error{Status: response.StatusCode, Detail: failure.Error}
 	}

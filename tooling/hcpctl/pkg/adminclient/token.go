@@ -27,8 +27,11 @@ func newPipeline(credential azcore.TokenCredential, audience string, client *htt
 	})
 }
 
-// newCredential returns the credential of an engineer of the credentials file, or of the Azure CLI.
+// newCredential returns the credential of a person who signed in, of an engineer of the credentials file, or of the Azure CLI.
 func newCredential(options Options, client *http.Client) (azcore.TokenCredential, error) {
+	if options.Credential != nil {
+		return options.Credential, nil
+	}
 	if options.CredentialsFile != "" {
 		return armclient.NewCredential(options.Authority, options.CredentialsFile, options.Engineer, client)
 	}

@@ -26,23 +26,27 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 		c.Long += "\n\nCLUSTER is any identifier that 'hcpctl cluster find' accepts, if it matches exactly one cluster."
 	}
 	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin (default: the local region)")
-	flags.StringVar(&e.admin.Audience, "admin-audience", os.Getenv("HCPMESH_ADMIN_AUDIENCE"), "`audience` of the tokens for the admin of --admin-endpoint; they are those of the Azure CLI (default: the local region, or $HCPMESH_ADMIN_AUDIENCE)")
-	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to act as: oncall, approver, operator or reader in a local region (default oncall, or $HCPMESH_ENGINEER)")
+	flags.StringVar(&e.admin.Audience, "admin-audience", os.Getenv("HCPMESH_ADMIN_AUDIENCE"), "`audience` of the tokens for the admin of --admin-endpoint; they are those of `hcpctl login`, or else of the Azure CLI (default: the local region, or $HCPMESH_ADMIN_AUDIENCE)")
+	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to act as: one of `hcpctl login`, or oncall, approver, operator or reader in a local region (default: the newest login, else oncall; or $HCPMESH_ENGINEER)")
 	return c
 }
 
 // adminClient returns the client of admin.
 func (e *environment) adminClient() (*adminclient.Client, error) { return e.connect(e.admin) }
 
-// connectSelected returns a client of admin. With an audience, it acts as the person who is signed in to the Azure CLI. Otherwise flags that
-// are not set default to the local region.
+// connectSelected returns a client of admin. It acts as a person who signed in with `hcpctl login`, if there is one; else, with an audience, as the
+// person who is signed in to the Azure CLI, and in a local region as one of its engineers. Flags that are not set default to the local region.
 func (e *environment) connectSelected(options adminclient.Options) (*adminclient.Client, error) {
 	if options.Audience != "" {
-		switch {
-		case options.Endpoint == "":
+		if options.Endpoint == "" {
 			return nil, errors.New("--admin-endpoint is required with --admin-audience")
-		case options.Engineer != "":
-			return nil, errors.New("--as selects an engineer of a local region: with --admin-audience you act as the person who is signed in to the Azure CLI")
+		}
+		signedIn, err := e.selectLogin(&options, "")
+		switch {
+		case err != nil:
+			return nil, err
+		case !signedIn && options.Engineer != "":
+			return nil, fmt.Errorf("--as selects an engineer of a local region or of `hcpctl login`: there is no login of %q for %s. Without --as you act as the person who is signed in to the Azure CLI", options.Engineer, options.Audience)
 		}
 		return adminclient.New(options)
 	}
@@ -53,6 +57,11 @@ func (e *environment) connectSelected(options adminclient.Options) (*adminclient
 	options.Endpoint = cmp.Or(options.Endpoint, endpoints.Admin)
 	options.Authority, options.CAFile = endpoints.ARM, endpoints.CAFile
 	options.CredentialsFile, options.Audience = endpoints.EngineersFile, endpoints.AdminAudience
+	if endpoints.AdminIssuer != "" {
+		if _, err := e.selectLogin(&options, endpoints.AdminIssuer); err != nil {
+			return nil, err
+		}
+	}
 	return adminclient.New(options)
 }
 

@@ -75,6 +75,8 @@ var examples = map[string][][2]string{
 		{"Replace the key of an agent of the local region", "hcpctl keys rotate agent --shard mgmt-1"},
 		{"Replace the key of two frontends in production", "hcpctl keys rotate credentials --keyset keyset.json --publish ./store-in-vault --replica frontend=http://10.0.0.7:8080/metrics --replica frontend=http://10.0.0.8:8080/metrics"}},
 	"hcpctl keys remove":     {{"Remove a former key", "hcpctl keys remove keyset.json 1234567890"}},
+	"hcpctl login":           {{"Sign in to the local region with a browser", "hcpctl login"}, {"Sign in to a region of Azure on a machine without a browser", "hcpctl login --device --issuer https://login.microsoftonline.com/TENANT/v2.0 --client-id CLIENT-ID --admin-audience api://AUDIENCE"}},
+	"hcpctl logout":          {{"Remove your logins for the region", "hcpctl logout"}, {"Remove all logins", "hcpctl logout --all"}},
 	"hcpctl nodepool create": {{"Create a node pool of 3 nodes", "hcpctl nodepool create demo workers --replicas 3"}},
 	"hcpctl nodepool delete": {{"Delete a node pool", "hcpctl nodepool delete demo workers"}},
 	"hcpctl nodepool get":    {{"Show a node pool", "hcpctl nodepool get demo workers"}},

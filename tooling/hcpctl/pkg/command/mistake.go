@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/login"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 
@@ -40,6 +41,7 @@ func ExitCode(err error) int {
 	var nothing *notFound
 	var unread *unreadable
 	var silent *unreachableServer
+	var issuer *login.UnreachableError
 	switch {
 	case err == nil:
 		return 0
@@ -49,7 +51,7 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
-	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &silent), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
+	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &silent), errors.As(err, &issuer), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}

@@ -37,19 +37,30 @@ type environment struct {
 	// connect returns a client of admin for the given flags.
 	connect func(adminclient.Options) (*adminclient.Client, error)
 	output  string
+
+	// browse opens a URL in the browser of the user. hasBrowser and hasTerminal report whether the user can use one.
+	browse                  func(target string) error
+	hasBrowser, hasTerminal func() bool
 }
 
 // New returns the command tree. Results go to out, progress and hints to errOut.
 func New(out, errOut io.Writer) *cobra.Command {
-	e := &environment{out: display.Safe(out), err: errOut}
+	return newEnvironment(out, errOut).root()
+}
+
+// newEnvironment returns the environment of a user.
+func newEnvironment(out, errOut io.Writer) *environment {
+	e := &environment{out: display.Safe(out), err: errOut, browse: openBrowser, hasBrowser: displayOfUser, hasTerminal: terminalOfUser}
 	e.connect = e.connectSelected
-	return e.root()
+	return e
 }
 
 // NewFor returns the command tree with another way to connect to admin than the state folder of a local region. connect gets
 // the values of the flags.
 func NewFor(out, errOut io.Writer, connect func(adminclient.Options) (*adminclient.Client, error)) *cobra.Command {
-	return (&environment{out: display.Safe(out), err: errOut, connect: connect}).root()
+	e := newEnvironment(out, errOut)
+	e.connect = connect
+	return e.root()
 }
 
 func (e *environment) root() *cobra.Command {
@@ -67,7 +78,7 @@ func (e *environment) root() *cobra.Command {
 	root.SetErr(e.err)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "state `folder` of the local region (default .region in the checkout, or $HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
-		e.whoami(), e.access(), e.operation(), e.audit(), e.work(), e.orphan(), e.drift(), e.quota(), e.breakGlass(), e.keys())
+		e.login(), e.logout(), e.whoami(), e.access(), e.operation(), e.audit(), e.work(), e.orphan(), e.drift(), e.quota(), e.breakGlass(), e.keys())
 	root.AddCommand(deployments())
 	root.AddGroup(&cobra.Group{ID: forSREs, Title: "Operations (SRE, through admin):"}, &cobra.Group{ID: forCustomers, Title: "Clusters (customer, through Azure Resource Manager):"},
 		&cobra.Group{ID: forRegions, Title: "Local Region:"},
