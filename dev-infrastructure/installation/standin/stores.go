@@ -10,12 +10,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
@@ -142,23 +144,9 @@ func (s *Services) StartDatabases(ctx context.Context) error {
 // region creates. The object IDs of the services are those of the target.
 func (s *Services) StartCosmos(ctx context.Context, e *Entra) error {
 	r := s.settings()
-	content := account.Account{Name: r.text("cosmos", "account"), Tenant: r.text("tenantId")}
-	store := account.Database{Name: database.DatabaseName}
-	for _, container := range database.Containers() {
-		properties, err := json.Marshal(container)
-		if err != nil {
-			return err
-		}
-		store.Containers = append(store.Containers, properties)
-	}
-	content.Databases = []account.Database{store}
-	for _, role := range database.Roles() {
-		for _, grant := range role.Grants {
-			id := role.Service + grant.Scope()
-			content.RoleDefinitions = append(content.RoleDefinitions, rbac.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
-			content.RoleAssignments = append(content.RoleAssignments, rbac.RoleAssignment{RoleDefinitionID: id, Scope: grant.Scope(),
-				PrincipalID: s.Target.ObjectIDs[r.text(role.Service, "managedIdentity")]})
-		}
+	content, err := r.cosmosAccount()
+	if err != nil {
+		return err
 	}
 	o := emulator.Options{DataDir: filepath.Join(s.Dir, "cosmos"), Account: content, Endpoint: r.text("cosmos", "endpoint"), Region: r.text("region"), Logger: slog.New(slog.DiscardHandler),
 		Tokens: &entra.Verifier{Authority: r.text("endpoints", "authority"), Tenant: content.Tenant, Client: s.HTTPClient(e.Address)}}
@@ -173,6 +161,33 @@ func (s *Services) StartCosmos(ctx context.Context, e *Entra) error {
 	s.onClose(cosmos.Close)
 	_, err = s.serveHTTPS(ctx, mesh.CosmosEmulator, cosmos, host)
 	return err
+}
+
+// cosmosAccount returns the account with its containers, and with the roles of the programs that have a chart. No other program runs in a cluster.
+func (r *settings) cosmosAccount() (account.Account, error) {
+	content := account.Account{Name: r.text("cosmos", "account"), Tenant: r.text("tenantId")}
+	store := account.Database{Name: database.DatabaseName}
+	for _, container := range database.Containers() {
+		properties, err := json.Marshal(container)
+		if err != nil {
+			return account.Account{}, err
+		}
+		store.Containers = append(store.Containers, properties)
+	}
+	content.Databases = []account.Database{store}
+	for _, role := range database.Roles() {
+		w, ok := workload.Find(mesh.Peer(role.Service))
+		if !ok {
+			continue
+		}
+		principal := r.target.ObjectIDs[r.text(append(slices.Clone(w.Key), "managedIdentity")...)]
+		for _, grant := range role.Grants {
+			id := role.Service + grant.Scope()
+			content.RoleDefinitions = append(content.RoleDefinitions, rbac.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
+			content.RoleAssignments = append(content.RoleAssignments, rbac.RoleAssignment{RoleDefinitionID: id, Scope: grant.Scope(), PrincipalID: principal})
+		}
+	}
+	return content, r.err
 }
 
 // storeAudience returns the audience of tokens for the Cosmos DB account.
