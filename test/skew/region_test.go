@@ -32,6 +32,8 @@ type region struct {
 	release history.Release
 	// previous is the folder of the programs of the release; empty if the test does not use them.
 	previous string
+	// absent are the processes that the region does not have because the release does not know them.
+	absent []string
 }
 
 // newest returns the checkout and its newest release.
@@ -104,7 +106,8 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 	if r.previous != "" {
 		config.Programs = with(r.previous)
 		// Its Cluster Service rejects the calls of workloads that it does not know, and its admin knows no session gateway.
-		config.Without = append(config.Without, "monitor", "gateway-access")
+		r.absent = []string{"monitor", "gateway-access"}
+		config.Without = r.absent
 	}
 	began := time.Now()
 	started, err := local.Start(ctx, config)
