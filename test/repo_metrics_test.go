@@ -87,7 +87,7 @@ var labelBounds = map[string]int{
 	"backend_operations_oldest_seconds kind":    6,
 	"backend_operations_oldest_seconds request": 6,
 
-	"monitor_cluster_concern concern":     21,
+	"monitor_cluster_concern concern":     22,
 	"monitor_cluster_concern fault":       2,
 	"monitor_inside_probes_total outcome": 17,
 	"monitor_probes_total outcome":        17,

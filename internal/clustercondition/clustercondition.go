@@ -38,6 +38,10 @@ const (
 	Degraded                     = "Degraded"
 )
 
+// VersionSucceeding is a condition of the HostedCluster that is False if the cluster-version operator cannot apply a part of the release. Its
+// message then names the cluster operators that fail.
+const VersionSucceeding = "ClusterVersionSucceeding"
+
 // AllMachinesReady and AllNodesHealthy are conditions of a NodePool: all its machines run, and all its nodes are ready.
 const (
 	AllMachinesReady = "AllMachinesReady"

@@ -21,7 +21,7 @@ var unknownHealth = map[string]string{
 }
 
 // guestConcerns are the kinds of monitor's concerns that are about the nodes of a cluster, and not about its API.
-var guestConcerns = map[string]bool{"machines_missing": true, "nodes_not_ready": true, "data_plane_disconnected": true, "degraded": true}
+var guestConcerns = map[string]bool{"machines_missing": true, "nodes_not_ready": true, "data_plane_disconnected": true, "degraded": true, "operators_fail": true}
 
 // concerns returns one item for each concern of monitor. A deletion ends them.
 func (f *facts) concerns() []adminv1.ExplanationItem {

@@ -246,7 +246,7 @@ func (o *Observed) readConditions(v *workv1.FeedbackValue) {
 		if o.Conditions == nil {
 			o.Conditions = map[string]Condition{}
 		}
-		if slices.Contains(PartConditions, c.Type) {
+		if namesOperators := c.Type == VersionSucceeding && c.Status == "False"; slices.Contains(PartConditions, c.Type) && !namesOperators {
 			c.Message = ""
 		}
 		o.Conditions[c.Type] = Condition{Status: clip(c.Status), Reason: clip(c.Reason), Message: clip(c.Message)}

@@ -69,11 +69,14 @@ const (
 	APIServerAvailable  = string(hyperv1.KubeAPIServerAvailable)
 	DataPlaneConnection = string(hyperv1.DataPlaneConnectionAvailable)
 	DNSReachable        = string(hyperv1.ExternalDNSReachable)
+	// VersionSucceeding is false if the cluster-version operator cannot apply a part of the release. Its message then names the cluster
+	// operators that fail.
+	VersionSucceeding = string(hyperv1.ClusterVersionSucceeding)
 )
 
 // PartConditions are the conditions about parts of a HostedCluster. They are stored without messages: their reasons are
-// sufficient, and a message that changes would store the report again.
-var PartConditions = []string{EtcdAvailable, APIServerAvailable, DataPlaneConnection, DNSReachable}
+// sufficient, and a message that changes would store the report again. Only the message of a false VersionSucceeding is stored.
+var PartConditions = []string{EtcdAvailable, APIServerAvailable, DataPlaneConnection, DNSReachable, VersionSucceeding}
 
 // ValidReleaseImage is a type of condition of HostedClusters and NodePools.
 const ValidReleaseImage = string(hyperv1.ValidReleaseImage)

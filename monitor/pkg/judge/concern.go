@@ -34,6 +34,7 @@ const (
 	NodesNotReady         Kind = "nodes_not_ready"
 	DataPlaneDisconnected Kind = "data_plane_disconnected"
 	Degraded              Kind = "degraded"
+	OperatorsFail         Kind = "operators_fail"
 )
 
 // Fault is who causes a concern and can end it.
@@ -86,6 +87,7 @@ var advices = map[Kind]advice{
 	NodesNotReady:         {Service, "nodes of its node pools are not ready", "The machines run. Check that they reach the API server and the ignition endpoint from the customer's network, and that their certificate requests are approved."},
 	DataPlaneDisconnected: {Service, "its control plane does not reach the nodes", "Check konnectivity in the namespace of the control plane, and the outbound rules of the customer's network."},
 	Degraded:              {Service, "its operators are degraded", "Read the conditions of the HostedCluster and of the cluster operators."},
+	OperatorsFail:         {Service, "cluster operators fail", "Read the ClusterOperators that the evidence names, in a session of mode read. The customer can be the cause, with a change of its ingress or its network."},
 }
 
 // Kinds returns all kinds of concerns, in order of name.

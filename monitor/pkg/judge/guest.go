@@ -6,10 +6,11 @@ import (
 )
 
 // The times after which a problem of a guest is a concern. Machines start, join and are replaced within nodeDelay; connections of nodes
-// and operators recover from restarts within guestDelay.
+// and operators recover from restarts within guestDelay. Cluster operators move to other nodes, one after the other, within operatorsDelay.
 const (
-	nodeDelay  = 20 * time.Minute
-	guestDelay = 10 * time.Minute
+	nodeDelay      = 20 * time.Minute
+	guestDelay     = 10 * time.Minute
+	operatorsDelay = 30 * time.Minute
 )
 
 // Nodes are the nodes of a cluster, as its node pools report them. Monitor does not read the cluster itself.
@@ -50,6 +51,9 @@ func (v *Verdict) judgeGuest(now time.Time, cluster *Cluster) {
 	}
 	if degraded := &cluster.Degraded; degraded.Status == partAvailable && now.Sub(degraded.Since) >= guestDelay {
 		v.add(Degraded, degraded.Since, "HyperShift reports: "+degraded.Message)
+	}
+	if operators := &cluster.Operators; operators.failed(now, operatorsDelay) {
+		v.add(OperatorsFail, operators.Since, "the cluster-version operator reports: "+operators.Message)
 	}
 }
 

@@ -89,11 +89,12 @@ type Cluster struct {
 	KeyMessage      string
 	// APIServer and Etcd are the parts of the control plane, as HyperShift sees them inside the management cluster.
 	APIServer, Etcd Part
-	// Nodes, DataPlane and Degraded are about the guest: its nodes, the connection of the control plane to them, and whether HyperShift
-	// reports the cluster as degraded.
+	// Nodes, DataPlane, Degraded and Operators are about the guest: its nodes, the connection of the control plane to them, whether
+	// HyperShift reports the cluster as degraded, and whether all cluster operators succeed.
 	Nodes     Nodes
 	DataPlane Part
 	Degraded  Condition
+	Operators Condition
 	// Unprobed is why monitor does not probe the API from outside, or empty.
 	Unprobed Reason
 }

@@ -233,7 +233,7 @@ func TestAlternatingAPIIsReportedOnce(t *testing.T) {
 func TestEveryOutcomeAndKindIsJudged(t *testing.T) {
 	t.Parallel()
 	used := map[Kind]bool{ShardUnreachable: true, WayBroken: true, InsideUnreachable: true, KeyUnusable: true, CertificateExpiring: true, Slow: true,
-		MachinesMissing: true, NodesNotReady: true, DataPlaneDisconnected: true, Degraded: true}
+		MachinesMissing: true, NodesNotReady: true, DataPlaneDisconnected: true, Degraded: true, OperatorsFail: true}
 	for _, outcome := range fact.Outcomes() {
 		if outcome != fact.OK && outcome != fact.Local {
 			used[kindOf(&fact.Result{Outcome: outcome})] = true
@@ -295,6 +295,11 @@ func TestGuestConcerns(t *testing.T) {
 		"an upgrade":                           {cluster: Cluster{ReadySince: old, Upgrading: true, Nodes: Nodes{Wanted: 3, Machines: report("False", time.Hour)}}},
 		"degraded with nodes":                  {cluster: Cluster{ReadySince: old, Degraded: report("True", time.Hour), Nodes: Nodes{Wanted: 1, Ready: 1}}, want: []Kind{Degraded}},
 		"degraded for a short time":            {cluster: Cluster{ReadySince: old, Degraded: report("True", time.Minute), Nodes: Nodes{Wanted: 1, Ready: 1}}},
+		"failing operators":                    {cluster: Cluster{ReadySince: old, Operators: report("False", time.Hour), Nodes: Nodes{Wanted: 1, Ready: 1}}, want: []Kind{OperatorsFail}},
+		"operators that just failed":           {cluster: Cluster{ReadySince: old, Operators: report("False", 20*time.Minute), Nodes: Nodes{Wanted: 1, Ready: 1}}},
+		"failing operators without nodes":      {cluster: Cluster{ReadySince: old, Operators: report("False", time.Hour)}},
+		"failing operators during an upgrade":  {cluster: Cluster{ReadySince: old, Upgrading: true, Operators: report("False", time.Hour), Nodes: Nodes{Wanted: 1, Ready: 1}}},
+		"operators that succeed":               {cluster: Cluster{ReadySince: old, Operators: report("True", time.Hour), Nodes: Nodes{Wanted: 1, Ready: 1}}},
 		"degraded without nodes":               {cluster: Cluster{ReadySince: old, Degraded: report("True", time.Hour)}},
 		"nodes cannot be reached":              {cluster: Cluster{ReadySince: old, DataPlane: Part{Status: "False", Since: old}, Nodes: Nodes{Wanted: 1, Ready: 1}}, want: []Kind{DataPlaneDisconnected}},
 		"nothing to reach":                     {cluster: Cluster{ReadySince: old, DataPlane: Part{Status: "False", Since: old}}},

@@ -63,6 +63,8 @@ func entryOf(c *clusterservicev1.Cluster, known *Entry, addresses []netip.Addr, 
 			entry.Cluster.DataPlane = part
 		case clustercondition.Degraded:
 			entry.Cluster.Degraded = judge.Condition{Part: part, Message: condition.GetMessage()}
+		case clustercondition.VersionSucceeding:
+			entry.Cluster.Operators = judge.Condition{Part: part, Message: condition.GetMessage()}
 		}
 	}
 	switch {

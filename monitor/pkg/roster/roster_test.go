@@ -233,3 +233,20 @@ func TestEntryHasTheReportFromInside(t *testing.T) {
 		}
 	}
 }
+
+// TestEntryHasConditions: what HyperShift reports about the parts of a cluster reaches the judge, with the message if it names something.
+func TestEntryHasConditions(t *testing.T) {
+	t.Parallel()
+	since := created.Add(time.Hour)
+	entry := entryOf(ready("a", func(c *clusterservicev1.Cluster) {
+		for _, kind := range []string{"EncryptionKeyUsable", "KubeAPIServerAvailable", "EtcdAvailable", "DataPlaneConnectionAvailable", "Degraded", "ClusterVersionSucceeding", "Progressing"} {
+			c.Status.Conditions = append(c.Status.Conditions, &clusterservicev1.Condition{Type: kind, Status: "False", Message: "about " + kind, LastTransitionTime: timestamppb.New(since)})
+		}
+	}), nil, nil, since)
+	part := judge.Part{Status: "False", Since: since}
+	want := judge.Cluster{Shard: "mgmt-1", ReadySince: created, KeyInvalidSince: since, KeyMessage: "about EncryptionKeyUsable", APIServer: part, Etcd: part, DataPlane: part,
+		Degraded: judge.Condition{Part: part, Message: "about Degraded"}, Operators: judge.Condition{Part: part, Message: "about ClusterVersionSucceeding"}}
+	if diff := cmp.Diff(want, entry.Cluster); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
