@@ -45,6 +45,7 @@ var labelBounds = map[string]int{
 	"component":          maxComponents,
 	"consumer":           maxShards,
 	"destination":        2,
+	"direction":          2,
 	"fault":              4,
 	"grpc_code":          17,
 	"grpc_method":        80,
@@ -60,6 +61,7 @@ var labelBounds = map[string]int{
 	"operation":          15,
 	"page":               40,
 	"outcome":            10,
+	"protocol":           2,
 	"provisioning_state": 10,
 	"reason":             15,
 	"request":            10,
@@ -86,6 +88,8 @@ var labelBounds = map[string]int{
 	"backend_operations_in_flight request":      6,
 	"backend_operations_oldest_seconds kind":    6,
 	"backend_operations_oldest_seconds request": 6,
+
+	"gateway_egress_connections_total outcome": 18,
 
 	"monitor_cluster_concern concern":     22,
 	"monitor_cluster_concern fault":       2,

@@ -115,6 +115,13 @@ const (
 	Location   = "location"    // Azure region.
 	ReceivedBy = "received_by" // Component that received a message.
 	Responder  = "responder"   // Component that responded to a request.
+	Connection = "connection"  // ID of a network connection.
+	Link       = "link"        // Link ID of a private endpoint.
+	Host       = "host"        // Name of a host to which a client connects.
+	Port       = "port"        // Port to which a client connects.
+	Protocol   = "protocol"    // Protocol in which a client named the host: sni or connect.
+	Sent       = "sent"        // Bytes from the client to the server of a connection.
+	Received   = "received"    // Bytes from the server to the client of a connection.
 )
 
 // Requests to the frontend.

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
+)
+
+// Run serves until ctx ends, and then until open connections have ended or the time for that is over. It returns after everything that it started
+// has ended.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	listeners := map[policy.Protocol]net.Listener{}
+	closeAll := func() {
+		for _, listener := range listeners {
+			_ = listener.Close()
+		}
+	}
+	for _, each := range []struct {
+		flag, address string
+		protocol      policy.Protocol
+	}{{"listen", options.Listen, policy.SNI}, {"listen-connect", options.ListenConnect, policy.Connect}} {
+		if each.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", each.address)
+		if err != nil {
+			closeAll()
+			return fmt.Errorf("--%s: %w", each.flag, err)
+		}
+		listeners[each.protocol] = listener
+	}
+	db, err := database.Open(ctx, options.Database)
+	if err != nil {
+		closeAll()
+		return err
+	}
+	defer db.Close()
+	return Serve(ctx, p, options, Parts{Database: db, Listeners: listeners})
+}
+
+// Parts are the connections of a gateway.
+type Parts struct {
+	Database  link.Source
+	Listeners map[policy.Protocol]net.Listener
+	// Dialer connects to hosts. Only tests have another one than the zero Dialer.
+	Dialer publicaddress.Dialer
+}
+
+// Serve is Run with existing connections. Tests call it directly.
+func Serve(ctx context.Context, p *process.Process, options Options, parts Parts) error {
+	permitted, err := options.policy()
+	if err != nil {
+		for _, listener := range parts.Listeners {
+			err = errors.Join(err, listener.Close())
+		}
+		return fmt.Errorf("--allow-host: %w", err)
+	}
+	links := link.NewRegistry(link.Options{Source: parts.Database, Policy: permitted, ConnectionsPerLink: options.ConnectionsPerLink, Log: p.Log, Metrics: p.Metrics})
+	p.Ready("cosmos", links.Ready)
+	egress := server.New(server.Options{Links: links, Limits: options.Limits, Dialer: parts.Dialer, Metrics: p.Metrics, Log: p.Log})
+	var wg sync.WaitGroup
+	// Links are followed in the drain too, so that connections of removed links end.
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { links.Run(following) })
+	defer wg.Wait()
+	defer stop()
+	for protocol, listener := range parts.Listeners {
+		p.Log.InfoContext(ctx, "serving egress connections", logkey.Protocol, protocol, logkey.Address, listener.Addr().String())
+	}
+	return egress.Run(ctx, parts.Listeners)
+}

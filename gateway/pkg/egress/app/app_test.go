@@ -1,0 +1,163 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+const patience = time.Minute
+
+// parse returns the options of flags.
+func parse(arguments ...string) (Options, error) {
+	var o Options
+	flags := flag.NewFlagSet("gateway-egress", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	o.AddFlags(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	return o, o.Validate()
+}
+
+// TestValidate checks that errors name the flag.
+func TestValidate(t *testing.T) {
+	const cosmos = "--cosmos-endpoint=https://localhost:8081"
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"complete":       {[]string{cosmos, "--listen=127.0.0.1:0", "--allow-host=Quay.io.", "--allow-port=443"}, ""},
+		"only CONNECT":   {[]string{cosmos, "--listen-connect=127.0.0.1:0"}, ""},
+		"no address":     {[]string{cosmos}, "--listen or --listen-connect"},
+		"wildcard":       {[]string{cosmos, "--listen=:0", "--allow-host=*.azure.com"}, "allow-host"},
+		"address":        {[]string{cosmos, "--listen=:0", "--allow-host=10.0.0.1"}, "allow-host"},
+		"port 0":         {[]string{cosmos, "--listen=:0", "--allow-port=0"}, "allow-port"},
+		"no connections": {[]string{cosmos, "--listen=:0", "--connections=0"}, "--connections"},
+		"none per link":  {[]string{cosmos, "--listen=:0", "--connections-per-link=0"}, "--connections-per-link"},
+		"no idle time":   {[]string{cosmos, "--listen=:0", "--idle-timeout=0"}, "--idle-timeout"},
+		"negative drain": {[]string{cosmos, "--listen=:0", "--drain-connections=-1s"}, "--drain-connections"},
+		"no Cosmos DB":   {[]string{"--listen=:0"}, "--cosmos-endpoint"},
+	} {
+		if _, err := parse(tc.arguments...); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// TestLinkInCosmosServesItsCluster runs the gateway with a real change feed. A link that is assigned serves a connection at once, with the hosts
+// of its cluster. Its removal closes the connection.
+func TestLinkInCosmosServesItsCluster(t *testing.T) {
+	db, _ := databasetest.New(t)
+	upstream, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		connection, err := upstream.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(connection, connection)
+		_ = connection.Close()
+	}()
+	t.Cleanup(func() { _ = upstream.Close(); <-served })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := parse("--cosmos-endpoint=https://localhost:8081", "--listen-connect=127.0.0.1:0", "--allow-host=quay.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := process.New("gateway-egress", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, p, options, Parts{Database: db, Listeners: map[policy.Protocol]net.Listener{policy.Connect: listener}, Dialer: publicaddress.Dialer{
+			Lookup: func(context.Context, string) ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("20.50.2.1")}, nil
+			},
+			Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", upstream.Addr().String())
+			},
+		}})
+	}()
+	connect := func(link uint32, target string) (net.Conn, int) {
+		t.Helper()
+		connection, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = connection.Close() })
+		if _, err := fmt.Fprintf(connection, "%sCONNECT %s HTTP/1.1\r\n\r\n", proxyheadertest.Link(t, link), target); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return connection, response.StatusCode
+	}
+	eventually.Holds(t, patience, "the gateway has read the links", func() error {
+		if _, status := connect(7, "registry.example:443"); status != http.StatusForbidden {
+			return fmt.Errorf("an unknown link gets %d", status)
+		}
+		return nil
+	})
+	if readiness := p.CheckReadiness(t.Context()); !readiness.Ready {
+		t.Errorf("it is not ready: %+v", readiness)
+	}
+	now := time.Now().UTC()
+	if _, err := db.AssignEgressLink(t.Context(), 7, database.EgressLinkDocument{ClusterUID: "a", ResourceID: "/a", Hosts: []string{"registry.example"}, OperationID: "one", RequestTime: now}, now); err != nil {
+		t.Fatal(err)
+	}
+	var connection net.Conn
+	eventually.Holds(t, patience, "the link is served", func() error {
+		var status int
+		if connection, status = connect(7, "registry.example:443"); status != http.StatusOK {
+			return fmt.Errorf("%d", status)
+		}
+		return nil
+	})
+	if _, err := connection.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.RemoveEgressLink(t.Context(), 7, "two", now.Add(time.Second), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection of a removed link is open")
+	}
+	cancel()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,82 @@
+// Package app holds the flags and the wiring of the process gateway-egress.
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Options holds the flags of gateway-egress.
+type Options struct {
+	Process  process.Options
+	Database database.Options
+	// Listen and ListenConnect are the addresses for clients that name hosts in TLS and with CONNECT, host:port.
+	Listen, ListenConnect string
+	// Hosts and Ports are what all clusters may connect to. Without ports, only 443 is permitted.
+	Hosts []string
+	Ports []uint16
+	// ConnectionsPerLink is the number of connections of one link.
+	ConnectionsPerLink int
+	Limits             server.Limits
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	o.Database.AddFlags(flags)
+	flags.StringVar(&o.Listen, "listen", "", "`address` for clients that name the host in TLS; only the load balancer of the private link service may reach it, because its PROXY headers are trusted")
+	flags.StringVar(&o.ListenConnect, "listen-connect", "", "`address` for clients that name the host with HTTP CONNECT; as for --listen")
+	flags.Func("allow-host", "`name` of a host to which all clusters may connect; repeatable; a host permits none below it", func(text string) error {
+		if _, err := policy.New([]string{text}, nil); err != nil {
+			return err
+		}
+		o.Hosts = append(o.Hosts, text)
+		return nil
+	})
+	flags.Func("allow-port", "`port` to which clusters may connect with CONNECT; repeatable (default 443)", func(text string) error {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return errors.New("must be a number from 1 to 65535")
+		}
+		o.Ports = append(o.Ports, uint16(port))
+		return nil
+	})
+	flags.IntVar(&o.Limits.Connections, "connections", 20_000, "`number` of connections of all links")
+	flags.IntVar(&o.ConnectionsPerLink, "connections-per-link", 4000, "`number` of connections of one link")
+	flags.DurationVar(&o.Limits.Idle, "idle-timeout", 10*time.Minute, "`time` without a byte after which a connection is closed")
+	flags.DurationVar(&o.Limits.Drain, "drain-connections", 45*time.Second, "`time` for which open connections may continue after --drain; new ones are not accepted")
+}
+
+// Validate returns an error for the first missing or invalid flag.
+func (o *Options) Validate() error {
+	switch {
+	case o.Listen == "" && o.ListenConnect == "":
+		return errors.New("--listen or --listen-connect is required")
+	case o.Limits.Connections < 1:
+		return fmt.Errorf("--connections: %d is not positive", o.Limits.Connections)
+	case o.ConnectionsPerLink < 1:
+		return fmt.Errorf("--connections-per-link: %d is not positive", o.ConnectionsPerLink)
+	case o.Limits.Idle <= 0:
+		return fmt.Errorf("--idle-timeout: %s is not positive", o.Limits.Idle)
+	case o.Limits.Drain < 0:
+		return fmt.Errorf("--drain-connections: %s is negative", o.Limits.Drain)
+	}
+	return o.Database.Validate()
+}
+
+// policy returns what the flags permit to all clusters.
+func (o *Options) policy() (*policy.Policy, error) {
+	ports := o.Ports
+	if len(ports) == 0 {
+		ports = []uint16{443}
+	}
+	return policy.New(o.Hosts, ports)
+}

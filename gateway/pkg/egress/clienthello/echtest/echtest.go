@@ -1,0 +1,27 @@
+// Package echtest makes configurations with which TLS clients in tests use Encrypted Client Hello.
+package echtest
+
+import (
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/binary"
+	"testing"
+)
+
+// ConfigList returns the ECHConfigList (RFC 9849) of a server with a public name, whose private key nobody has.
+func ConfigList(t testing.TB, publicName string) []byte {
+	t.Helper()
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := key.PublicKey().Bytes()
+	content := []byte{1, 0, 0x20, 0, byte(len(public))} // ID, X25519 with HKDF-SHA256
+	content = append(content, public...)
+	content = append(content, 0, 4, 0, 1, 0, 1, 0, byte(len(publicName))) // HKDF-SHA256, AES-128-GCM, no maximum length
+	content = append(content, publicName...)
+	content = append(content, 0, 0)
+	config := binary.BigEndian.AppendUint16([]byte{0xfe, 0x0d}, uint16(len(content)))
+	config = append(config, content...)
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(config))), config...)
+}

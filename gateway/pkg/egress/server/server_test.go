@@ -1,0 +1,904 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/clienthello/echtest"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+)
+
+const (
+	patience = time.Minute
+	// upstreamVariable makes the test's program an upstream server.
+	upstreamVariable = "GATEWAY_EGRESS_TEST_UPSTREAM"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(upstreamVariable) != "" {
+		runUpstream()
+	}
+	os.Exit(leaktest.Check(m.Run()))
+}
+
+// runUpstream serves an echo on a port of its own, prints the address, and never returns.
+func runUpstream() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(listener.Addr())
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		go func() { _, _ = io.Copy(connection, connection) }()
+	}
+}
+
+// links is a source of documents that a test changes.
+type links struct {
+	*database.DB
+	mu        sync.Mutex
+	documents map[string]database.EgressLinkDocument
+	changed   chan struct{}
+}
+
+func (l *links) set(d database.EgressLinkDocument) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.documents[d.LinkID] = d
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *links) EachEgressLink(_ context.Context, each func(*database.Item[database.EgressLinkDocument]) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.documents {
+		if err := each(&database.Item[database.EgressLinkDocument]{Value: d}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TailEgressLinks returns after a change, so that the registry's run is started again by the test's loop.
+func (l *links) TailEgressLinks(ctx context.Context, _ time.Time, options database.FeedOptions, _ database.Handler) error {
+	l.mu.Lock()
+	changed := l.changed
+	l.mu.Unlock()
+	options.Read()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-changed:
+		return nil
+	}
+}
+
+// log collects records.
+type log struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (l *log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(line)
+}
+
+// records returns the access records with a message.
+func (l *log) records(t testing.TB, message string) []map[string]any {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []map[string]any
+	for line := range bytes.Lines(l.lines.Bytes()) {
+		var record map[string]any
+		if err := json.Unmarshal(line, &record); err != nil {
+			t.Fatal(err)
+		}
+		if record["msg"] == message {
+			all = append(all, record)
+		}
+	}
+	return all
+}
+
+// gateway is a running gateway with a network of its own: host names have addresses, and addresses lead to listeners on loopback.
+type gateway struct {
+	t         testing.TB
+	links     *links
+	log       *log
+	metrics   *prometheus.Registry
+	addresses map[policy.Protocol]string
+	// stop ends the context of Run, and wait waits for its end.
+	stop, wait func()
+
+	mu      sync.Mutex
+	names   map[string][]string
+	network map[string]string
+}
+
+func start(t testing.TB, limits server.Limits, change func(*link.Options)) *gateway {
+	t.Helper()
+	g := &gateway{t: t, log: &log{}, metrics: prometheus.NewRegistry(), addresses: map[policy.Protocol]string{}, names: map[string][]string{}, network: map[string]string{},
+		links: &links{documents: map[string]database.EgressLinkDocument{}, changed: make(chan struct{})}}
+	logger := slog.New(slog.NewJSONHandler(g.log, nil))
+	p, err := policy.New([]string{"quay.example", "private.example", "unknown.example", "closed.example"}, []uint16{443, 8443})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.links.set(database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a", Hosts: []string{"registry-a.example"}})
+	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", ResourceID: "/subscriptions/s/clusters/b"})
+	options := link.Options{Source: g.links, Policy: p, ConnectionsPerLink: 5000, Log: logger, Metrics: g.metrics}
+	if change != nil {
+		change(&options)
+	}
+	registry := link.NewRegistry(options)
+	if limits.Connections == 0 {
+		limits.Connections = 10000
+	}
+	if limits.Idle == 0 {
+		limits.Idle = time.Hour
+	}
+	s := server.New(server.Options{Links: registry, Limits: limits, Metrics: g.metrics, Log: logger, Dialer: publicaddress.Dialer{Lookup: g.lookup, Dial: g.dial}})
+	listeners := map[policy.Protocol]net.Listener{}
+	for _, protocol := range policy.Protocols() {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[protocol], g.addresses[protocol] = listener, listener.Addr().String()
+	}
+	following, endFollowing := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for following.Err() == nil {
+			registry.Run(following)
+		}
+	})
+	ended := make(chan error, 1)
+	wg.Go(func() { ended <- s.Run(ctx, listeners) })
+	g.stop = cancel
+	g.wait = sync.OnceFunc(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		endFollowing()
+		wg.Wait()
+	})
+	t.Cleanup(func() { cancel(); g.wait() })
+	eventually.Holds(t, patience, "the links are known", func() error { return registry.Ready(context.Background()) })
+	return g
+}
+
+func (g *gateway) lookup(_ context.Context, host string) ([]netip.Addr, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []netip.Addr
+	for _, address := range g.names[host] {
+		all = append(all, netip.MustParseAddr(address))
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no such host")
+	}
+	return all, nil
+}
+
+func (g *gateway) dial(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
+	g.mu.Lock()
+	target, known := g.network[address.String()]
+	g.mu.Unlock()
+	if !known {
+		return nil, errors.New("no route to host")
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", target)
+}
+
+// serve makes a host lead to a listener on loopback.
+func (g *gateway) serve(host, address string, port int, target string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.names[host] = []string{address}
+	g.network[netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port)).String()] = target
+}
+
+// connect connects to the gateway as the private endpoint of a link.
+func (g *gateway) connect(protocol policy.Protocol, id uint32) (net.Conn, error) {
+	connection, err := net.Dial("tcp", g.addresses[protocol])
+	if err == nil {
+		g.t.Cleanup(func() { _ = connection.Close() })
+		_, err = connection.Write(proxyheadertest.Link(g.t, id))
+	}
+	return connection, err
+}
+
+// tunnel opens a tunnel with CONNECT.
+func (g *gateway) tunnel(id uint32, target string) (net.Conn, *http.Response) {
+	g.t.Helper()
+	connection, err := g.connect(policy.Connect, id)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
+		g.t.Fatal(err)
+	}
+	reader := bufio.NewReader(connection)
+	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if response.StatusCode == http.StatusOK && reader.Buffered() > 0 {
+		g.t.Fatal("bytes follow the response")
+	}
+	return connection, response
+}
+
+// awaitRecords waits for the number of records with a message, and returns them.
+func (g *gateway) awaitRecords(message string, n int) []map[string]any {
+	g.t.Helper()
+	var found []map[string]any
+	eventually.Holds(g.t, patience, fmt.Sprintf("%d records %q", n, message), func() error {
+		if found = g.log.records(g.t, message); len(found) != n {
+			return fmt.Errorf("there are %d", len(found))
+		}
+		return nil
+	})
+	return found
+}
+
+func (g *gateway) counted(protocol policy.Protocol, outcome server.Outcome) float64 {
+	g.t.Helper()
+	families, err := g.metrics.Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetName() == "gateway_egress_connections_total" && labels["protocol"] == string(protocol) && labels["outcome"] == string(outcome) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	g.t.Fatalf("no metric of %s %s", protocol, outcome)
+	return 0
+}
+
+// website is a TLS server for the names of the tests, with the configuration of its clients.
+func website(t testing.TB) (target string, client *tls.Config) {
+	t.Helper()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "%s at %s", r.URL.Path, r.Host) }))
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return s.Listener.Addr().String(), &tls.Config{RootCAs: roots}
+}
+
+// echo returns the address of a server that returns what it receives, until the client has ended its direction.
+func echo(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				_, _ = io.Copy(connection, connection)
+				_ = connection.Close()
+			})
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); serving.Wait() })
+	return listener.Addr().String()
+}
+
+// get requests a page with a client whose connections begin with the PROXY header of a link.
+func (g *gateway) get(protocol policy.Protocol, id uint32, target string, config *tls.Config) (string, error) {
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return g.connect(protocol, id) }}
+	if protocol == policy.Connect {
+		transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "gateway.example"})
+	}
+	response, err := (&http.Client{Transport: transport}).Get(target)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// TestHTTPSClientsReachPermittedHosts sends requests of a real HTTPS client through both protocols. TLS is between the client and the host, and
+// each connection has two access records.
+func TestHTTPSClientsReachPermittedHosts(t *testing.T) {
+	for _, protocol := range policy.Protocols() {
+		t.Run(string(protocol), func(t *testing.T) {
+			g := start(t, server.Limits{}, nil)
+			target, config := website(t)
+			config.ServerName = "" // that of the URL
+			// The certificate of httptest is for example.com.
+			g.links.set(database.EgressLinkDocument{LinkID: "9", Generation: 1, ClusterUID: "uid-c", ResourceID: "/subscriptions/s/clusters/c", Hosts: []string{"www.example.com"}})
+			g.serve("www.example.com", "20.50.2.1", 443, target)
+			eventually.Holds(t, patience, "the new link is known", func() error {
+				body, err := g.get(protocol, 9, "https://WWW.example.com/page", config)
+				if err == nil && body != "/page at WWW.example.com" {
+					t.Errorf("the client got %q", body)
+				}
+				return err
+			})
+			opened, closed := g.awaitRecords("egress connection opened", 1)[0], g.awaitRecords("egress connection closed", 1)[0]
+			for _, record := range []map[string]any{opened, closed} {
+				want := map[string]any{logkey.Protocol: string(protocol), logkey.Link: "9", logkey.ClusterUID: "uid-c", logkey.ResourceID: "/subscriptions/s/clusters/c", logkey.Remote: proxyheadertest.Source,
+					logkey.Host: "www.example.com", logkey.Port: 443.0, logkey.Connection: opened[logkey.Connection]}
+				for key, value := range want {
+					if record[key] != value {
+						t.Errorf("%s: %s is %v, want %v", record["msg"], key, record[key], value)
+					}
+				}
+			}
+			if closed[logkey.Reason] != string(server.EndClosed) || closed[logkey.Sent].(float64) < 500 || closed[logkey.Received].(float64) < 500 {
+				t.Errorf("the connection ended with %v", closed)
+			}
+			if _, err := g.get(protocol, 8, "https://www.example.com/page", config); err == nil {
+				t.Error("another cluster reaches a host of this one")
+			}
+		})
+	}
+}
+
+// TestRefusals sends what the gateway refuses. Nothing reaches a host.
+func TestRefusals(t *testing.T) {
+	g := start(t, server.Limits{Handshake: patience}, nil)
+	target, config := website(t)
+	reached := 0
+	counting, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan struct{})
+	go func() {
+		defer close(accepted)
+		for {
+			connection, err := counting.Accept()
+			if err != nil {
+				return
+			}
+			reached++
+			_ = connection.Close()
+		}
+	}()
+	for _, host := range []string{"evil.example", "registry-a.example", "private.example", "127.0.0.1"} {
+		g.serve(host, "20.50.2.1", 443, counting.Addr().String())
+	}
+	g.names["private.example"] = []string{"10.0.0.1", "169.254.169.254", "::1", "168.63.129.16"}
+	g.names["closed.example"] = []string{"20.50.2.9"}
+	_ = target
+	for name, tc := range map[string]struct {
+		link    uint32
+		host    string
+		outcome server.Outcome
+		alert   string
+		ech     bool
+	}{
+		"encrypted hello":         {7, "quay.example", server.Outcome(policy.EncryptedHello), "access denied", true},
+		"another host":            {7, "evil.example", server.Outcome(policy.Host), "access denied", false},
+		"host of another cluster": {8, "registry-a.example", server.Outcome(policy.Host), "access denied", false},
+		"unknown link":            {99, "quay.example", server.Outcome(policy.UnknownLink), "access denied", false},
+		"no name":                 {7, "", server.Outcome(policy.MissingName), "access denied", false},
+		"address":                 {7, "127.0.0.1", server.Outcome(policy.MissingName), "access denied", false},
+		"private addresses only":  {7, "private.example", server.Address, "access denied", false},
+		"unresolved":              {7, "unknown.example", server.Unresolved, "internal error", false},
+		"unreachable":             {7, "closed.example", server.Unreachable, "internal error", false},
+	} {
+		before := g.counted(policy.SNI, tc.outcome)
+		connection, err := g.connect(policy.SNI, tc.link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := config.Clone()
+		client.ServerName, client.InsecureSkipVerify = tc.host, true
+		if tc.ech {
+			client.MinVersion, client.EncryptedClientHelloConfigList = tls.VersionTLS13, echtest.ConfigList(t, "quay.example")
+		}
+		err = tls.Client(connection, client).Handshake()
+		if err == nil || !strings.Contains(err.Error(), tc.alert) {
+			t.Errorf("SNI, %s: %v, want the alert %q", name, err, tc.alert)
+		}
+		if got := g.counted(policy.SNI, tc.outcome); got != before+1 {
+			t.Errorf("SNI, %s: %v connections with the outcome %s, want %v", name, got, tc.outcome, before+1)
+		}
+	}
+	for name, tc := range map[string]struct {
+		link    uint32
+		target  string
+		status  int
+		outcome server.Outcome
+	}{
+		"another host":   {7, "evil.example:443", 403, server.Outcome(policy.Host)},
+		"unknown link":   {99, "quay.example:443", 403, server.Outcome(policy.UnknownLink)},
+		"another port":   {7, "quay.example:22", 403, server.Outcome(policy.Port)},
+		"address":        {7, "127.0.0.1:443", 403, server.Outcome(policy.InvalidName)},
+		"IPv6":           {7, "[::1]:443", 403, server.Outcome(policy.InvalidName)},
+		"octal address":  {7, "0177.0.0.1:443", 403, server.Outcome(policy.InvalidName)},
+		"private":        {7, "private.example:443", 403, server.Address},
+		"unresolved":     {7, "unknown.example:443", 502, server.Unresolved},
+		"unreachable":    {7, "closed.example:443", 502, server.Unreachable},
+		"no port":        {7, "quay.example", 400, server.Malformed},
+		"with a request": {7, "quay.example:443 HTTP/1.1\r\nContent-Length: 5", 400, server.Malformed},
+	} {
+		before := g.counted(policy.Connect, tc.outcome)
+		_, response := g.tunnel(tc.link, tc.target)
+		if response.StatusCode != tc.status {
+			t.Errorf("CONNECT, %s: %s, want %d", name, response.Status, tc.status)
+		}
+		if body, _ := io.ReadAll(response.Body); bytes.Contains(body, []byte("10.0.0.1")) || bytes.Contains(body, []byte("20.50.2.9")) {
+			t.Errorf("CONNECT, %s: the response has an address: %q", name, body)
+		}
+		if got := g.counted(policy.Connect, tc.outcome); got != before+1 {
+			t.Errorf("CONNECT, %s: %v connections with the outcome %s, want %v", name, got, tc.outcome, before+1)
+		}
+	}
+	for name, tc := range map[string]struct {
+		text    []byte
+		outcome server.Outcome
+	}{
+		"no header":               {[]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00\x00"), server.NoLink},
+		"version 1":               {[]byte("PROXY TCP4 10.0.0.4 10.0.0.9 41000 443\r\n"), server.NoLink},
+		"without a link":          {[]byte("\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x21\x11\x00\x0c\x0a\x00\x00\x04\x0a\x00\x00\x09\x01\xbb\x01\xbb"), server.NoLink},
+		"health check of a proxy": {[]byte("\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x20\x00\x00\x00"), server.Local},
+		"HTTP in place of TLS":    {append(proxyheadertest.Link(t, 7), "GET / HTTP/1.1\r\n\r\n"...), server.Malformed},
+		"two headers":             {append(proxyheadertest.Link(t, 7), proxyheadertest.Link(t, 8)...), server.Malformed},
+		"large hello":             {append(proxyheadertest.Link(t, 7), bytes.Repeat([]byte("\x16\x03\x01\x00\x01\x01"), 4000)...), server.Malformed},
+	} {
+		before := g.counted(policy.SNI, tc.outcome)
+		connection, err := net.Dial("tcp", g.addresses[policy.SNI])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := connection.Write(tc.text); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, connection) // until the gateway closes it
+		_ = connection.Close()
+		eventually.Holds(t, patience, name+" is counted", func() error {
+			if got := g.counted(policy.SNI, tc.outcome); got != before+1 {
+				return fmt.Errorf("%v connections with the outcome %s, want %v", got, tc.outcome, before+1)
+			}
+			return nil
+		})
+	}
+	if err := counting.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-accepted
+	if reached > 0 {
+		t.Errorf("%d connections reached a host", reached)
+	}
+}
+
+// TestSlowClientsAreClosed opens connections that send one byte after the other, and never enough.
+func TestSlowClientsAreClosed(t *testing.T) {
+	g := start(t, server.Limits{Handshake: 200 * time.Millisecond}, nil)
+	for name, begin := range map[string][]byte{"header": nil, "hello": proxyheadertest.Link(t, 7)} {
+		connection, err := net.Dial("tcp", g.addresses[policy.SNI])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := connection.Write(begin); err != nil {
+			t.Fatal(err)
+		}
+		text := proxyheadertest.Link(t, 7)
+		if begin != nil {
+			text = append([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), make([]byte, 400)...)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_, _ = io.Copy(io.Discard, connection)
+		}()
+		for i, sending := 0, true; sending; i++ {
+			select {
+			case <-closed:
+				sending = false
+			case <-time.After(10 * time.Millisecond):
+				if i < len(text)-1 {
+					_, _ = connection.Write(text[i : i+1])
+				}
+			}
+		}
+		_ = connection.Close()
+		eventually.Holds(t, patience, name+" is counted", func() error {
+			if g.counted(policy.SNI, server.Timeout) == 0 {
+				return errors.New("no time-out")
+			}
+			return nil
+		})
+	}
+	if got := g.counted(policy.SNI, server.Timeout); got != 2 {
+		t.Errorf("%v connections have timed out", got)
+	}
+}
+
+// TestEndOfOneDirectionIsForwarded ends the client's direction. The host reads everything and responds after that.
+func TestEndOfOneDirectionIsForwarded(t *testing.T) {
+	g := start(t, server.Limits{}, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		connection, err := listener.Accept()
+		if err != nil {
+			served <- err
+			return
+		}
+		defer func() { _ = connection.Close() }()
+		request, err := io.ReadAll(connection)
+		if err == nil {
+			_, err = fmt.Fprintf(connection, "received %d", len(request))
+		}
+		served <- err
+	}()
+	t.Cleanup(func() { _ = listener.Close() })
+	g.serve("quay.example", "20.50.2.1", 443, listener.Addr().String())
+	connection, response := g.tunnel(7, "quay.example:443")
+	if response.StatusCode != http.StatusOK {
+		t.Fatal(response.Status)
+	}
+	if _, err := connection.Write(make([]byte, 100_000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(connection); err != nil || string(got) != "received 100000" {
+		t.Errorf("the client read %q, %v", got, err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	record := g.awaitRecords("egress connection closed", 1)[0]
+	if record[logkey.Sent] != 100000.0 || record[logkey.Received] != 15.0 || record[logkey.Reason] != string(server.EndClosed) {
+		t.Errorf("the access record is %v", record)
+	}
+}
+
+// TestChangesCloseConnections removes a link, and a host of another one. Their connections are closed with the reason, and those beside them stay.
+func TestChangesCloseConnections(t *testing.T) {
+	g := start(t, server.Limits{}, nil)
+	target := echo(t)
+	g.serve("quay.example", "20.50.2.1", 443, target)
+	g.serve("registry-a.example", "20.50.2.2", 443, target)
+	stays, _ := g.tunnel(7, "quay.example:443")
+	host, _ := g.tunnel(7, "registry-a.example:443")
+	removed, _ := g.tunnel(8, "quay.example:443")
+	g.awaitRecords("egress connection opened", 3)
+	now := time.Now()
+	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", RemovedTime: &now})
+	g.links.set(database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "uid-a"})
+	for _, connection := range []net.Conn{host, removed} {
+		if n, err := connection.Read(make([]byte, 1)); err == nil {
+			t.Errorf("read %d bytes", n)
+		}
+	}
+	reasons := map[any]any{}
+	for _, record := range g.awaitRecords("egress connection closed", 2) {
+		reasons[record[logkey.Link]] = record[logkey.Reason]
+	}
+	if diff := cmp.Diff(map[any]any{"7": string(server.EndHost), "8": string(server.EndRemoved)}, reasons); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := stays.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stays, make([]byte, 1)); err != nil {
+		t.Errorf("the connection to a permitted host: %v", err)
+	}
+}
+
+// TestLimits reaches the limits of a link and of the gateway.
+func TestLimits(t *testing.T) {
+	g := start(t, server.Limits{Connections: 3}, func(o *link.Options) { o.ConnectionsPerLink = 2 })
+	g.serve("quay.example", "20.50.2.1", 443, echo(t))
+	for range 2 {
+		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status)
+		}
+	}
+	if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("a third connection of a link: %s", response.Status)
+	}
+	var last net.Conn
+	eventually.Holds(t, patience, "another link has a connection", func() error {
+		connection, err := g.connect(policy.Connect, 8)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(connection, "CONNECT quay.example:443 HTTP/1.1\r\n\r\n"); err != nil {
+			return err
+		}
+		last = connection
+		_, err = http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect})
+		return err
+	})
+	over, err := g.connect(policy.Connect, 8)
+	if err == nil {
+		_, err = over.Read(make([]byte, 1))
+	}
+	if err == nil || g.counted(policy.Connect, server.Busy) == 0 || g.counted(policy.Connect, server.BusyLink) != 1 {
+		t.Errorf("beyond the limit of all: %v, busy %v, busy link %v", err, g.counted(policy.Connect, server.Busy), g.counted(policy.Connect, server.BusyLink))
+	}
+	_ = last.Close()
+}
+
+// TestStoppedUpstream stops the process of a host with a signal. Its connection ends when it is idle, also while the client sends.
+func TestStoppedUpstream(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^$")
+	child.Env = append(os.Environ(), upstreamVariable+"=1")
+	output, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	address, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := start(t, server.Limits{Idle: 300 * time.Millisecond}, nil)
+	g.serve("quay.example", "20.50.2.1", 443, strings.TrimSpace(address))
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel accepts the connection for the process.
+	connection, response := g.tunnel(7, "quay.example:443")
+	if response.StatusCode != http.StatusOK {
+		t.Fatal(response.Status)
+	}
+	for err == nil {
+		_, err = connection.Write(make([]byte, 1<<20)) // until the gateway closes the connection
+	}
+	if record := g.awaitRecords("egress connection closed", 1)[0]; record[logkey.Reason] != string(server.EndIdle) {
+		t.Errorf("the connection ended with %v", record)
+	}
+}
+
+// TestDrain stops the gateway: it accepts no connection, an open one continues until its client ends it, and the others are closed at the end.
+func TestDrain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		drain  time.Duration
+		finish bool
+		want   server.End
+	}{"client ends": {time.Hour, true, server.EndClosed}, "time is over": {10 * time.Millisecond, false, server.EndStopped}} {
+		t.Run(name, func(t *testing.T) {
+			g := start(t, server.Limits{Drain: tc.drain}, nil)
+			g.serve("quay.example", "20.50.2.1", 443, echo(t))
+			connection, _ := g.tunnel(7, "quay.example:443")
+			waiting, err := g.connect(policy.SNI, 7) // has not named a host
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.stop()
+			eventually.Holds(t, patience, "connections are refused", func() error {
+				refused, err := net.Dial("tcp", g.addresses[policy.SNI])
+				if err == nil {
+					_ = refused.Close()
+					return errors.New("the gateway accepts a connection")
+				}
+				return nil
+			})
+			if tc.finish {
+				if _, err := connection.Write([]byte("x")); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
+					t.Errorf("in the drain: %v", err)
+				}
+				_, _ = connection.Close(), waiting.Close()
+			}
+			g.wait()
+			if record := g.awaitRecords("egress connection closed", 1)[0]; record[logkey.Reason] != string(tc.want) {
+				t.Errorf("the connection ended with %v", record)
+			}
+		})
+	}
+}
+
+// TestRefusalRecordsAreBounded refuses more connections of a link than have access records. All are counted, and another link has its own.
+func TestRefusalRecordsAreBounded(t *testing.T) {
+	g := start(t, server.Limits{}, nil)
+	const many = 300
+	for range many {
+		if _, response := g.tunnel(7, "evil.example:443"); response.StatusCode != http.StatusForbidden {
+			t.Fatal(response.Status)
+		}
+	}
+	g.tunnel(8, "evil.example:443")
+	records := g.log.records(t, "egress connection refused")
+	links := map[any]int{}
+	for _, record := range records {
+		links[record[logkey.Link]]++
+	}
+	if links["7"] >= many || links["7"] < 100 || links["8"] != 1 || g.counted(policy.Connect, server.Outcome(policy.Host)) != many+1 {
+		t.Errorf("%d refused connections have %v records", many, links)
+	}
+}
+
+// TestManyIdleConnectionsNeedLittleMemory opens 2,000 tunnels through the gateway. The bound covers the clients and the host too, which are in
+// the same process.
+func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
+	const many, bound = 2000, 48 << 10
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 4*many+500 {
+		t.Skipf("%d descriptors are too few", limit.Cur)
+	}
+	g := start(t, server.Limits{}, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, many)
+	go func() {
+		defer close(accepted)
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- connection
+		}
+	}()
+	g.serve("quay.example", "20.50.2.1", 443, listener.Addr().String())
+	memory := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse + m.StackInuse
+	}
+	before := memory()
+	var clients, hosts []net.Conn
+	for range many {
+		connection, response := g.tunnel(7, "quay.example:443")
+		if response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status)
+		}
+		host := <-accepted
+		// Each tunnel has carried bytes in both directions before it is idle.
+		if _, err := connection.Write(make([]byte, 8<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(host, make([]byte, 8<<10)); err != nil {
+			t.Fatal(err)
+		}
+		clients, hosts = append(clients, connection), append(hosts, host)
+	}
+	perConnection := (memory() - before) / many
+	t.Logf("%d bytes per connection", perConnection)
+	if perConnection > bound {
+		t.Errorf("%d connections need %d bytes each, want at most %d", many, perConnection, bound)
+	}
+	for _, connection := range slices.Concat(clients, hosts) {
+		_ = connection.Close()
+	}
+	_ = listener.Close()
+	if n := testutil.CollectAndCount(g.metrics, "gateway_egress_connections_total"); n != 36 {
+		t.Errorf("the metric has %d series", n)
+	}
+}
+
+// BenchmarkThroughput compares a gateway with a direct connection in the same run: the metric ratio is the time through the gateway divided by that
+// of a direct connection.
+func BenchmarkThroughput(b *testing.B) {
+	g := start(b, server.Limits{}, nil)
+	target := echo(b)
+	g.serve("quay.example", "20.50.2.1", 443, target)
+	const size = 1 << 20
+	exchange := func(connection net.Conn) time.Duration {
+		start := time.Now()
+		sent := make(chan error, 1)
+		go func() { _, err := connection.Write(make([]byte, size)); sent <- err }()
+		if _, err := io.ReadFull(connection, make([]byte, size)); err != nil {
+			b.Fatal(err)
+		}
+		if err := <-sent; err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(start)
+	}
+	direct, err := net.Dial("tcp", target)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = direct.Close() }()
+	through, _ := g.tunnel(7, "quay.example:443")
+	var directTime, throughTime time.Duration
+	b.SetBytes(size)
+	for b.Loop() {
+		throughTime += exchange(through)
+		directTime += exchange(direct)
+	}
+	b.ReportMetric(float64(throughTime)/float64(directTime), "ratio")
+}
+
+// BenchmarkConnect compares the time of a new connection with one exchanged byte.
+func BenchmarkConnect(b *testing.B) {
+	g := start(b, server.Limits{}, nil)
+	target := echo(b)
+	g.serve("quay.example", "20.50.2.1", 443, target)
+	exchange := func(connection net.Conn) {
+		if _, err := connection.Write([]byte("x")); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
+			b.Fatal(err)
+		}
+		_ = connection.Close()
+	}
+	var directTime, throughTime time.Duration
+	for b.Loop() {
+		start := time.Now()
+		through, _ := g.tunnel(7, "quay.example:443")
+		exchange(through)
+		throughTime += time.Since(start)
+		start = time.Now()
+		direct, err := net.Dial("tcp", target)
+		if err != nil {
+			b.Fatal(err)
+		}
+		exchange(direct)
+		directTime += time.Since(start)
+	}
+	b.ReportMetric(float64(throughTime)/float64(directTime), "ratio")
+}
