@@ -3,6 +3,7 @@ package authn
 import (
 	"encoding/base64"
 	"encoding/json"
+	"regexp"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
@@ -50,4 +51,21 @@ func InsufficientClaims(message, authorizationURI string, missing []MissingClaim
 		Response:  apierror.New(apierror.Unauthenticated, "%s", message),
 		Challenge: `Bearer realm="", authorization_uri="` + authorizationURI + `", error="insufficient_claims", claims="` + base64.StdEncoding.EncodeToString(content) + `"`,
 	}
+}
+
+// challengeClaims matches the claims of a claims challenge.
+var challengeClaims = regexp.MustCompile(`(?i)^Bearer .*\berror="insufficient_claims".*\bclaims="([A-Za-z0-9+/=]+)"`)
+
+// RequestedClaims returns the claims request in a claims challenge of InsufficientClaims, the value of a WWW-Authenticate header. It returns "" for
+// another challenge.
+func RequestedClaims(challenge string) string {
+	match := challengeClaims.FindStringSubmatch(challenge)
+	if match == nil {
+		return ""
+	}
+	content, err := base64.StdEncoding.DecodeString(match[1])
+	if err != nil || !json.Valid(content) {
+		return ""
+	}
+	return string(content)
 }

@@ -96,3 +96,21 @@ func TestSidecarReturnsClaims(t *testing.T) {
 		t.Errorf("a claim in another form: %+v, %v", caller, err)
 	}
 }
+
+// TestRequestedClaims reads the claims of challenges back, and no claims from other values of the header.
+func TestRequestedClaims(t *testing.T) {
+	err := authn.InsufficientClaims("m", "https://issuer.example/authorize", []authn.MissingClaim{{Name: authn.ClaimAuthenticationContexts, Value: "c1"}})
+	for challenge, want := range map[string]string{
+		authn.Challenge(err): `{"access_token":{"acrs":{"essential":true,"value":"c1"}}}`,
+		"":                   "",
+		`Bearer realm="Microsoft.RedHatOpenShift", error="invalid_token"`:            "",
+		`Bearer realm="", error="insufficient_claims", claims="e30"`:                 "", // base64 without padding
+		`Bearer realm="", error="insufficient_claims", claims="eA=="`:                "", // no JSON
+		`Bearer realm="", error="invalid_token", claims="e30="`:                      "",
+		`Bearer realm="", error="insufficient_claims", claims="e30=", trailing="no"`: "{}",
+	} {
+		if got := authn.RequestedClaims(challenge); got != want {
+			t.Errorf("RequestedClaims(%q) is %q, want %q", challenge, got, want)
+		}
+	}
+}

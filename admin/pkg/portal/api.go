@@ -9,8 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
 // maxAPIResponse bounds a response of admin's API that a page shows, in bytes.
@@ -23,11 +25,13 @@ type apiCall struct {
 	handler http.Handler
 	token   string
 	remote  string
+	// challenged receives the claims that admin requires for a request, if the token lacks them.
+	challenged *atomic.Pointer[string]
 }
 
 // api returns the calls for a request of a browser.
 func (p *Portal) api(r *http.Request, token string) apiCall {
-	return apiCall{ctx: r.Context(), handler: p.API, token: token, remote: r.RemoteAddr}
+	return apiCall{ctx: r.Context(), handler: p.API, token: token, remote: r.RemoteAddr, challenged: &atomic.Pointer[string]{}}
 }
 
 // apiError is an error response of admin's API.
@@ -82,6 +86,9 @@ func (c apiCall) do(method, path string, query url.Values, body any, key string,
 	case response.status >= 400:
 		failure := adminv1.Failure{Error: adminv1.FailureDetail{Message: fmt.Sprintf("The request failed with status %d.", response.status)}}
 		_ = json.Unmarshal(response.body.Bytes(), &failure) // a response without JSON keeps the message
+		if claims := authn.RequestedClaims(response.header.Get("WWW-Authenticate")); claims != "" {
+			c.challenged.Store(&claims)
+		}
 		return &apiError{status: response.status, detail: failure.Error}
 	case into == nil:
 		return nil

@@ -341,3 +341,37 @@ func TestPageStatesTheEndOfTheSession(t *testing.T) {
 		t.Errorf("the page was replaced by %s", got)
 	}
 }
+
+// TestStepUpInABrowser sends a form that admin refuses until the engineer has signed in again. The form comes back and is sent once.
+func TestStepUpInABrowser(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	path := "/clusters/" + testUID + "/pause"
+	h.api.conditions = map[string]string{path: "c1"}
+	h.api.responses["POST "+path] = adminv1.Operation{ID: testOperation}
+	c := newChromium(t, h)
+	axe := axeSource(t)
+	c.signIn("oncall@example.com")
+	c.open("/clusters/" + testUID + "/actions/pause")
+	evaluate[bool](c, `document.querySelector("[name=duration]").value = "45m"; document.querySelector("form[method=post][action*='/actions/'] button[type=submit]").click(); true`)
+	c.await(`!!document.querySelector("a[href='/step-up']")`)
+	c.check("step-up", axe)
+	c.screenshot("step-up")
+	c.do(chromedp.Navigate(c.url + "/step-up"))
+	link := evaluate[string](c, `Array.from(document.links).find((a) => a.innerText === "oncall@example.com").href`)
+	c.do(chromedp.Navigate(link), chromedp.WaitReady(".portal-nav"))
+	if c.location() != heldFormPath {
+		t.Fatalf("the sign-in leads to %s", c.location())
+	}
+	c.check("held form", axe)
+	c.screenshot("held-form")
+	if len(h.api.changes()) > 0 {
+		t.Errorf("the sign-in alone requested %v", h.api.changes())
+	}
+	evaluate[bool](c, `document.querySelector("form[action*='/actions/'] button[type=submit]").click(); true`)
+	c.await(`location.pathname === "/operations/` + testOperation + `"`)
+	changes := h.api.changes()
+	if len(changes) != 1 || changes[0].Path != path || !strings.Contains(changes[0].Body, "45m") || changes[0].Key == "" {
+		t.Errorf("the API got %+v", changes)
+	}
+}

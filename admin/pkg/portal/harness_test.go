@@ -81,6 +81,8 @@ type fakeAPI struct {
 	responses map[string]any
 	// refused are the paths that respond with an error.
 	refused map[string]int
+	// conditions are the authentication contexts that changes of a path require.
+	conditions map[string]string
 	// requests are those that changed something.
 	requests []apiRequest
 	reads    []string
@@ -115,6 +117,12 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if status := f.refused[path]; status != 0 {
 		respond(status, adminv1.Failure{Error: adminv1.FailureDetail{Code: "Refused", Message: "The request was <refused>.", Target: "reason", RequestID: "r"}})
+		return
+	}
+	if required := f.conditions[path]; r.Method != http.MethodGet && required != "" && !slices.Contains(caller.AuthenticationContexts, required) {
+		err := authn.InsufficientClaims("A sign-in with acrs="+required+" is required.", "https://issuer.example/authorize", []authn.MissingClaim{{Name: authn.ClaimAuthenticationContexts, Value: required}})
+		w.Header().Set("WWW-Authenticate", authn.Challenge(err))
+		respond(http.StatusUnauthorized, adminv1.Failure{Error: adminv1.FailureDetail{Code: "Unauthorized", Message: err.Error(), RequestID: "r"}})
 		return
 	}
 	if r.Method != http.MethodGet {

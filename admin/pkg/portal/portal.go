@@ -108,6 +108,8 @@ func (p *Portal) routes() http.Handler {
 	open("GET /sign-in", "sign-in", p.signIn)
 	open("GET /signed-in", "signed-in", p.signedIn)
 	open("GET /signed-out", "signed-out", p.signedOut)
+	open("GET /step-up", "step-up", p.withSession(p.signInAgain))
+	open("GET /held-form", "held-form", p.withSession(p.showHeldForm))
 	open("POST /sign-out", "sign-out", p.signOut)
 	open("POST /theme", "theme", p.setTheme)
 	for _, page := range slices.Concat(p.signedInPages(), p.upgradePages(), p.driftPages(), p.actionPages(), p.elevationPages()) {
@@ -299,6 +301,8 @@ type messageView struct {
 	// SignIn offers to sign in, and SignOutURL to sign out of the identity provider.
 	SignIn     bool
 	SignOutURL string
+	// StepUp offers to sign in again for a form that the session holds.
+	StepUp bool
 }
 
 // The themes. system follows the setting of the operating system.

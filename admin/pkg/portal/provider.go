@@ -46,8 +46,15 @@ func challenge(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// authorizationURL returns the URL at which a person signs in.
-func (p *Provider) authorizationURL(ctx context.Context, state, nonce, verifier string) (string, error) {
+// stepUp is what an authorization request demands of a person who has a session.
+type stepUp struct {
+	// claims is the claims request of a claims challenge, and name the person who must sign in again.
+	claims, name string
+}
+
+// authorizationURL returns the URL at which a person signs in. With claims, the person must sign in again, and the tokens get the claims if the
+// policies of the provider permit it: for Entra, the authentication contexts of Conditional Access.
+func (p *Provider) authorizationURL(ctx context.Context, state, nonce, verifier string, again stepUp) (string, error) {
 	endpoints, err := p.Verifier.Endpoints(ctx)
 	if err != nil {
 		return "", err
@@ -56,6 +63,11 @@ func (p *Provider) authorizationURL(ctx context.Context, state, nonce, verifier 
 		"client_id": {p.ClientID}, "response_type": {"code"}, "response_mode": {"query"}, "redirect_uri": {p.RedirectURL},
 		"scope": {"openid profile offline_access " + p.Scope}, "state": {state}, "nonce": {nonce},
 		"code_challenge": {challenge(verifier)}, "code_challenge_method": {"S256"},
+	}
+	if again.claims != "" {
+		query.Set("claims", again.claims)
+		query.Set("prompt", "login")
+		query.Set("login_hint", again.name)
 	}
 	return endpoints.Authorization + "?" + query.Encode(), nil
 }

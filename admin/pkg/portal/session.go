@@ -49,6 +49,8 @@ type Tokens struct {
 type session struct {
 	database.SessionDocument
 	tokens Tokens
+	// held is a form that waits for a new sign-in; nil if there is none.
+	held *heldForm
 
 	secret []byte
 	item   *database.Item[database.SessionDocument]
@@ -65,13 +67,19 @@ type Sessions struct {
 	ended func(id string)
 }
 
-// create starts a session and returns it with a new secret.
-func (s *Sessions) create(ctx context.Context, document database.SessionDocument, tokens Tokens) (*session, error) {
+// sealedContent is what a session stores in sealed form.
+type sealedContent struct {
+	Tokens
+	Held *heldForm `json:"held,omitempty"`
+}
+
+// create starts a session and returns it with a new secret. held may be nil.
+func (s *Sessions) create(ctx context.Context, document database.SessionDocument, tokens Tokens, held *heldForm) (*session, error) {
 	secret := make([]byte, secretSize)
 	_, _ = rand.Read(secret) // never fails
 	now := s.Now().UTC()
 	document.StartTime, document.LastSeen, document.ExpirationTime = now, now, now.Add(SessionLifetime)
-	created := &session{SessionDocument: document, tokens: tokens, secret: secret}
+	created := &session{SessionDocument: document, tokens: tokens, held: held, secret: secret}
 	if err := created.seal(); err != nil {
 		return nil, err
 	}
@@ -125,6 +133,31 @@ func (s *Sessions) replaceTokens(ctx context.Context, found *session, tokens Tok
 		return err
 	}
 	return s.store(ctx, found)
+}
+
+// hold stores a form that waits for a new sign-in. It replaces the previous one.
+func (s *Sessions) hold(ctx context.Context, found *session, form heldForm) error {
+	return database.Retry(ctx, func(ctx context.Context) error {
+		item, err := s.Database.Sessions().Find(ctx, found.item.Key)
+		if err != nil {
+			return err
+		}
+		if item == nil || item.Removed != nil {
+			return errNoSession
+		}
+		current := &session{SessionDocument: item.Value, secret: found.secret, item: item}
+		if err := current.open(); err != nil {
+			return errNoSession
+		}
+		current.held = &form
+		if err := current.seal(); err != nil {
+			return err
+		}
+		item.Value = current.SessionDocument
+		batch := s.Database.NewBatch(item.Key.SubscriptionID)
+		database.Replace(batch, item)
+		return batch.Commit(ctx)
+	})
 }
 
 // store replaces the document of a session. A conflict is no error: the session was ended, or another request has stored its own tokens,
@@ -190,7 +223,7 @@ func (s *session) seal() error {
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(s.tokens)
+	content, err := json.Marshal(sealedContent{s.tokens, s.held})
 	if err != nil {
 		return err
 	}
@@ -207,7 +240,12 @@ func (s *session) open() error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(content, &s.tokens)
+	var opened sealedContent
+	if err := json.Unmarshal(content, &opened); err != nil {
+		return err
+	}
+	s.tokens, s.held = opened.Tokens, opened.Held
+	return nil
 }
 
 // cookie returns the cookie of the session.

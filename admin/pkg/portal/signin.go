@@ -39,6 +39,8 @@ type pendingSignIn struct {
 	Verifier string    `json:"verifier"`
 	Return   string    `json:"return"`
 	Expires  time.Time `json:"expires"`
+	// Again is true if the person of the session signs in again, for the form that it holds.
+	Again bool `json:"again,omitempty"`
 }
 
 // localPath returns a path of the portal with its query if text is one, and else "/". A browser reads `//host` and `/\host` as other hosts.
@@ -53,8 +55,13 @@ func localPath(text string) string {
 
 // signIn sends the browser to the identity provider.
 func (p *Portal) signIn(w http.ResponseWriter, r *http.Request) {
-	pending := pendingSignIn{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Return: localPath(r.URL.Query().Get("return")), Expires: p.Now().Add(signInLifetime).UTC()}
-	target, err := p.Provider.authorizationURL(r.Context(), pending.State, pending.Nonce, pending.Verifier)
+	p.startSignIn(w, r, localPath(r.URL.Query().Get("return")), stepUp{})
+}
+
+// startSignIn sends the browser to the identity provider. The person returns to a path.
+func (p *Portal) startSignIn(w http.ResponseWriter, r *http.Request, path string, again stepUp) {
+	pending := pendingSignIn{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Return: path, Expires: p.Now().Add(signInLifetime).UTC(), Again: again.claims != ""}
+	target, err := p.Provider.authorizationURL(r.Context(), pending.State, pending.Nonce, pending.Verifier, again)
 	if err != nil {
 		p.signInFailed(w, r, err)
 		return
@@ -108,16 +115,29 @@ func (p *Portal) signedIn(w http.ResponseWriter, r *http.Request) {
 		p.signInEnded(w, r, signInRefused, http.StatusForbidden, "The identity provider did not confirm who you are.")
 		return
 	}
-	if previous, err := p.Sessions.find(r.Context(), r); err == nil {
+	previous, err := p.Sessions.find(r.Context(), r)
+	if err != nil {
+		previous = nil // there is no session to end
+	}
+	var held *heldForm
+	if previous != nil && pending.Again {
+		if previous.ObjectID != person.ObjectID || previous.TenantID != person.TenantID {
+			// The session goes on, so that its person can try again.
+			p.signInEnded(w, r, signInRefused, http.StatusForbidden, "Another person signed in than the one whose form waits. Go back, and sign in again as "+previous.Name+".")
+			return
+		}
+		held = previous.held
+	}
+	started, err := p.Sessions.create(r.Context(), database.SessionDocument{Name: person.Name, ObjectID: person.ObjectID, TenantID: person.TenantID}, tokens, held)
+	if err != nil {
+		p.signInFailed(w, r, err)
+		return
+	}
+	if previous != nil {
 		if err := p.Sessions.end(r.Context(), previous); err != nil {
 			p.signInFailed(w, r, err)
 			return
 		}
-	}
-	started, err := p.Sessions.create(r.Context(), database.SessionDocument{Name: person.Name, ObjectID: person.ObjectID, TenantID: person.TenantID}, tokens)
-	if err != nil {
-		p.signInFailed(w, r, err)
-		return
 	}
 	p.signIns.WithLabelValues(signInSucceeded).Inc()
 	p.Log.InfoContext(r.Context(), "a session began", logkey.User, person.Name, logkey.ObjectID, person.ObjectID, logkey.TenantID, person.TenantID)

@@ -119,6 +119,9 @@ func (l layout) ScriptNames() []string {
 
 // render writes a page. It is complete before the first byte is sent, so that an error of a template shows no half page.
 func (v *view) render(w http.ResponseWriter, status int, name string, content page) {
+	if v.portal.requireStepUp(w, v, content) {
+		return
+	}
 	data := layout{page: content, Now: v.now, Region: v.portal.Region, Theme: themeOf(v.request), Path: v.request.URL.RequestURI(), Revision: v.revision, Query: v.request.URL.Query().Get("q")}
 	if v.session != nil {
 		data.Person = v.session.Name
