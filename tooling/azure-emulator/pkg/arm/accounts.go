@@ -8,7 +8,9 @@ import (
 )
 
 const (
-	storageType = "Microsoft.Storage/storageAccounts"
+	storageType      = "Microsoft.Storage/storageAccounts"
+	containerType    = storageType + "/blobServices/containers"
+	immutabilityType = containerType + "/immutabilityPolicies"
 	// accounts is the bucket that maps the name of a storage account to its ID.
 	accounts = "storage-accounts"
 )
@@ -47,4 +49,41 @@ func (c *call) deleteAccount(key string) error {
 		return err
 	}
 	return blob.DeleteAccount(c.tx, name)
+}
+
+// writeStorage makes a new account, a container or an immutability policy known to Blob Storage. It does nothing for resources of other types.
+func (c *call) writeStorage(k *resourceType, old, wanted *Resource) error {
+	switch k.name {
+	case storageType:
+		if old == nil {
+			return c.createAccount(wanted)
+		}
+	case containerType:
+		access, _ := wanted.Properties["publicAccess"].(string)
+		if strings.EqualFold(access, "None") {
+			access = ""
+		}
+		return blob.WriteContainer(c.tx, strings.ToLower(c.path.names[0]), wanted.Name, strings.ToLower(access), c.Now())
+	case immutabilityType:
+		days, _ := wanted.Properties["immutabilityPeriodSinceCreationInDays"].(float64)
+		appends, _ := wanted.Properties["allowProtectedAppendWrites"].(bool)
+		return blob.WriteImmutability(c.tx, strings.ToLower(c.path.names[0]), c.path.names[2], &blob.Immutability{Days: int(days), ProtectedAppends: appends})
+	}
+	return nil
+}
+
+// deleteStorage deletes what Blob Storage has of a deleted resource, given its key: an account, a container or an immutability policy. It does
+// nothing for other resources.
+func (c *call) deleteStorage(key string) error {
+	p, err := parsePath(key)
+	if err != nil || len(p.names) == 0 {
+		return err
+	}
+	switch {
+	case strings.EqualFold(p.typ, containerType):
+		return blob.DeleteContainer(c.tx, p.names[0], p.names[2])
+	case strings.EqualFold(p.typ, immutabilityType):
+		return blob.WriteImmutability(c.tx, p.names[0], p.names[2], nil)
+	}
+	return c.deleteAccount(key)
 }

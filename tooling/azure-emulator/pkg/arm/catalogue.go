@@ -74,8 +74,8 @@ func storedTypes() []*resourceType {
 
 		{"Microsoft.Storage/storageAccounts", storageVersion, true, true, storedType{name: account, taken: "StorageAccountAlreadyTaken", implicit: []string{"blobServices/default"}, computed: storageAccount}},
 		{"Microsoft.Storage/storageAccounts/blobServices", storageVersion, false, false, storedType{name: onlyDefault}},
-		{"Microsoft.Storage/storageAccounts/blobServices/containers", storageVersion, false, false, storedType{name: regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){2,62}$`)}},
-		{"Microsoft.Storage/storageAccounts/blobServices/containers/immutabilityPolicies", storageVersion, false, false, storedType{name: onlyDefault, computed: immutabilityPolicy}},
+		{containerType, storageVersion, false, false, storedType{name: regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){2,62}$`)}},
+		{immutabilityType, storageVersion, false, false, storedType{name: onlyDefault, computed: immutabilityPolicy}},
 		{"Microsoft.Storage/storageAccounts/managementPolicies", storageVersion, false, false, storedType{name: onlyDefault}},
 
 		{"Microsoft.Cdn/profiles", cdnVersion, true, true, storedType{global: true, computed: frontDoor}},

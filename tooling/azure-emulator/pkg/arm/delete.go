@@ -65,7 +65,7 @@ func (c *call) removeTree(id string) error {
 		if err := c.tx.Delete(resources, key); err != nil {
 			return err
 		}
-		if err := c.deleteAccount(key); err != nil {
+		if err := c.deleteStorage(key); err != nil {
 			return err
 		}
 	}

@@ -71,10 +71,8 @@ func putStored(c *call, old, wanted *Resource) error {
 			return err
 		}
 	}
-	if old == nil && k.name == storageType {
-		if err := c.createAccount(wanted); err != nil {
-			return err
-		}
+	if err := c.writeStorage(k, old, wanted); err != nil {
+		return err
 	}
 	return c.createImplicit(k, old, wanted)
 }

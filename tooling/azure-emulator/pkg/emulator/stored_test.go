@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
@@ -252,5 +253,53 @@ func TestStoredResourcesNeedARole(t *testing.T) {
 		if status, body := send(t, azure, nobodyID, armAudience, method, cosmosID+"?api-version="+cosmosVersion, `{"location":"westus3"}`); status != http.StatusForbidden {
 			t.Errorf("%s: %d %s", method, status, body)
 		}
+	}
+}
+
+// TestContainersOfResourceManager checks that Blob Storage has the containers of Resource Manager, with their access and their immutability
+// policies, and that what the seed has for an account gives way to the account that is created.
+func TestContainersOfResourceManager(t *testing.T) {
+	seed := emulatortest.Seed(zone)
+	seed.Containers = append(seed.Containers, emulator.SeedContainer{Account: "hcpmtest", AccountID: accountID, Name: "documents"})
+	azure := ok(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}))(t)
+	t.Cleanup(func() { must(t, 0, azure.Close()) })
+	arm, ctx := newGeneric(t, azure), t.Context()
+	client := ok(container.NewClient(azure.URL+"/hcpmtest/documents", azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	upload := func(name string) error {
+		_, err := client.NewBlockBlobClient(name).UploadBuffer(ctx, []byte("content"), nil)
+		return err
+	}
+	must(t, 0, upload("seeded"))
+	arm.put(accountID, "2023-05-01", located(map[string]any{}))
+	wantError(t, upload("early"), http.StatusNotFound, "ContainerNotFound")
+
+	id := accountID + "/blobServices/default/containers/documents"
+	arm.put(id, "2023-05-01", armresources.GenericResource{Properties: map[string]any{"publicAccess": "Blob"}})
+	must(t, 0, upload("a"))
+	response, err := azure.HTTP().Get(azure.URL + "/hcpmtest/documents/a")
+	if must(t, response, err); response.StatusCode != http.StatusOK {
+		t.Errorf("a public blob is read with %s", response.Status)
+	}
+	must(t, 0, response.Body.Close())
+	arm.put(id, "2023-05-01", armresources.GenericResource{Properties: map[string]any{"publicAccess": "None"}})
+	response, err = azure.HTTP().Get(azure.URL + "/hcpmtest/documents/a")
+	if must(t, response, err); response.StatusCode == http.StatusOK {
+		t.Error("a blob is public after the access was removed")
+	}
+	must(t, 0, response.Body.Close())
+
+	policy := id + "/immutabilityPolicies/default"
+	arm.put(policy, "2023-05-01", armresources.GenericResource{Properties: map[string]any{"immutabilityPeriodSinceCreationInDays": 5, "allowProtectedAppendWrites": true}})
+	_, err = client.NewBlockBlobClient("a").Delete(ctx, nil)
+	wantError(t, err, http.StatusConflict, "BlobImmutableDueToPolicy")
+	for _, deleted := range []string{policy, id} {
+		poller, err := arm.BeginDeleteByID(ctx, deleted, "2023-05-01", nil)
+		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
+		must(t, 0, err)
+	}
+	wantError(t, upload("late"), http.StatusNotFound, "ContainerNotFound")
+	arm.put(id, "2023-05-01", armresources.GenericResource{})
+	if listed, err := client.NewListBlobsFlatPager(nil).NextPage(ctx); err != nil || len(listed.Segment.BlobItems) != 0 {
+		t.Errorf("a container that was deleted and created again has blobs: %v", err)
 	}
 }
