@@ -35,11 +35,11 @@ func TestAlertsNameCauses(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	r := startObserved(t, ctx)
+	r := startObserved(t, ctx, 1)
 	webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}
 	server := httptest.NewServer(webhook)
 	t.Cleanup(server.Close)
-	prometheus := startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, strings.TrimPrefix(r.Endpoints().Prometheus, "http://"))
+	observed := startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, strings.TrimPrefix(r.Endpoints().Prometheus, "http://"))
 	var err error
 	if r.customer, err = customer.New(ctx, r.Endpoints(), "11111111-0000-0000-0000-0000000000d1", "causes"); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestAlertsNameCauses(t *testing.T) {
 		for _, fault := range hosted.Faults() {
 			t.Run(fault.Name, func(t *testing.T) {
 				t.Parallel()
-				r.nameCause(t, ctx, &fault, webhook, prometheus)
+				r.nameCause(t, ctx, &fault, webhook, observed.prometheus)
 			})
 		}
 	})
@@ -64,9 +64,9 @@ func TestAlertsNameCauses(t *testing.T) {
 	}
 }
 
-// startObserved starts a region for a Prometheus that the test starts at the address of Endpoints().Prometheus, where admin reads which alerts
-// fired.
-func startObserved(t *testing.T, ctx context.Context) *region {
+// startObserved starts a region with a number of management clusters for a Prometheus that the test starts at the address of
+// Endpoints().Prometheus, where admin reads which alerts fired.
+func startObserved(t *testing.T, ctx context.Context, managementClusters int) *region {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hcpmesh-drills-")
 	if err != nil {
@@ -85,7 +85,7 @@ func startObserved(t *testing.T, ctx context.Context) *region {
 		t.Fatal(err)
 	}
 	freePorts := 0
-	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Build: true, Faults: true, Throwaway: true,
+	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: managementClusters, Build: true, Faults: true, Throwaway: true,
 		With: []string{local.WithObservability}, Without: []string{"prometheus", "alertmanager"}})
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ type drill struct {
 	inject func(t *testing.T, ctx context.Context, r *region) (end func())
 	// during fire while the fault lasts. then fire when it has ended: faster alerts silenced them, or they count what has ended.
 	during, then []expected
-	// silent are alerts that fire in Prometheus and must not arrive, because one of the others is their cause.
+	// silent are alerts that Alertmanager must get while the fault lasts, and must not send, because one of the others is their cause.
 	silent []expected
 }
 
@@ -113,7 +113,7 @@ func (r *received) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
 // matches reports whether a notification is for the expected alert.
 func (e expected) matches(n notification) bool {
 	for name, value := range e.labels {
-		if n.Labels[name] != value {
+		if !strings.EqualFold(n.Labels[name], value) { // the case of a resource ID means nothing
 			return false
 		}
 	}
@@ -160,10 +160,11 @@ func (r *received) pages(begun, ended time.Time) []string {
 
 // table is the result of all drills. It is safe for concurrent use.
 type table struct {
-	t      *testing.T
-	mu     sync.Mutex
-	rows   []string
-	failed []error
+	t        *testing.T
+	observed *monitoring
+	mu       sync.Mutex
+	rows     []string
+	failed   []error
 	// waiting counts the alerts that have not ended.
 	waiting sync.WaitGroup
 }
@@ -211,14 +212,14 @@ func TestDrills(t *testing.T) {
 		webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}
 		server := httptest.NewServer(webhook)
 		t.Cleanup(server.Close)
-		startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, "127.0.0.1:0")
+		observed := startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, "127.0.0.1:0")
 		eventually.Holds(t, deadline, "the alert that always fires arrives", func() error {
 			if status := webhook.status(alert("Watchdog")); status != "firing" {
 				return fmt.Errorf("its status is %q", status)
 			}
 			return nil
 		})
-		results := &table{t: t}
+		results := &table{t: t, observed: observed}
 		for _, d := range selected {
 			if d.settle {
 				results.waiting.Wait()
@@ -264,6 +265,15 @@ func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end f
 	var waiting sync.WaitGroup
 	for i, e := range d.during {
 		waiting.Go(func() { fired[i], arrived[i] = d.await(ctx, webhook, e, "firing", begun, firing) })
+	}
+	for _, e := range d.silent {
+		waiting.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, firing)
+			defer cancel()
+			if err := eventually.Repeat(limited, func() error { return results.observed.inhibited(limited, e) }); err != nil {
+				results.add(fmt.Errorf("%s: %s %v is not inhibited: %w", d.fault, e.alert, e.labels, err), "")
+			}
+		})
 	}
 	waiting.Wait()
 	ended := time.Now()

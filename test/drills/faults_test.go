@@ -38,7 +38,7 @@ const fullQueue = "admin"
 const configuration = "cluster-service.yaml"
 
 // drills returns all drills in their order. While ComponentAway fires, Alertmanager does not send that alerts have ended which it silences, so
-// drills that make components unavailable do not begin while such alerts fire. The one that counts failures of a hosted API server is last: those
+// drills that make components unavailable do not begin while such alerts fire. The one that counts failures of hosted API servers is last: those
 // within 15 minutes of a creation do not count.
 func drills() []drill {
 	return []drill{
@@ -101,7 +101,7 @@ func drills() []drill {
 		},
 		{
 			fault: "a management cluster has the capacity for the clusters that it has", inject: func(t *testing.T, ctx context.Context, r *region) func() {
-				r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--capacity", "3", "--reason", "drill of the capacity", "--ticket", "CHG-1")
+				r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--capacity", capacity, "--reason", "drill of the capacity", "--ticket", "CHG-1")
 				return func() {
 					r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--use-configured", "capacity", "--reason", "drill of the capacity", "--ticket", "CHG-1")
 				}
@@ -112,7 +112,7 @@ func drills() []drill {
 		{
 			fault: "a full management cluster is cordoned", inject: func(t *testing.T, ctx context.Context, r *region) func() {
 				r.mustHcpctl(t, ctx, "shard", "cordon", "mgmt-1", "--accept-no-room", "--reason", "drill of a cordon", "--ticket", "CHG-1")
-				r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--capacity", "3", "--reason", "drill of the capacity", "--ticket", "CHG-1")
+				r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--capacity", capacity, "--reason", "drill of the capacity", "--ticket", "CHG-1")
 				return func() {
 					r.mustHcpctl(t, ctx, "shard", "set", "mgmt-1", "--use-configured", "capacity", "--reason", "drill of the capacity", "--ticket", "CHG-1")
 					r.mustHcpctl(t, ctx, "shard", "uncordon", "mgmt-1", "--reason", "drill of a cordon", "--ticket", "CHG-1")
@@ -162,6 +162,25 @@ func drills() []drill {
 		{
 			fault: "the signature of a release is damaged, and that of another cannot be read", settle: true, background: true, inject: damageSignatures,
 			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
+		},
+		{
+			fault: "the log of a customer has a line that is too long", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+				r.logLine(t, ctx, first, strings.Repeat("x", 2<<20))
+				return func() {}
+			},
+			during: []expected{alert("CustomerLogsPoisoned")},
+		},
+		{
+			fault: "a file of a customer's log is removed before it is delivered", inject: loseLog,
+			during: []expected{alert("CustomerLogsLost")},
+		},
+		{
+			fault: "Azure Storage refuses the logs of a customer", background: true, inject: logsRefused,
+			during: []expected{alert("CustomerLogsStand", "fault", "azure")},
+		},
+		{
+			fault: "Cluster Service does not know a break-glass credential that is in use", inject: forgetCredential,
+			during: []expected{alert("UnexplainedBreakGlassUse", "outcome", "unknown")},
 		},
 		{
 			fault: "the folder of an audit queue is damaged", inject: func(t *testing.T, ctx context.Context, r *region) func() {
@@ -216,12 +235,13 @@ func drills() []drill {
 			then:   []expected{alert("ARMBurnSlow"), alert("ARMBurn3d")},
 		},
 		{
-			fault: "the API server of a cluster is away", inject: func(t *testing.T, ctx context.Context, r *region) func() {
+			fault: "the API servers of two clusters are away, of which one does not admit monitor", inject: func(t *testing.T, ctx context.Context, r *region) func() {
 				r.awaitGrace(ctx)
-				return r.killHosted(t, ctx, second)
+				return r.killHosted(t, ctx, second, closed)
 			},
-			during: []expected{alert("HostedAPIBurnFast"), alert("ClustersWithConcern")},
-			then:   []expected{alert("HostedAPIBurnSlow")},
+			during: []expected{alert("HostedAPIBurnFast", "resource_id", resourceID(second)), alert("HostedAPIBurnFast", "resource_id", resourceID(closed)),
+				alert("ClustersWithConcern")},
+			then: []expected{alert("HostedAPIBurnSlow", "resource_id", resourceID(second)), alert("HostedAPIBurnSlow", "resource_id", resourceID(closed))},
 		},
 	}
 }
@@ -231,10 +251,7 @@ var withoutDrill = map[string]string{
 	"AccessRecordsMissing":             "events are dropped only after the audit has stored nothing for hours",
 	"AuditQueueFilling":                "the queue of a region of processes is larger than what a drill writes",
 	"ClustersUnwatched":                "monitor has no part that fails without its process",
-	"CustomerLogsLost":                 "not written yet: the region of the drills has no diagnostic settings",
-	"CustomerLogsPoisoned":             "not written yet: the region of the drills has no diagnostic settings",
-	"CustomerLogsStand":                "not written yet: the region of the drills has no diagnostic settings",
-	"DeletionLeftoversRemain":          "not written yet",
+	"DeletionLeftoversRemain":          "it must hold for 24 hours, which are 24 minutes in a drill",
 	"DeliveriesParked":                 "Cluster Service renders nothing that is too large for the broker",
 	"EgressProxyBusy":                  "it needs more connections than a test opens",
 	"FleetLostState":                   "not written yet: test/restore loses state",
@@ -250,7 +267,6 @@ var withoutDrill = map[string]string{
 	"ReconciliationPending":            "not written yet: test/restore causes it",
 	"ServingCertificateExpires":        "the vault of the Azure emulator issues certificates for a year",
 	"ServingCertificateRenewalOverdue": "certificates are renewed after months",
-	"UnexplainedBreakGlassUse":         "not written yet",
 	"UnknownBundlesRemain":             "not written yet",
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -128,9 +129,32 @@ func shortExpression(expression string) string {
 	return bucket.ReplaceAllString(expression, `le=~"60`) // the nearest bucket to a twentieth of 20 minutes
 }
 
+// monitoring has the URLs of a running Prometheus and Alertmanager.
+type monitoring struct{ prometheus, alertmanager string }
+
+// inhibited returns an error unless Alertmanager has an alert and does not send it, because another one that fires is its cause.
+func (m *monitoring) inhibited(ctx context.Context, e expected) error {
+	var alerts []struct {
+		Labels map[string]string
+		Status struct{ InhibitedBy []string }
+	}
+	if err := get(ctx, m.alertmanager+"/api/v2/alerts", &alerts); err != nil {
+		return err
+	}
+	for _, each := range alerts {
+		if e.matches(notification{Labels: each.Labels}) {
+			if len(each.Status.InhibitedBy) == 0 {
+				return errors.New("no other alert inhibits it")
+			}
+			return nil
+		}
+	}
+	return errors.New("Alertmanager does not have it")
+}
+
 // startMonitoring starts Alertmanager with the configuration of a production environment, and Prometheus with all rules of the repository. ops
-// are the addresses of the processes, and listen is that of Prometheus. It returns the URL of Prometheus.
-func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map[string]string, webhook, listen string) string {
+// are the addresses of the processes, and listen is that of Prometheus.
+func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map[string]string, webhook, listen string) *monitoring {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -161,8 +185,8 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http://" + serve(t, ctx, filepath.Join(programs, "prometheus"), "--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"),
-		"--web.listen-address="+listen)
+	return &monitoring{alertmanager: "http://" + receiver, prometheus: "http://" + serve(t, ctx, filepath.Join(programs, "prometheus"),
+		"--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+listen)}
 }
 
 // shortRules returns all rules of the repository with short windows and hold times.

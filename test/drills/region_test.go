@@ -34,12 +34,27 @@ type region struct {
 	ready time.Time
 }
 
-// The customer's clusters. Faults of hosted API servers are injected into one of them or into all.
+// The customer's clusters. Faults of hosted API servers are injected into one of them or into all. The API of closed does not admit monitor.
 const (
 	first  = "first"
 	second = "second"
 	third  = "third"
+	closed = "closed"
 )
+
+// capacity is the capacity of a management cluster that these clusters fill.
+const capacity = "4"
+
+// The subscription and the resource group of the clusters. The customer may create storage accounts in the subscription.
+const (
+	subscription  = "11111111-1111-1111-1111-111111111111"
+	resourceGroup = "drills"
+)
+
+// resourceID returns the resource ID of a cluster.
+func resourceID(name string) string {
+	return "/subscriptions/" + subscription + "/resourceGroups/" + resourceGroup + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+}
 
 // pools are the node pools of the first cluster that one drill deletes together, and single is the one that another deletes.
 var pools = []string{"pool-1", "pool-2", "pool-3"}
@@ -50,14 +65,18 @@ const single = "pool-4"
 func (r *region) use(t *testing.T, ctx context.Context) {
 	t.Helper()
 	var err error
-	if r.customer, err = customer.New(ctx, r.Endpoints(), "11111111-0000-0000-0000-0000000000d0", "drills"); err != nil {
+	if r.customer, err = customer.New(ctx, r.Endpoints(), subscription, resourceGroup); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.customer.Close() })
 	var created errgroup.Group
-	for _, name := range []string{first, second, third} {
+	for _, name := range []string{first, second, third, closed} {
 		created.Go(func() error {
-			_, err := r.customer.Put(ctx, r.customer.ClusterID(name), r.customer.ClusterBody(name))
+			body := r.customer.ClusterBody(name)
+			if name == closed {
+				body.Properties.(map[string]any)["api"] = map[string]any{"authorizedCidrs": []string{"203.0.113.0/24"}}
+			}
+			_, err := r.customer.Put(ctx, r.customer.ClusterID(name), body)
 			return err
 		})
 	}
@@ -74,6 +93,9 @@ func (r *region) use(t *testing.T, ctx context.Context) {
 		t.Fatal(err)
 	}
 	r.ready = time.Now()
+	if err := r.collectLogs(ctx); err != nil {
+		t.Fatal(err)
+	}
 	r.load(t, ctx)
 }
 
@@ -209,9 +231,20 @@ func hold(processes ...string) func(*testing.T, context.Context, *region) func()
 
 // cosmosFault adds a rule to the faults of the Cosmos DB emulator.
 func cosmosFault(rule map[string]any) func(*testing.T, context.Context, *region) func() {
+	return emulatorFault(func(e *local.Endpoints) string { return e.Cosmos }, rule)
+}
+
+// azureFault adds a rule to the faults of the Azure emulator.
+func azureFault(rule map[string]any) func(*testing.T, context.Context, *region) func() {
+	return emulatorFault(func(e *local.Endpoints) string { return e.Azure }, rule)
+}
+
+// emulatorFault adds a rule to the faults of an emulator, and removes all rules of it at the end.
+func emulatorFault(emulator func(*local.Endpoints) string, rule map[string]any) func(*testing.T, context.Context, *region) func() {
 	return func(t *testing.T, ctx context.Context, r *region) func() {
 		t.Helper()
-		faults := r.Endpoints().Cosmos + "/_emulator/faults"
+		endpoints := r.Endpoints()
+		faults := emulator(&endpoints) + "/_emulator/faults"
 		if err := r.control(ctx, http.MethodPost, faults, rule); err != nil {
 			t.Fatal(err)
 		}
@@ -225,6 +258,11 @@ func cosmosFault(rule map[string]any) func(*testing.T, context.Context, *region)
 
 // control sends a request to the control endpoint of an emulator.
 func (r *region) control(ctx context.Context, method, url string, body any) error {
+	return r.send(ctx, method, url, "", body)
+}
+
+// send sends a request with a token, or with none if it is empty, and returns an error for a status that is none of success.
+func (r *region) send(ctx context.Context, method, url, token string, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -234,6 +272,9 @@ func (r *region) control(ctx context.Context, method, url string, body any) erro
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	client, err := customer.NewHTTPClient(r.Endpoints().CAFile)
 	if err != nil {
 		return err
