@@ -19,6 +19,8 @@ const (
 	Admin = "admin"
 	// Controllers is the client certificate of the controller manager.
 	Controllers = "controller-manager"
+	// KubeletClient is the client certificate of the API server for kubelets.
+	KubeletClient = "kubelet-client"
 )
 
 // hosts are the DNS names and IP addresses of the API server.
@@ -64,6 +66,9 @@ type Server struct {
 	// size at which the API server starts another file, AuditBackups the number of older files that it keeps.
 	AuditPolicy, AuditLog        string
 	AuditMegabytes, AuditBackups int
+	// Kubelets makes an API server connect to the kubelets of its nodes, at their external addresses: with KubeletClient, and it verifies them
+	// with ca.crt of PKI.
+	Kubelets bool
 }
 
 // IssueServing issues the serving certificate of the cluster's servers.
@@ -91,7 +96,18 @@ func (s Server) APIServer() []string {
 		"--profiling=false",
 		"--event-ttl=30m",
 		"--runtime-config=" + strings.Join(apiGroups, ","),
-	}, s.EtcdTLS.Arguments(), s.audit())
+	}, s.EtcdTLS.Arguments(), s.audit(), s.kubelets())
+}
+
+// kubelets returns the arguments for connections to kubelets.
+func (s Server) kubelets() []string {
+	if !s.Kubelets {
+		return nil
+	}
+	return []string{
+		"--kubelet-client-certificate=" + s.PKI.Path(KubeletClient+".crt"), "--kubelet-client-key=" + s.PKI.Path(KubeletClient+".key"),
+		"--kubelet-certificate-authority=" + s.PKI.Path("ca.crt"), "--kubelet-preferred-address-types=ExternalIP",
+	}
 }
 
 // audit returns the arguments for the audit log. An event is written before the response of its request ends.

@@ -139,7 +139,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.pki = pki
-	if err := pki.IssueServing(); err != nil {
+	if err := errors.Join(pki.IssueServing(), pki.Serving(kubeletServing, "127.0.0.1")); err != nil {
 		return err
 	}
 	policy := filepath.Join(c.dir, "audit-policy.yaml")
@@ -157,15 +157,35 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err := pki.Client(kubeapi.Admin, "test", c.Server, "admin", "system:masters"); err != nil {
 			return launch{}, err
 		}
+		if err := pki.Client(kubeapi.KubeletClient, "test", c.Server, kubeletClient, "kubernetes"); err != nil {
+			return launch{}, err
+		}
 		probe, err := pki.TLS(kubeapi.Admin)
 		return launch{
-			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: user.Prefix, EtcdTLS: etcd, AuditPolicy: policy,
+			arguments: kubeapi.Server{PKI: pki, Port: port, Kubelets: true, Etcd: c.Etcd, EtcdPrefix: user.Prefix, EtcdTLS: etcd, AuditPolicy: policy,
 				AuditLog: filepath.Join(c.AuditLogs, managementaudit.LogName), AuditMegabytes: managementaudit.MaxMegabytes, AuditBackups: managementaudit.MaxBackups}.APIServer(),
 			// The default namespaces are created a moment after the server is ready. A controller manager exits if the
 			// server is not healthy ten seconds after its start, which can happen on a busy machine.
 			ready: []string{c.Server + "/api/v1/namespaces/default", c.Server + "/healthz"}, probe: probe,
 		}, err
 	})
+}
+
+// kubeletClient is the user with whose certificate the API server connects to kubelets, as in hosted clusters.
+const kubeletClient = "system:kube-apiserver"
+
+// kubeletServing is the name of the serving certificate of kubelets.
+const kubeletServing = "kubelet-serving"
+
+// KubeletCertificate returns a serving certificate that the API server accepts from a kubelet on 127.0.0.1. The authority of the kubeconfig
+// verifies the certificate with which the API server connects.
+func (c *Cluster) KubeletCertificate(t testing.TB) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(c.pki.Path(kubeletServing+".crt"), c.pki.Path(kubeletServing+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
 }
 
 // startEtcd starts etcd with a user, and returns the files of the user.
