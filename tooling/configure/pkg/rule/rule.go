@@ -1,7 +1,7 @@
 // Package rule checks relations between keys of the configuration with CEL expressions, for example that the name of a certificate
 // belongs to the region's DNS zone. The schema checks single keys.
 //
-// An expression sees each top-level key as a variable. Besides CEL's standard functions and string extensions it can use
+// An expression sees each top-level key as a variable, which is null if no layer sets the key. Besides CEL's standard functions and string extensions it can use
 // cidrContains(outer, inner) and cidrsOverlap(a, b). The cost of an expression is limited.
 package rule
 
@@ -41,6 +41,8 @@ type definition struct {
 type Rule struct {
 	definition
 	program cel.Program
+	// variables are the names that the expression may use.
+	variables []string
 }
 
 // Name returns the name of the rule.
@@ -89,7 +91,7 @@ func Parse(text []byte, variables []string) ([]*Rule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", d.Name, err)
 		}
-		rules = append(rules, &Rule{d, program})
+		rules = append(rules, &Rule{d, program, variables})
 	}
 	return rules, nil
 }
@@ -111,11 +113,15 @@ func Check(rules []*Rule, values *document.Node, stamp bool) document.Problems {
 	if stamp {
 		scope = scopeStamp
 	}
-	variables, _ := values.Plain().(map[string]any)
+	set, _ := values.Plain().(map[string]any)
 	var problems document.Problems
 	for _, r := range rules {
 		if r.definition.Scope != scope {
 			continue
+		}
+		variables := map[string]any{}
+		for _, name := range r.variables {
+			variables[name] = set[name]
 		}
 		result, _, err := r.program.Eval(variables)
 		switch {

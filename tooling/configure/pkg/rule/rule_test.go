@@ -25,6 +25,8 @@ func TestCheck(t *testing.T) {
 		"a rule that holds":     {"a.b < c", "a: {b: 1}\nc: 2", ""},
 		"a broken rule":         {"a.b > c", "a: {b: 1}\nc: 2", "f.yaml:1: a.b: breaks the rule r: why; a.b is 1 (f.yaml:1), c is 2 (f.yaml:2) (layer region)"},
 		"a missing key":         {"a.x > c", "a: {b: 1}\nc: 2", "cannot be evaluated"},
+		"a missing variable":    {"c == null", "a: {b: 1}", ""},
+		"a key of nothing":      {"c.d == 1", "a: {b: 1}", "cannot be evaluated"},
 		"a contained range":     {"cidrContains(a.b, c)", "a: {b: 10.0.0.0/8}\nc: 10.1.0.0/16", ""},
 		"a range outside":       {"cidrContains(a.b, c)", "a: {b: 10.0.0.0/8}\nc: 11.1.0.0/16", "breaks the rule"},
 		"a larger range":        {"cidrContains(a.b, c)", "a: {b: 10.0.0.0/16}\nc: 10.0.0.0/8", "breaks the rule"},
