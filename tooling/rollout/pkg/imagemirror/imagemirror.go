@@ -53,7 +53,7 @@ type parameters struct {
 	Source string `json:"source"`
 	// Target is the host name of the registry to which images are copied.
 	Target string `json:"target"`
-	// Components are keys of the configuration. Each has the key image.
+	// Components are keys of the configuration. Each has the key image. Regions without an optional one need no image of it.
 	Components []string      `json:"components"`
 	Mirrors    []planMirror  `json:"mirrors"`
 	Releases   []planRelease `json:"releases"`

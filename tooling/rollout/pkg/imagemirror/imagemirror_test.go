@@ -108,6 +108,7 @@ const schemaText = `{"type": "object", "additionalProperties": false, "propertie
 	"cloud": {"type": "string", "x-computed": true}, "environment": {"type": "string", "x-computed": true},
 	"region": {"type": "string", "x-computed": true}, "stamp": {"type": "string", "x-computed": true},
 	"frontend": {"type": "object", "additionalProperties": false, "properties": {"image": {"$ref": "#/$defs/image"}}},
+	"optional": {"type": "object", "additionalProperties": false, "properties": {"image": {"$ref": "#/$defs/image"}}},
 	"managementCluster": {"type": "object", "additionalProperties": false, "x-layer": "stamp", "properties": {"agent": {"type": "object", "additionalProperties": false, "properties": {"image": {"$ref": "#/$defs/image"}}}}},
 	"managementClusters": {"type": "array", "items": {"type": "object"}, "x-computed": true}},
 	"$defs": {"image": {"type": "object", "additionalProperties": false, "required": ["registry", "repository"], "properties": {
@@ -319,6 +320,15 @@ func TestACancelledStepEnds(t *testing.T) {
 	}
 }
 
+// TestComponentsThatAnEnvironmentLacks mirrors a component that no layer of the environment sets.
+func TestComponentsThatAnEnvironmentLacks(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	w.request.With["components"] = []any{"frontend", "optional", "managementCluster.agent"}
+	if err := w.run(t); err != nil || !w.everything(t) {
+		t.Errorf("the other images: %v", err)
+	}
+}
+
 func TestAFullTarget(t *testing.T) {
 	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
 		w := newWorld(t, filepath.Join(dir, "registry"))
@@ -346,9 +356,10 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		"no stamp": {func(w *world) {
 			w.request.Target, w.request.With["components"] = layer.Target{"public", "prod"}, []any{"managementCluster.agent"}
 		}, "components: public/prod has no region or stamp with the key managementCluster.agent"},
-		"another registry": {func(w *world) { w.request.With["target"] = "other.example" }, "image.registry is "},
-		"a missing image":  {func(w *world) { w.request.With["source"] = w.target.Host }, "2 of 3 images were not mirrored"},
-		"no registry":      {func(w *world) { w.request.With["target"] = "" }, "target: "},
+		"an unknown component": {func(w *world) { w.request.With["components"] = []any{"fronted"} }, "components: the configuration has no image fronted.image"},
+		"another registry":     {func(w *world) { w.request.With["target"] = "other.example" }, "image.registry is "},
+		"a missing image":      {func(w *world) { w.request.With["source"] = w.target.Host }, "2 of 3 images were not mirrored"},
+		"no registry":          {func(w *world) { w.request.With["target"] = "" }, "target: "},
 		"a tag": {func(w *world) {
 			w.request.With["images"] = []any{map[string]any{"image": w.source.Host + "/other/operator:latest", "target": "x"}}
 		}, "tags are refused"},

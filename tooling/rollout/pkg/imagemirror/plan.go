@@ -64,12 +64,16 @@ func (a ImageMirror) plan(r action.Request, with parameters, options []name.Opti
 }
 
 // components returns the images of the keys in all regions and stamps of the request's target, in order and each once. A region may have
-// another digest than the other regions of its environment.
+// another digest than the other regions of its environment, or lack a component that is optional.
 func (a ImageMirror) components(r action.Request, keys []string) ([]component, error) {
 	var found []component
 	var missing document.Problems
 	for _, key := range keys {
 		path := document.Split(key)
+		imagePath := append(path[:len(path):len(path)], "image")
+		if described := a.Configuration.Schema.Lookup(imagePath...); described == nil || !described.Image() {
+			return nil, fmt.Errorf("%s: components: the configuration has no image %s.image", r.Step, key)
+		}
 		owners := a.within(r.Target, path[0])
 		if len(owners) == 0 {
 			return nil, fmt.Errorf("%s: components: %s has no region or stamp with the key %s", r.Step, r.Target, key)
@@ -79,9 +83,9 @@ func (a ImageMirror) components(r action.Request, keys []string) ([]component, e
 			if err != nil {
 				return nil, err
 			}
-			image := values.Get(append(path[:len(path):len(path)], "image")...)
-			if image == nil {
-				return nil, fmt.Errorf("%s: components: %s has no key %s.image", r.Step, owner, key)
+			image := values.Get(imagePath...)
+			if image == nil { // the region or stamp lacks the component, and the schema permits that
+				continue
 			}
 			if image.Get("digest") == nil {
 				missing = append(missing, slices.DeleteFunc(a.Configuration.Missing(owner, values), func(p document.Problem) bool { return p.Key != key+".image.digest" })...)
