@@ -121,11 +121,16 @@ func (c *check) longRunning(template corev1.PodTemplateSpec) {
 	}
 	for i, container := range template.Spec.Containers {
 		field, drained := fmt.Sprintf("spec.template.spec.containers[%d]", i), drain(container.Args)
-		if isGateway(template, container) {
+		seconds, foreign := shutdown(template)
+		switch {
+		case isGateway(template, container):
 			if drained = gatewayDrain(template); drained == 0 {
 				c.fail("spec.template.metadata.annotations", "%s has no terminationDrainDuration", proxyAnnotation)
 			}
-		} else if drained == 0 {
+		case foreign:
+			drained = seconds
+			c.foreign(field, container, seconds)
+		case drained == 0:
 			c.fail(field+".args", "--drain is required")
 		}
 		c.serving(field, container, drained, template.Spec.TerminationGracePeriodSeconds)

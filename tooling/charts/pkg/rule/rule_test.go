@@ -90,7 +90,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 
 // TestBrokenRulesOfGatewaysAreFound changes one field of a gateway's Deployment at a time. Istio sets its image, and only that.
 func TestBrokenRulesOfGatewaysAreFound(t *testing.T) {
-	original := ingress(t)
+	original := platform(t, "ingress")
 	for name, c := range map[string]struct {
 		field string
 		value any
@@ -120,17 +120,48 @@ func TestBrokenRulesOfGatewaysAreFound(t *testing.T) {
 	}
 }
 
-// ingress returns the objects of the gateways in one region.
-func ingress(t *testing.T) chart.Objects {
+// TestBrokenRulesOfForeignProgramsAreFound changes one field of MISE's Deployment at a time. MISE has no flag --drain.
+func TestBrokenRulesOfForeignProgramsAreFound(t *testing.T) {
+	original := platform(t, "mise")
+	for name, c := range map[string]struct {
+		field string
+		value any
+		want  string
+	}{
+		"a tag":                    {pod + "containers.0.image", "registry.example/mise:latest", "does not name its registry and its digest"},
+		"no time for requests":     {"spec.template.metadata.annotations", map[string]any{}, "--drain is required"},
+		"an unknown time":          {"spec.template.metadata.annotations", map[string]any{"hcpmesh.io/shutdown": "long"}, "hcpmesh.io/shutdown is no duration"},
+		"a short pause":            {pod + "containers.0.lifecycle.preStop.sleep.seconds", int64(5), "lifecycle.preStop.sleep: is shorter than 15 seconds"},
+		"no pause":                 {pod + "containers.0.lifecycle", nil, "lifecycle.preStop.sleep: is required"},
+		"a short grace period":     {pod + "terminationGracePeriodSeconds", int64(45), "must be longer than preStop and --drain, 45 seconds"},
+		"a writable root":          {pod + "containers.0.securityContext.readOnlyRootFilesystem", false, "readOnlyRootFilesystem: must be true"},
+		"root":                     {pod + "securityContext.runAsNonRoot", false, "runAsNonRoot"},
+		"a default token":          {pod + "automountServiceAccountToken", true, "automountServiceAccountToken: must be false"},
+		"liveness of Entra's keys": {pod + "containers.0.livenessProbe.httpGet.path", "/readyz", "livenessProbe: is the readiness probe"},
+	} {
+		objects := chart.Objects{}
+		for _, object := range original {
+			object = object.DeepCopy()
+			if object.GetKind() == "Deployment" {
+				charttest.Set(t, object.Object, strings.Split(c.field, "."), c.value)
+			}
+			objects = append(objects, object)
+		}
+		expect(t, name, objects, c.want)
+	}
+}
+
+// platform returns the objects of a chart of clusters in one region.
+func platform(t *testing.T, name string) chart.Objects {
 	t.Helper()
 	for _, target := range charttest.Targets(t) {
 		for _, p := range charttest.Platforms(target) {
-			if p.Name == "ingress" {
+			if p.Name == name {
 				return charttest.RenderPlatform(t, p, target)
 			}
 		}
 	}
-	t.Fatal("no region has gateways")
+	t.Fatalf("no region has the chart %s", name)
 	return nil
 }
 

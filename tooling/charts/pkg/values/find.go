@@ -36,6 +36,9 @@ func Find(name string, t Target) (*Chart, error) {
 		if p.Service && p.Mesh && !stamp && !t.sidecars() {
 			return nil, fmt.Errorf("target %s: the chart %s needs Istio, and serviceCluster.identity is not %s", t.Name, name, withSidecars)
 		}
+		if p.Service && !stamp && !p.configured(t) {
+			return nil, fmt.Errorf("target %s: the chart %s needs the key %s, and no layer sets it", t.Name, name, strings.Join(p.Key, "."))
+		}
 		if !p.Applies(t) {
 			return nil, refused
 		}

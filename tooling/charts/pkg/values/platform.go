@@ -15,6 +15,9 @@ type Platform struct {
 	Service, Management bool
 	// Mesh is true for a chart that needs Istio: it is installed only on clusters whose programs have sidecars.
 	Mesh bool
+	// Key is the path of the configuration's part for the chart, which is installed only where the configuration has it. It is empty for a chart
+	// that every region or stamp has.
+	Key []string
 	// Rehearsal is the program that takes the place of the chart in rehearsals, or empty.
 	Rehearsal mesh.Peer
 	compute   func(*computation) any
@@ -28,6 +31,7 @@ func Platforms() []Platform {
 	return []Platform{
 		{Name: "cluster", Namespace: "default", Service: true, Management: true, compute: clusterValues},
 		{Name: "mesh", Namespace: "default", Service: true, Mesh: true, compute: meshValues},
+		{Name: miseChart, Namespace: miseChart, Service: true, Mesh: true, Key: []string{miseChart}, compute: miseValues},
 		{Name: ingressChart, Namespace: workload.GatewayNamespace, Service: true, Mesh: true, compute: ingressValues},
 		{Name: operatorChart, Namespace: operatorNamespace, Management: true, Rehearsal: mesh.Hypershift, compute: operatorValues},
 	}
@@ -41,7 +45,12 @@ func (p Platform) Applies(t Target) bool {
 	if t.Configuration.Get("managementCluster") != nil {
 		return p.Management
 	}
-	return p.Service && (!p.Mesh || t.sidecars())
+	return p.Service && (!p.Mesh || t.sidecars()) && p.configured(t)
+}
+
+// configured reports whether the configuration has the part for the chart, if the chart needs one.
+func (p Platform) configured(t Target) bool {
+	return len(p.Key) == 0 || t.Configuration.Get(p.Key...) != nil
 }
 
 // Values returns the values of the chart. An error names the key of the configuration that is missing.
@@ -67,7 +76,7 @@ func clusterValues(c *computation) any {
 		case !p.Applies(c.target):
 		case p.Name == operatorChart:
 			operators = append(operators, p.Namespace)
-		case p.Name == ingressChart:
+		case p.Name == miseChart, p.Name == ingressChart:
 			namespaces = append(namespaces, p.Namespace)
 		}
 	}

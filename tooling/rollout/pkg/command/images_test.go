@@ -61,8 +61,8 @@ func TestChartsWaitForTheirImages(t *testing.T) {
 	if images != len(all) {
 		t.Errorf("steps mirror %d components, and the configuration has %d images", len(all), images)
 	}
-	// HyperShift's operator is not a program of this repository.
-	components := map[string]string{"hypershift-operator": "managementCluster.hypershiftOperator"}
+	// These are not programs of this repository.
+	components := map[string]string{"hypershift-operator": "managementCluster.hypershiftOperator", "mise": "mise"}
 	for _, w := range workload.All() {
 		if component := strings.Join(w.Key, "."); !ofRehearsals(component) {
 			components[string(w.Peer)] = component
